@@ -22,7 +22,8 @@ from natsctl.client.backup.restore import (
     SubjectsTaken,
     restore_stream,
 )
-from natsctl.client.backup.save import SavedStream, SaveOptions, save_stream
+from natsctl.client.backup.save import SavedStream, SaveOptions, _Snapshot, save_stream
+from natsctl.client.backup.verify import verify
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -322,3 +323,32 @@ async def test_less_than_was_saved_is_told_by_its_cause(server: Any, tmp_path: P
         meta.write_text(json.dumps(said))
         with pytest.raises(NatsctlError, match=r"messages 399 instead of 400|message count|incomplete"):
             await restore(manager, tmp_path / "b", stream="AGAIN")  # the folder of ORDERS may still be in removal
+
+
+async def test_consumers_that_only_other_servers_of_a_cluster_have_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A cluster before 2.15: version 1, with the consumers of the stream's leader alone, which counts no others.
+    take = _Snapshot.take
+
+    async def of_a_leader(self: _Snapshot, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
+        self._options = SaveOptions(consumers=False)
+        config, state = await take(self, manager)
+        return config, {**state, "consumer_count": 0}
+
+    monkeypatch.setattr(_Snapshot, "take", of_a_leader)
+    said: list[str] = []
+    with ServerProcess(tmp_path / "server", "natsctl", "--archive_version", "1") as server:
+        async with await _connect(server.url) as connection:
+            manager = Manager(connection)
+            await _fill(manager)
+            before = await _stored(manager)
+            monkeypatch.setattr(Connection, "info", {**connection.info, "cluster": "C"})
+            saved = await save_stream(Lifeline(manager, say=said.append), "ORDERS", tmp_path / "b")
+            assert (saved.consumers, saved.archive, "NEW" in "".join(said)) == (1, 1, True)
+            assert verify(tmp_path / "b").whole
+            await manager.stream_delete("ORDERS")
+            await restore_stream(Lifeline(manager), tmp_path / "b")
+            assert await _stored(manager) == before
+            floor = (await manager.consumer_info("ORDERS", "NEW")).value.ack_floor
+            assert (floor.consumer_seq, floor.stream_seq) == (3, 3)

@@ -1,5 +1,7 @@
 """A stream read message by message, for servers that make no snapshot of it: written as a version 2 archive.
 
+Its consumers alone are read where a snapshot lacks some of them.
+
 Sequences, times, headers and bodies are kept to the byte, as STREAM.MSG.GET gives them. Sequences are asked for in
 windows, so that many answers are under way; where a whole window is empty the next message is looked for instead. The
 state stands first in an archive, so the messages wait in a file of their own, whose frames follow those of the state.
@@ -17,6 +19,7 @@ import tempfile
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
 from natsctl.api.archive.archive import Progress as Reached
@@ -26,9 +29,16 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiFailure, ProtocolError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import parse_time
+from natsctl.client.backup.aside import aside
+from natsctl.client.backup.contents import OnRead, summarise, unseen
+from natsctl.client.backup.data import BackupData
+from natsctl.client.backup.layout import DATA_NAME
+from natsctl.client.backup.opened import Form, OpenBackup
 from natsctl.client.backup.progress import OnProgress, Progress
+from natsctl.client.backup.rewrite import rewrite
 
 if TYPE_CHECKING:
+    from natsctl.client.backup.attempts import Lifeline
     from natsctl.client.backup.save import SaveOptions
     from natsctl.client.backup.target import BackupWriter
     from natsctl.client.manager import Manager
@@ -38,6 +48,20 @@ WINDOW: Final = 128
 NO_MESSAGE: Final = 10037
 _COPY_BYTES: Final = 1 << 20
 _ALL: Final = ">"
+
+
+async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsumer]:
+    """Return a stream's consumers as their leaders describe them, each behind its ack floor."""
+    found = []
+    for answer in await manager.consumer_list(stream):
+        info = answer.value
+        floor = info.ack_floor
+        config = msgspec.convert(answer.raw.get("config") or {}, ConsumerConfig)
+        acked = config.ack_policy != "none"
+        reached = floor if acked else info.delivered
+        progress = Reached(reached.consumer_seq, reached.stream_seq, floor.consumer_seq, floor.stream_seq)
+        found.append(ArchivedConsumer(info.name, config, progress, max(parse_time(info.created), 0)))
+    return found
 
 
 class Replay:
@@ -60,25 +84,12 @@ class Replay:
         config, said = dict(info.get("config") or {}), msgspec.convert(info.get("state") or {}, StreamState)
         self._progress.total_bytes = said.bytes
         self._on_progress(self._progress)
-        consumers = await self._consumers(manager) if self._options.consumers else []
+        consumers = await listed_consumers(manager, self._stream) if self._options.consumers else []
         with tempfile.TemporaryFile(dir=self._writer.target.parent) as spool:
             state = await self._spool(manager, said, spool)
             state.consumer_count = len(consumers)
             self._write(ArchivedStream(state=state), consumers, spool)
         return config, msgspec.to_builtins(state)
-
-    async def _consumers(self, manager: Manager) -> list[ArchivedConsumer]:
-        """Every consumer that does not end with its reader, behind its ack floor."""
-        found = []
-        for answer in await manager.consumer_list(self._stream):
-            info = answer.value
-            floor = info.ack_floor
-            config = msgspec.convert(answer.raw.get("config") or {}, ConsumerConfig)
-            acked = config.ack_policy != "none"
-            reached = floor if acked else info.delivered
-            progress = Reached(reached.consumer_seq, reached.stream_seq, floor.consumer_seq, floor.stream_seq)
-            found.append(ArchivedConsumer(info.name, config, progress, max(parse_time(info.created), 0)))
-        return found
 
     async def _spool(self, manager: Manager, said: StreamState, spool: IO[bytes]) -> StreamState:
         """Write the messages up to what was the last one, compressed; the answer is the state of what was found."""
@@ -139,3 +150,43 @@ class Replay:
         spool.seek(0)
         while piece := spool.read(_COPY_BYTES):
             self._writer.write(piece)
+
+
+async def with_all_consumers(
+    lifeline: Lifeline, stream: str, writer: BackupWriter, config: dict[str, Any], state: dict[str, Any]
+) -> dict[str, Any]:
+    """Add the consumers that a cluster's snapshot lacks, and return the state that goes with them.
+
+    Before 2.15 the stream's leader saves the consumers that it has a copy of, and counts no others.
+    """
+    listed = [one for one in await listed_consumers(lifeline.manager, stream) if one.config.durable_name]
+    if len(listed) <= int(state.get("consumer_count") or 0):
+        return state
+    with writer.written() as raw, tempfile.TemporaryFile() as data:
+        source = OpenBackup(
+            writer.target, Form.DIRECTORY, config, state, BackupData(writer.target, DATA_NAME, raw), writer.data_bytes
+        )
+
+        def complete(on_read: OnRead) -> tuple[dict[str, Any], list[str]]:
+            there = {one.name for one in summarise(source, on_read).consumers}
+            more = [_within(one, int(state.get("last_seq") or 0)) for one in listed if one.name not in there]
+            return rewrite(source, data, config, 1, more=more, on_read=on_read), [one.name for one in more]
+
+        state, names = await aside(complete, unseen)
+        writer.restart()
+        data.seek(0)
+        while piece := data.read(_COPY_BYTES):
+            writer.write(piece)
+    lifeline.say(f"{stream}: added what only other servers of the cluster have: {', '.join(names)}")
+    return state
+
+
+def _within(consumer: ArchivedConsumer, last_seq: int) -> ArchivedConsumer:
+    """Return a consumer that has not gone beyond the messages that were saved before it was asked about."""
+    reached = consumer.progress
+    bounded = replace(
+        reached,
+        delivered_sseq=min(reached.delivered_sseq, last_seq),
+        floor_sseq=min(reached.floor_sseq, last_seq),
+    )
+    return replace(consumer, progress=bounded)

@@ -132,20 +132,22 @@ def rewrite(
     *,
     keep: Keep | None = None,
     consumers: bool = True,
+    more: Sequence[ArchivedConsumer] = (),
     on_read: OnRead = unseen,
 ) -> dict[str, Any]:
     """Write the archive anew to `out` and return the state that goes with it. Raises StorageError, UsageError.
 
-    With `keep` only those messages, under the sequences that they had; the stream's last sequence stays.
+    With `keep` only those messages, under the sequences that they had; the stream's last sequence stays. `more` are
+    consumers that the archive lacks.
     """
     found = summarise(backup, on_read)
     known = StreamState() if not backup.state else _typed_state(backup)
-    state = msgspec.structs.replace(known, consumer_count=len(found.consumers) if consumers else 0)
+    state = msgspec.structs.replace(known, consumer_count=(len(found.consumers) if consumers else 0) + len(more))
     if keep is not None:
         _recount(backup, found, keep, state)
     head = ArchivedStream(config=_typed_config(config), created_ns=found.inner.created_ns, state=state)
     kept_consumers = _fitting(found.consumers, backup, found, keep) if consumers else []
-    kept_consumers = [_lowered(one, _replicas(config)) for one in kept_consumers]
+    kept_consumers = [_lowered(one, _replicas(config)) for one in (*kept_consumers, *more)]
     writer: ArchiveWriter = WriterV1() if version == 1 else WriterV2()
     frames = FrameWriter()
     out.write(frames.write(writer.begin(head, kept_consumers)))

@@ -125,6 +125,10 @@ async def _fill(
     if not options.replay:
         try:
             config, state = await lifeline.run(f"the backup of {stream}", snapshot.take)
+            if options.consumers and snapshot.version == 1 and lifeline.manager.connection.info.get("cluster"):
+                from natsctl.client.backup.replay import with_all_consumers
+
+                state = await with_all_consumers(lifeline, stream, writer, config, state)
         except ApiFailure as failure:
             if failure.err_code != SNAPSHOT_FAILED or not await _in_memory(lifeline.manager, stream):
                 raise

@@ -65,6 +65,11 @@ class BackupWriter:
         self._digest.update(chunk)
         self.data_bytes += len(chunk)
 
+    def written(self) -> IO[bytes]:
+        """Open the data that was written so far, for reading."""
+        self._data.flush()
+        return (self._folder / DATA_NAME).open("rb")
+
     def restart(self) -> None:
         """Forget the data that was written."""
         self._data.seek(0)
