@@ -43,7 +43,7 @@ from typing import Any, Final, cast
 from natsctl.testing.jet import Jet
 from natsctl.testing.live_wire import PATIENCE_S, Live, Score
 from natsctl.testing.machine import Machine, Message
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import ServerProcess, as_released
 
 MAX_DIFFERENCES: Final = 2
 """Different answers of `*.INFO.*` after which a conversation is broken off: each has cost `PATIENCE_S`."""
@@ -185,11 +185,20 @@ def ours(run: Scenario, machine: Machine | None = None) -> tuple[list[Any], Scor
     return told(run, Talk(jet)), score
 
 
+def _released(notes: Any) -> Any:
+    """Return notes in which the reference server has the version that natsctl's reports."""
+    if isinstance(notes, list):
+        return [_released(one) for one in notes]
+    if isinstance(notes, tuple):
+        return tuple(_released(one) for one in notes)
+    return as_released(notes) if isinstance(notes, str) else notes
+
+
 def differences(run: Scenario, url: str, notes: list[Any], score: Score) -> str:
     """Have a conversation with the server at `url` and return what it tells otherwise than an engine did."""
     live = Live(url, score)
     with closing(live.connect()) as wire:
-        theirs = told(run, Talk(Jet(cast(Machine, live)), notes))
+        theirs = _released(told(run, Talk(Jet(cast(Machine, live)), notes)))
         different = [(mine, other) for mine, other in zip(notes, theirs, strict=False) if mine != other]
         if different:
             return "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)

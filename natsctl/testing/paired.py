@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from natsctl.testing.machine import Machine
+from natsctl.testing.process import as_released
 from natsctl.wire import ops
 from natsctl.wire.encode import encode_pub
 from natsctl.wire.server_parser import ServerParser
@@ -77,7 +78,7 @@ class Reference:
             for op in self._parser.feed(self._socket.recv(1 << 20)):
                 if op[0] == ops.MSG and op[1] == inbox:
                     answer: bytes = op[5] or op[4]
-                    return answer
+                    return as_released(answer)
         return b""
 
     def close(self) -> None:

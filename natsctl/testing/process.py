@@ -7,14 +7,19 @@ true kill -9.
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
-from typing import Literal
+from typing import AnyStr, Literal
+
+from natsctl.api.versions import SERVER_VERSION
 
 Kind = Literal["natsctl", "reference"]
 
@@ -23,8 +28,31 @@ STOP_WITHIN_S = 30.0
 
 
 def reference_binary() -> str | None:
-    """The path of the reference `nats-server` on PATH, or None."""
-    return shutil.which("nats-server")
+    """Return the path of the reference `nats-server`, None without one.
+
+    One that was put on PATH comes before the one that the extra `dev` installs beside Python, which may be older.
+    """
+    own = Path(sysconfig.get_path("scripts")).resolve()
+    others = os.pathsep.join(folder for folder in os.get_exec_path() if Path(folder).resolve() != own)
+    return shutil.which("nats-server", path=others) or shutil.which("nats-server", path=str(own))
+
+
+@functools.cache
+def reference_version() -> str:
+    """Return the version of the reference server, empty without one."""
+    binary = reference_binary()
+    if binary is None:
+        return ""
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=READY_WITHIN_S, check=True)
+    return said.stdout.strip().rpartition("v")[2]
+
+
+def as_released(said: AnyStr) -> AnyStr:
+    """Return what the reference server says, with the version that natsctl's reports where it names its own."""
+    own = reference_version() or SERVER_VERSION
+    if isinstance(said, bytes):
+        return said.replace(own.encode(), SERVER_VERSION.encode())
+    return said.replace(own, SERVER_VERSION)
 
 
 class ServerProcess:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import ServerProcess, as_released
 
 C = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 V = b'CONNECT {"verbose":true,"pedantic":true,"headers":true,"no_responders":true}\r\n'
@@ -106,7 +106,7 @@ def told(data: bytes) -> list[bytes]:
     for line in data.split(b"\r\n"):
         found = re.match(rb"INFO (.*) ", line)
         if found:
-            info = json.loads(found[1])
+            info = json.loads(as_released(found[1]))
             kept = ("version", "proto", "headers", "max_payload", "connect_info", "remote_account", "api_lvl")
             line = json.dumps({key: info.get(key) for key in kept}).encode()
         lines.append(line)

@@ -61,7 +61,11 @@ class FromFile(ServerProcess):
         super().__init__(folder, kind, *flags)
 
     def _command(self) -> list[str]:
-        start = ["nats-server"] if self.kind == "reference" else [sys.executable, "-m", "natsctl", "server", "run"]
+        start = (
+            [str(reference_binary())]
+            if self.kind == "reference"
+            else [sys.executable, "-m", "natsctl", "server", "run"]
+        )
         return [*start, "-c", str(self.config), "-p", "-1", "--ports_file_dir", str(self.store_dir), *self.flags]
 
     def listening(self, what: str) -> str:
@@ -157,7 +161,7 @@ def test_a_check_accepts_every_example(kind: Kind, name: str, tmp_path: Path) ->
     if kind == "natsctl":
         assert parse_command_line(["-t", "-c", str(server.config)]).action == "check"
         return
-    command = ["nats-server", "-t", "-c", str(server.config)]
+    command = [str(reference_binary()), "-t", "-c", str(server.config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 

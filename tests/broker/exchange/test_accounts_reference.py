@@ -26,7 +26,7 @@ from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess, as_released, reference_binary
 
 CONFIG: Final = """
 accounts {
@@ -270,7 +270,8 @@ class OverTcp:
             got = client.recv(1 << 20)
             assert got, "the server has closed the connection"
             heard += got
-        return heard.replace(b"PONG\r\n", b"").replace(b"PING\r\n", b"")
+        heard = heard.replace(b"PONG\r\n", b"").replace(b"PING\r\n", b"")
+        return as_released(heard)
 
     def close(self) -> None:
         for client in self._sockets.values():

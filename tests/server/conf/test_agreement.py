@@ -1,6 +1,5 @@
 """natsctl and nats-server accept and refuse the same configuration files, but for differences with a reason."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,9 +8,10 @@ import pytest
 from natsctl.server.conf.config import read_config
 from natsctl.server.conf.syntax import ConfError
 from natsctl.server.options import ServerOptions
+from natsctl.testing.process import reference_binary
 from tests.server.conf.agreement_files import ACCEPTED, ACCEPTED_HERE_ALONE, REFUSED, REFUSED_HERE_ALONE
 
-REFERENCE = shutil.which("nats-server")
+REFERENCE = reference_binary()
 
 
 def accepted(path: Path) -> bool:

@@ -124,7 +124,9 @@ def test_the_reference_uses_the_same_words(tmp_path: Path, issued: Issued) -> No
     different = []
     for text, complaint in WRONG:
         conf.write_text(spelled(text, issued))
-        told = subprocess.run(["nats-server", "-t", "-c", conf], capture_output=True, text=True, timeout=60).stderr
+        told = subprocess.run(
+            [str(reference_binary()), "-t", "-c", conf], capture_output=True, text=True, timeout=60
+        ).stderr
         if complaint not in told:
             different.append((text, told))
     assert not different

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -15,12 +14,12 @@ from nats.aio.client import Client
 from nats.js.api import ExternalStream, StreamSource
 
 from natsctl.testing.leaf_process import Cable, eventually, joined, leaf_port, linked, server
-from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.server.leaf.crossing import across
 
 Pair = tuple[ServerProcess, ServerProcess, Cable]
 
-ABSENT = pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not on PATH")
+ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 PAIRS = [
     pytest.param(("natsctl", "natsctl"), id="both"),
     pytest.param(("reference", "natsctl"), id="spoke", marks=ABSENT),

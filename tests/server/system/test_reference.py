@@ -203,6 +203,7 @@ async def answers(both: list[Conversation], subject: str, body: object, own: boo
     return [read(one) for one in told]
 
 
+@pytest.mark.exact
 async def test_every_request_is_answered_alike(both: list[Conversation]) -> None:
     faults = []
     for subject, body in ASKED:

@@ -157,6 +157,7 @@ async def test_one_too_many_is_told_in_clear(first: bool, tmp_path: Path) -> Non
     assert told[0] == told[1] and told[0][-1] == b"-ERR 'maximum connections exceeded'\r\n"
 
 
+@pytest.mark.exact
 async def test_connz_shows_the_same_certificates(tmp_path: Path) -> None:
     files = Files(tmp_path / "tls")
     odd = files.authority.issue("odd", attributes=[("C", "CH"), ("O", "A, B"), ("OU", "u"), ("DC", "io"), ("CN", "#x")])
