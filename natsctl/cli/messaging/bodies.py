@@ -79,11 +79,11 @@ def read_body(words: str | None, force_stdin: bool = False) -> bytes:
 
 
 def _remind_if_silent() -> None:
-    """Print on stderr what is read, when nothing comes for a while and a person looks."""
+    """Print on stderr that a body is read, for a person who types it or waits for a pipe without a word."""
     if not sys.stderr.isatty():
         return
     try:
-        ready, _, _ = select.select([sys.stdin], [], [], SILENT_S)
+        ready, _, _ = select.select([sys.stdin], [], [], 0 if sys.stdin.isatty() else SILENT_S)
     except (OSError, ValueError):
         return
     if not ready:

@@ -72,7 +72,7 @@ def reply(
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
     """Return what makes the answers, which count requests from 0 in their templates. Raises UsageError."""
-    from natsctl.cli.messaging.template import command_of, fill_message
+    from natsctl.cli.messaging.template import check_supported, command_of, fill_message
     from natsctl.client.messaging.commands import words_of
     from natsctl.client.messaging.responder import run_command
 
@@ -87,9 +87,11 @@ def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
             return answer._replace(body=await run_command(words, request))
         return answer
 
-    fill_message(fixed, 0, b"x", headers_only=True)  # a bad template in a header is refused before anyone asks
+    fill_message(fixed, 0, b"x", headers_only=True)  # what cannot be answered with is refused before anyone asks
     if command:
         words_of("--command", command)
+    if templates or command:
+        check_supported(command or fixed.body.decode("utf-8", "surrogateescape"))
     return make
 
 

@@ -10,6 +10,7 @@ import re
 import string
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -54,17 +55,30 @@ class Moment:
         return expand(text, {**functions, "Random": _random}, values, mark)
 
     def _values(self) -> dict[str, Any]:
-        at = datetime.fromtimestamp(self.now_ns // 10**9).astimezone()
+        """Return the fields of the data, functions where they take time to make."""
         return {
             "Count": self.number,
             "Cnt": self.number,
-            "Time": at.strftime("%I:%M%p").lstrip("0"),
-            "TimeStamp": at.isoformat().removesuffix("+00:00") + ("Z" if not at.utcoffset() else ""),
+            "Time": lambda: f"{self._at():%I:%M%p}".lstrip("0"),
+            "TimeStamp": self._stamp,
             "Unix": self.now_ns // 10**9,
             "UnixNano": self.now_ns,
             "ID": lambda: _letters(_ID_LENGTH),
             "Request": Foreign(self.request),
         }
+
+    def _at(self) -> datetime:
+        return datetime.fromtimestamp(self.now_ns // 10**9).astimezone()
+
+    def _stamp(self) -> str:
+        at = self._at()
+        return at.isoformat() if at.utcoffset() else at.isoformat().removesuffix("+00:00") + "Z"
+
+
+def check_supported(text: str) -> None:
+    """Raise UsageError for a template with something that is not supported; one that is not valid goes out as it is."""
+    with suppress(BadTemplate):
+        Moment(0, 0, "x").fill(text)
 
 
 class _Aside:

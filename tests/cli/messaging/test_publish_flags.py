@@ -239,6 +239,14 @@ def test_a_stdin_without_input_is_an_empty_body(stored: Run, shared_server: Serv
     assert stored("str", "get", "S", "1", "--raw").out == ""
 
 
+def test_a_person_at_a_terminal_types_the_body(stored: Run, person: Run) -> None:
+    typing = person("pub", "s.a", "-J")
+    typing.sees("end it with Ctrl-D")
+    typing.child.send("typed\r\x04")
+    assert typing.end()[0] == 0
+    assert base64.b64decode(stored("str", "get", "S", "1", "-j").json["data"]) == b"typed\n"
+
+
 def test_a_file_as_stdin_is_the_body(stored: Run, shared_server: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"\x00file\n")
     with (tmp_path / "body").open("rb") as file:

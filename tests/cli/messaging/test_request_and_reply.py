@@ -158,7 +158,13 @@ def test_a_program_that_fails_leaves_the_request_without_an_answer(natsctl: Run,
 
 @pytest.mark.parametrize(
     "words",
-    [("q", "x", "--echo"), ("q", "--echo", "--command", "true"), ("q", "--command", "'"), ("q", "x", "-H", "K:{{x}}")],
+    [
+        ("q", "x", "--echo"),
+        ("q", "--echo", "--command", "true"),
+        ("q", "--command", "'"),
+        ("q", "x", "-H", "K:{{x}}"),
+        ("q", "{{block `x` .}}{{end}}"),
+    ],
 )
 def test_an_answer_that_cannot_be_made_is_a_usage_error(natsctl: Run, other: Any, words: tuple[str, ...]) -> None:
     _asks(other, "q", b"x")
