@@ -218,10 +218,11 @@ _SEEDS: Final = {
     "age_counted_in_other_units": 3,
     "batch_stored_one_by_one": 91,
     "index_file_removed_twice": 19,
+    "job_ends_after_a_slice": 29,
     "mirror_counts_for_itself": 4,
     "ids_read_from_removed_messages_not_written_down": 48,
     "no_delete_markers": 1,
-    "rest_of_a_job_forgotten_at_the_start": 50,
+    "rest_of_a_job_forgotten_at_the_start": 22,
     "schedule_ends_before_its_message_is_durable": 1,
     "source_positions_forgotten": 11,
 }
