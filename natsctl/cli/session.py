@@ -160,6 +160,8 @@ class Session:
         """Whether the connection of the last run will do, by how long it rested since."""
         from natsctl.api.errors import Unreachable
 
+        if manager.connection.lost:
+            return False
         rested_s = time.monotonic() - self._last_used_s
         if UNSEEN_REST_S < rested_s <= MAX_REST_S:
             try:

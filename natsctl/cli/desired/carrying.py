@@ -105,23 +105,24 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
     async def work(manager: Manager) -> list[str]:
         from natsctl.plan.apply.holding import names_of
 
-        if session.dry_run or not await names_of(manager):
-            return []
-        from natsctl.plan.apply.recovery import recover
-
         async with Lifeline(manager, say=sayer(json)) as lifeline:
-            return await recover(lifeline, concerned)
+            if session.dry_run or not await lifeline.patiently(lambda: names_of(lifeline.manager)):
+                return []
+            from natsctl.plan.apply.recovery import recover
+
+            return await lifeline.patiently(lambda: recover(lifeline, concerned))
 
     return session.run(work)
 
 
 def still_valid(session: Session, saved: Plan) -> Plan:
     """The same plan, if the account is what it was made for; raises PlanChanged, which names what is not."""
+    from natsctl.cli.desired.planning import patiently
     from natsctl.plan.saved import PlanChanged, changed_since
     from natsctl.plan.world import read_world
 
     names = {change.stream for change in saved.changes}
-    told = changed_since(saved, session.run(lambda manager: read_world(manager, names)))
+    told = changed_since(saved, session.run(lambda manager: patiently(manager, lambda one: read_world(one, names))))
     if told:
         raise PlanChanged(told)
     return saved

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
     from natsctl.plan.change import Plan
     from natsctl.plan.planner.planner import PlanOptions
     from natsctl.plan.wanted import DocumentSet
+
+T = TypeVar("T")
 
 Prune = Annotated[
     bool,
@@ -53,16 +57,24 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
     if options.prune:
         check_owned(wanted)
     make = destruction_for if destroy else plan_for
-    plan = session.run(lambda manager: make(manager, wanted, options))
+    plan = session.run(lambda manager: patiently(manager, lambda one: make(one, wanted, options)))
     if plan.max_removals is not None and plan.removals > plan.max_removals:
         most = plan.removals
         plan.notes.append(
             f"it removes {most:,} assets, more than {plan.max_removals:,}: --max-removals {most} allows it"
         )
     if not destroy:
-        plan.notes += session.run(_unfinished)
+        plan.notes += session.run(lambda manager: patiently(manager, _unfinished))
     plan.created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return plan
+
+
+async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -> T:
+    """Return the result of reading that is begun again where a server of several has died."""
+    from natsctl.client.backup.attempts import Lifeline
+
+    async with Lifeline(manager) as lifeline:
+        return await lifeline.patiently(lambda: work(lifeline.manager))
 
 
 def check_owned(wanted: DocumentSet) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TypeVar
 
-from natsctl.api.errors import NatsctlError, ProtocolError, Unreachable
+from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
 from natsctl.client.backup.progress import Say, mute
 from natsctl.client.manager import Manager
 
@@ -17,6 +18,25 @@ RETRIES = 3
 """Times that a broken transfer is begun again, unless the command says otherwise."""
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 8.0
+
+
+PATIENCE_S = 60.0
+"""How long a cluster may take to elect leaders after one of its servers has died."""
+UNAVAILABLE = frozenset((10008, 10009, 10118))
+"""Errors of a server that knows no leader now: JetStream unavailable, no leader of a stream, offline."""
+PAUSE_S = 0.5
+
+
+def may_come_back(failure: NatsctlError, manager: Manager) -> bool:
+    """Return whether another server, or the same one after an election, may do what has failed.
+
+    Only where several servers were named: who names one wants to hear that it has gone.
+    """
+    if len(manager.connection.target.urls) < 2:
+        return False
+    if isinstance(failure, ApiFailure):
+        return failure.err_code in UNAVAILABLE
+    return isinstance(failure, Unreachable)
 
 
 class BrokenOff(ProtocolError):
@@ -62,6 +82,20 @@ class Lifeline:
                 self.say(f"{failure.text}: beginning {what} again ({attempt + 1} of {self.retries})")
             await self.renew(attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of work that may be repeated, done again while a cluster recovers from a lost server."""
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return await work()
+            except NatsctlError as failure:
+                if time.monotonic() >= until_s or not may_come_back(failure, self.manager):
+                    raise
+                if self.manager.connection.lost:
+                    self.say(f"{failure.text}: going on with another server")
+            await self.renew()
+            await asyncio.sleep(PAUSE_S)
 
     async def renew(self, attempt: int = 0) -> Manager:
         """The manager, on a new connection if the one before was lost. Raises Unreachable when none can be had."""

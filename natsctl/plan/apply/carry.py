@@ -70,9 +70,10 @@ async def carry_out(
             lifeline = manager_or_lifeline
         else:
             lifeline = await stack.enter_async_context(Lifeline(manager_or_lifeline))
+        steps = _steps(lifeline, plan, options)
         execution = Execution(
             plan.changes,
-            _steps(lifeline, plan, options).take,
+            lambda change: lifeline.patiently(lambda: steps.take(change)),
             concurrency=options.concurrency,
             stop_on_failure=options.stop_on_failure,
             on_result=on_result,

@@ -1,0 +1,76 @@
+"""Desired state on a cluster of three: second plans are empty, replacements whole, and a server may die in between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.plan.apply import steps
+from natsctl.testing.cluster import Cluster
+
+Run = Callable[..., Any]
+MESSAGES = 5
+
+
+@pytest.fixture
+def run(command: Callable[[str], Run], three: Cluster) -> Run:
+    return command(three.url())
+
+
+def written(folder: Path, **document: Any) -> str:
+    path = folder / "set.json"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def test_the_second_plan_is_empty_and_a_replaced_stream_is_whole(run: Run, tmp_path: Path) -> None:
+    consumers = {"C": {"ack_policy": "explicit", "num_replicas": 3}}
+    stream = {"subjects": ["KEPT.>"], "num_replicas": 3, "consumers": consumers}
+    buckets = {"A": {"replicas": 3}, "B": {"mirror": "A"}}
+    path = written(tmp_path, streams={"KEPT": stream}, key_values=buckets)
+    assert run("--timeout", "5s", "apply", "-f", path).code == 0
+    assert run("plan", "-f", path).code == 0
+    for number in range(MESSAGES):
+        assert run("pub", f"KEPT.{number}", "x", "--jetstream").code == 0
+    path = written(tmp_path, streams={"KEPT": {**stream, "storage": "memory"}}, key_values=buckets)
+    done = run("--timeout", "5s", "apply", "-f", path, "--allow-replace", "--keep-messages", "--yes")
+    assert done.code == 0, done.err
+    info = run("str", "info", "KEPT", "-j").json
+    assert (info["state"]["messages"], info["config"]["storage"]) == (MESSAGES, "memory")
+    assert len(info["cluster"]["replicas"]) == 2
+    assert run("con", "info", "KEPT", "C", "-j").json["config"]["num_replicas"] == 3
+    assert run("plan", "-f", path).code == 0
+    assert not any(name.startswith("natsctl-replaced") for name in run("str", "ls", "-n").out.split())
+
+
+def test_a_server_that_dies_during_an_apply_does_not_keep_it_from_its_end(
+    run: Run,
+    command: Callable[[str], Run],
+    three: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams = {f"S{number}": {"subjects": [f"s{number}"], "num_replicas": 3} for number in range(4)}
+    path = written(tmp_path, streams=streams)
+    take, taken = steps.Steps.take, threading.Event()
+
+    async def dying(self: steps.Steps, change: Any) -> Any:
+        if not taken.is_set():
+            taken.set()
+            three.servers[0].kill()
+        return await take(self, change)
+
+    monkeypatch.setattr(steps.Steps, "take", dying)
+    try:
+        done = run("--timeout", "5s", "apply", "-f", path)
+        assert done.code == 0, done.err
+        assert run("--timeout", "5s", "plan", "-f", path).code == 0
+    finally:
+        three.servers[0].start()
+    again = command(three.servers[0].url)
+    assert any(again("--timeout", "5s", "str", "info", "S3", "-j").code == 0 for _ in range(20)), "it is back"
