@@ -142,11 +142,32 @@ def test_keys_sort_turn_and_end_it_and_the_terminal_is_as_before(person: Run, wa
         view.sees(title)
     view.child.send("s")
     view.sees("Subscriptions")
-    view.child.setwinsize(30, 200)
-    view.sees("q ends")  # drawn anew at once, though the next look is half a minute away
     view.child.send("xq")
     view.child.send("q")
     view.sees("ended with 0")
     assert termios.tcgetattr(fd)[3] & (termios.ECHO | termios.ICANON) == termios.ECHO | termios.ICANON
     view.child.send("\r")
     assert view.end()[0] == 0
+
+
+def test_a_new_size_of_the_terminal_is_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import signal
+
+    from natsctl.cli.live import Keyboard
+    from natsctl.cli.screen import console
+
+    near, far = os.openpty()
+    drawn: list[str] = []
+
+    def draw() -> None:
+        drawn.append("drawn")
+        os.write(near, b"q")
+
+    with open(far, "r+b", buffering=0) as terminal:  # noqa: PTH123  # a descriptor, not a path
+        monkeypatch.setattr("sys.stdin", terminal)
+        with Keyboard(console(live=True)) as keyboard:
+            os.kill(os.getpid(), signal.SIGWINCH)
+            assert keyboard.wait(60, None, draw) is False
+    os.close(near)
+    assert drawn == ["drawn"]
