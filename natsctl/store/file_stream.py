@@ -208,6 +208,11 @@ class FileStreamStore(FileLog):
         """Return whether something written waits for a sync that a policy postponed."""
         return self.synced_seq < self.durable_seq or self._log_unsynced or self._journal.unsynced
 
+    @property
+    def all_durable(self) -> bool:
+        """Return whether nothing is buffered, being committed or left for a later sync."""
+        return super().all_durable and not self.unsynced
+
     def request_sync(self) -> None:
         """Have the next commit sync everything, the journal too."""
         self._sync_wanted = True

@@ -444,6 +444,11 @@ class StreamStore(AppendedView):
         """Return whether the stream takes writes."""
         return self.fault is None
 
+    @property
+    def all_durable(self) -> bool:
+        """Return whether nothing is buffered, being committed or left for a later sync."""
+        return self._clean and self._in_flight is None
+
     def _mark(self) -> None:
         self._clean = False
         if self._in_flight is None:

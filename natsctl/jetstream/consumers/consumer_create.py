@@ -166,7 +166,8 @@ def _make(
         stream.consumer_set.undo(consumer)
 
     answer = _answer(consumer)
-    if not consumer.number:
+    # One that feeds another stream begins behind removed messages: no power failure may bring them back afterwards.
+    if not consumer.number and (not internal or stream.store.all_durable):
         return answer
     consumer.hold()
     return request.answer_when_durable(stream.store, answer, failed, done=consumer.release)

@@ -64,3 +64,18 @@ def test_a_message_that_is_deleted_acknowledges_none_before_it_that_is_on_its_wa
     jet.api("STREAM.MSG.DELETE.S", {"seq": 2})
     state = jet.api("STREAM.INFO.S")["state"]
     assert (state["messages"], state["first_seq"], state["last_seq"]) == (2, 1, 3)
+
+
+def test_it_is_answered_when_what_was_removed_before_it_is_durable(jet: Jet) -> None:
+    jet.stream()
+    jet.publish("one", "two")
+    answers, deliveries = jet.listen("in"), jet.listen("d")
+    jet.machine.hold_commits = True
+    jet.wire.publish("$JS.API.STREAM.PURGE.S", b"", "x")
+    body = msgspec.json.encode({"stream_name": "S", "config": CONFIG})
+    jet.wire.publish("$JS.API.CONSUMER.CREATE.S.FEED", body, "in")
+    assert not jet.heard(answers) and not jet.heard(deliveries)
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    (message,) = jet.heard(answers)
+    assert message.json()["name"].startswith("FEED-")
