@@ -70,7 +70,7 @@ def test_environment_folder_and_standard_input_are_its_own(server: ServerProcess
     url = {**os.environ, "NATS_URL": server.url}
     for words, stdin, folder in (
         (["str", "add", "S", "--subjects", "s"], b"", None),
-        (["pub", "s", "-J", "-", "--quiet"], b"from a pipe", None),
+        (["pub", "s", "-J", "--quiet"], b"from a pipe", None),
         (["backup", "saved"], b"", tmp_path / "here"),
     ):
         done = subprocess.run([*NATSCTL, *words], input=stdin, env=url, cwd=folder, capture_output=True)

@@ -306,7 +306,9 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
         async def close() -> None:
             """There is nothing to end."""
 
-        return Manager(SimpleNamespace(target=target, tracer=None, dry_run=False, timeout_s=5.0, close=close))  # type: ignore[arg-type]  # what requests use of a connection
+        return Manager(
+            SimpleNamespace(target=target, tracer=None, dry_run=False, timeout_s=5.0, lost=False, close=close)
+        )  # type: ignore[arg-type]  # what requests use of a connection
 
     async def exchange(requests: Requests, subject: str, payload: bytes, **more: Any) -> dict[str, Any]:
         asked = subject.removeprefix("$JS.API.")
