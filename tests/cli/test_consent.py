@@ -46,6 +46,8 @@ LOSING: dict[str, tuple[Row, ...]] = {
     ),
     "stream restore": (Row("stream restore saved.tgz --on-existing replace"),),
     "account restore": (Row("account restore saved-account --on-existing replace"),),
+    "backup restore stream": (Row("backup restore stream saved.tgz --on-existing replace"),),
+    "backup restore account": (Row("backup restore account saved-account --on-existing replace"),),
     "restore": (Row("restore saved --update-streams", looks=True),),
     "bench js pub sync": (Row("bench js pub sync s.a --stream S --purge --msgs 1"),),
     "bench js pub async": (Row("bench js pub async s.a --stream S --purge --msgs 1"),),
@@ -97,7 +99,7 @@ HARMLESS = """
     publish|request|subscribe|reply|trace|events
     kv add|kv put|kv get|kv create|kv update|kv history|kv info|kv watch|kv ls
     object add|object info|object ls|object watch
-    backup|backup verify|backup ls|backup inspect|backup cat|backup edit
+    backup|backup stream|backup account|backup verify|backup ls|backup inspect|backup cat|backup edit
     validate|export|convert terraform|convert documents|plan|diff|sql
     pipeline init|pipeline validate|pipeline status|pipeline ls|pipeline logs|pipeline stop
     spark doctor|spark warm|spark start|spark stop|spark status

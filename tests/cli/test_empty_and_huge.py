@@ -169,7 +169,8 @@ def test_backup_in_a_wrong_order_writes_no_folder(stored: Run, tmp_path: Path, m
     folder = tmp_path / "empty"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    for line in ("backup stream", "backup stream S", "backup str --data", "backup account"):
+    lines = ("backup stream", "backup stream S", "backup str --data", "backup account", "backup restore", "backup con")
+    for line in lines:
         done = stored(*line.split())
         assert done.code == 2, (line, done)
     assert "natsctl stream backup" in stored("backup", "str").err

@@ -34,6 +34,8 @@ INSTEAD = {
     "restore": "saved",
     "stream restore": "NEW saved.tgz",
     "account restore": "saved-account",
+    "backup restore stream": "NEW saved.tgz",
+    "backup restore account": "saved-account",
     "backup ls": ".",
     "backup edit": "saved.tgz edited.tgz",
     "kv add": "NEW",

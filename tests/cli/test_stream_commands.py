@@ -280,8 +280,8 @@ def test_a_backup_comes_back_with_its_messages_and_consumers(natsctl: Run, tmp_p
     assert (done.code, done.out) == (0, "")
     assert 'Starting backup of Stream "S" with' in done.err
     assert 'for stream "S" in' in done.err
-    assert natsctl("str", "backup", "S", str(tmp_path / "dir"), "-j").json["stream"] == "S"
-    assert natsctl("str", "restore", "S", str(target)).code == 4
+    assert natsctl("backup", "stream", "S", str(tmp_path / "dir"), "-j").json["stream"] == "S"
+    assert natsctl("backup", "restore", "stream", "S", str(target)).code == 4
     natsctl("str", "rm", "S", "-f")
     done = natsctl("str", "restore", "S", str(target), "--no-progress")
     assert done.code == 0

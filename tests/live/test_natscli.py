@@ -150,7 +150,7 @@ GROUPS: dict[str, list[Row]] = {
         Row("stream gaps ORDERS -f", "2 - 2|Gaps|gap", "digits"),
         Row("stream edit ORDERS --description hello -f", "Stream ORDERS was updated"),
         Row("stream find", "ORDERS"),
-        Row("stream backup ORDERS backup --no-progress", "Received .* compressed data in 1 chunks", "digits"),
+        Row("stream backup ORDERS backup --no-progress", "[Rr]eceived .* compressed data in 1 chunks", "digits"),
         Row("stream rm ORDERS -f", "|"),
         Row("stream restore backup --no-progress", 'Restored stream "ORDERS"', "digits"),
         Row("stream info ORDERS", "Deleted Messages: 1"),

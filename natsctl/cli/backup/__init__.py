@@ -4,6 +4,19 @@ from natsctl.cli.verbs import Verb
 
 VERBS = (
     Verb(
+        "stream",
+        "stream.backup:backup",
+        answer="cli.backup.shapes:SavedStream",
+        examples=("natsctl backup stream ORDERS ./orders",),
+    ),
+    Verb(
+        "account",
+        "backup.account:backup",
+        answer="cli.backup.shapes:AccountOutcome",
+        examples=("natsctl backup account /data/js-backup",),
+    ),
+    Verb("restore", "backup.restore", "Restore a stream or an account from a backup of its data"),
+    Verb(
         "verify, check, validate",
         "backup.verify:verify",
         answer="cli.backup.shapes:Verdicts",

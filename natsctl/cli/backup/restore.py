@@ -1,4 +1,4 @@
-"""`natsctl restore`: streams and consumers from a configuration backup."""
+"""`natsctl restore`: streams and consumers from a configuration backup; and the verbs of `natsctl backup restore`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,22 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.options import Force, Json, session_of
+from natsctl.cli.verbs import Verb
+
+VERBS = (
+    Verb(
+        "stream",
+        "stream.backup:restore",
+        answer="StreamInfo",
+        examples=("natsctl backup restore stream ./orders",),
+    ),
+    Verb(
+        "account",
+        "backup.account:restore",
+        answer="cli.backup.shapes:AccountOutcome",
+        examples=("natsctl backup restore account /data/js-backup",),
+    ),
+)
 
 
 def restore(

@@ -75,8 +75,9 @@ def backup(
         output.emit_json(to_builtins(done))
         return
     output.note(
-        f"\nReceived {format_size(done.archive_bytes)} of compressed data in {plural(done.chunks, 'chunk')}"
-        f' for stream "{safe(stream)}" in {duration(done.elapsed)}, {format_size(done.bytes)} uncompressed'
+        f"\nBackup done: received {format_size(done.archive_bytes)} of compressed data"
+        f' in {plural(done.chunks, "chunk")} for stream "{safe(stream)}" in {duration(done.elapsed)},'
+        f" {format_size(done.bytes)} uncompressed"
     )
 
 
@@ -166,9 +167,11 @@ def _show_restored(done: Restored, json: bool) -> None:
     """Show the stream, and on stderr, whoever reads, in what it differs from its backup."""
     for text in done.warnings:
         output.note(safe(text))
+    seconds = round(done.progress.elapsed_s)
+    took = f"{seconds}s" if seconds < 60 else duration(seconds * 1_000_000_000)
     what: Any = {
-        "restored": f'\nRestored stream "{safe(done.stream)}" in {duration(int(done.progress.elapsed_s * 1e9))}\n',
-        "replaced": f'\nReplaced stream "{safe(done.stream)}" in {duration(int(done.progress.elapsed_s * 1e9))}\n',
+        "restored": f'\nRestored stream "{safe(done.stream)}" in {took}\n',
+        "replaced": f'\nReplaced stream "{safe(done.stream)}" in {took}\n',
         "skipped": f"Stream {safe(done.stream)} exists and was left alone\n",
     }
     show_info(done.answer, json, what[done.action])

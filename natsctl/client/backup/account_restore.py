@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.layout import META_NAME
 from natsctl.client.backup.opened import open_backup
@@ -69,8 +70,10 @@ async def restore_account_data(
     if lifeline.manager.connection.dry_run:
         raise await _preview(lifeline, paths, groups, options)
     overall, begun = Overall(totals, on_change), time.monotonic()
+    lifeline.say(f'Restoring backup of all {plural(len(paths), "stream")} in directory "{folder}"')
 
     async def restore(name: str) -> StreamOutcome:
+        lifeline.say(f'Starting restore of Stream "{name}" from file "{paths[name]}"')
         done = await restore_stream(lifeline, paths[name], options, overall.step(name))
         return _outcome(name, done)
 

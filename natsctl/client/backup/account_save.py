@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.units import format_size
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.layout import META_NAME, PART_PREFIX, checked_name
 from natsctl.client.backup.outcome import (
@@ -59,6 +60,7 @@ async def save_account_data(
 
         async def save(name: str) -> StreamOutcome:
             target = part / checked_name("stream", name)
+            lifeline.say(f'Starting backup of Stream "{name}" with {format_size(overall.totals[name])}')
             saved = await save_stream(lifeline, name, target, one_of_many, overall.step(name))
             warnings = [_REPLAYED] if saved.method == "replay" and not options.replay else []
             return StreamOutcome(

@@ -31,10 +31,15 @@ def _remove(natsctl: Callable[..., Any]) -> None:
 def test_every_stream_is_saved_and_comes_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
     _fill(natsctl)
     folder = str(tmp_path / "saved")
-    saved = natsctl("account", "backup", folder, "--parallel", "3", "-j")
+    shown = natsctl("backup", "account", folder)
+    assert (shown.code, shown.err.count('Starting backup of Stream "')) == (0, len(NAMES))
+    saved = natsctl("account", "backup", folder, "--parallel", "3", "-j", "-f")
     assert saved.code == 0, saved.err
     assert [(one["stream"], one["action"]) for one in saved.json["streams"]] == [(name, "saved") for name in NAMES]
     assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == NAMES
+    _remove(natsctl)
+    shown = natsctl("backup", "restore", "account", folder)
+    assert (shown.code, "Restoring backup of all 4 streams in" in shown.err) == (0, True)
     _remove(natsctl)
     restored = natsctl("account", "restore", folder, "-j")
     assert restored.code == 0, restored.err
