@@ -20,6 +20,7 @@ from natsctl.api.stream import StorageType
 from natsctl.broker.broker import Broker
 from natsctl.jetstream.api_level import unmet
 from natsctl.jetstream.clock_watch import ClockWatch
+from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.disk_full import DiskFull
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.publish.batch_limits import BatchLimits, OpenBatches
@@ -233,6 +234,12 @@ class Engine:
     def ready(self, runnable: Runnable) -> None:
         """Let `runnable` run in the next turn; once, however often it is asked for."""
         self._ready[runnable] = None
+
+    def settle_acks(self) -> None:
+        """Let acks that were gathered in this turn take effect, before a request that came behind them is served."""
+        for runnable in list(self._ready):
+            if isinstance(runnable, Consumer) and runnable.log.acked:
+                runnable.settle_acks()
 
     def run_ready(self, budget: int) -> bool:
         """Let everything that is ready run once, `budget` messages in all, and tell whether more is waiting."""

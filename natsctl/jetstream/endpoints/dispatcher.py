@@ -113,6 +113,7 @@ class Dispatcher:
 
     def _serve_now(self, request: ApiRequest) -> None:
         function = handlers.HANDLERS.get(request.endpoint.name)
+        self._js.engine.settle_acks()
         try:
             refused = _check(request)
             if refused is None and function is not None:
