@@ -43,6 +43,20 @@ class Told(StrEnum):
 
 _READS: Final = frozenset({"INFO", "NAMES", "LIST", "GET", "SNAPSHOT", "NEXT"})
 """Last words of verbs that leave everything as it is."""
+_ONCE: Final = frozenset({"STREAM.SNAPSHOT", "CONSUMER.MSG.NEXT"})
+"""Verbs that send something elsewhere for each request."""
+_SETS: Final = frozenset(
+    {
+        "STREAM.CREATE",
+        "STREAM.UPDATE",
+        "STREAM.DELETE",
+        "CONSUMER.CREATE",
+        "CONSUMER.DURABLE.CREATE",
+        "CONSUMER.DELETE",
+        "CONSUMER.PAUSE",
+    }
+)
+"""Verbs after which the same is there however often they were sent."""
 
 
 class Endpoint:
@@ -105,6 +119,12 @@ class Endpoint:
     def changes(self) -> bool:
         """Tell whether the verb changes what streams and consumers there are, or what they hold."""
         return self.name.rpartition(".")[2] not in _READS
+
+    def may_repeat(self, *tokens: str) -> bool:
+        """Tell whether a request that was perhaps carried out may be sent again."""
+        if self.name in _SETS:
+            return len(tokens) >= len(self.args)  # a consumer without a name would be made twice
+        return not self.changes and self.name not in _ONCE
 
     def subject(self, *tokens: str, prefix: str = API_PREFIX) -> str:
         """Return the request subject for `tokens`: names, then with `tail` a subject. UsageError for bad ones."""

@@ -185,6 +185,10 @@ class Session:
                 raise
             connection = await self._connect_embedded(target, name)
         connection.dry_run = options.dry_run
+        if not self.json:
+            from natsctl.cli.output import log
+
+            connection.on_reopened = log
         return Manager(connection)
 
     async def _connect_embedded(self, target: Target, name: str) -> Connection:

@@ -1,7 +1,9 @@
 """One connection to a server, over nats-py.
 
-Reconnecting is off: a one-shot command should say that the server has gone, not wait for it. The embedded server is the
-exception: when the command that owns it ends, another one serves on at the same address. What nats-py reports
+nats-py's reconnecting is off: a one-shot command should say that the server has gone, not wait for it. The embedded
+server is the exception: when the command that owns it ends, another one serves on at the same address. Where several
+servers were named (`several`), what is sent after the connection was lost goes to another of them (`reopen`); what was
+under way then fails with ConnectionLost, and who knows that it may be repeated does so. What nats-py reports
 aside (a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose
 subject is refused fails at once with NotAuthorised instead of timing out, and when the connection ends every waiter
 fails.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +23,12 @@ from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageEr
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
+from natsctl.client.settings import without_login
 from natsctl.client.subscription import Subscription
 from natsctl.client.trace import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from natsctl.client.servers import Target
 
@@ -34,7 +38,14 @@ CLOSE_WAIT_S = 1.0
 TAKEOVER_RETRY_S = 0.05
 TAKEOVER_ATTEMPTS = 200
 """Together 10 seconds: what another command may take to serve on in place of the owner of the embedded server."""
+RESUMED_WITHIN_S = 60.0
+RESUME_PAUSE_S = 0.5
+"""How long lasting subscriptions wait for any of several servers, and between two attempts."""
 _VIOLATION = "permissions violation for "
+
+
+class ConnectionLost(Unreachable):
+    """The connection ended; what was under way may have been done or not."""
 
 
 class _Waiter:
@@ -60,6 +71,10 @@ class Connection:
         self.dry_run = False
         self.on_refused: Callable[[NotAuthorised], None] | None = None
         """Called when the server has refused a published message."""
+        self.dial: Callable[[], Awaitable[None]] | None = None
+        """Opens this connection again, to whichever server of the target takes it."""
+        self.on_reopened: Callable[[str], None] = unsaid
+        """Called with a sentence when another server has taken the place of one that was lost."""
         self.url = ""
         self._refused: list[NotAuthorised] = []
         self._client: Any = client_class()()
@@ -70,11 +85,18 @@ class Connection:
         self._requests = 0
         self._connecting = True
         self._lost: NatsctlError | None = None
+        self._closed = False
+        self._reopening = asyncio.Lock()
+        self._resuming: asyncio.Task[None] | None = None
 
     # -- life
 
     async def open(self, url: str, options: dict[str, Any]) -> None:
-        """Connect to `url`; raises what nats-py or the system raise."""
+        """Connect to `url`, anew where that was done before; raises what nats-py or the system raise."""
+        if not self._connecting:
+            self._client = client_class()()
+            self._connecting, self._lost, self._inbox = True, None, ""
+            self._refused.clear()
         logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
         # nats-py's side of TLS takes itself for plain TCP, of which asyncio warns when a connection ends.
         logging.getLogger("asyncio").setLevel(logging.ERROR)
@@ -87,7 +109,7 @@ class Connection:
                 await self._client.connect(
                     url,
                     error_cb=self._on_error,
-                    closed_cb=self._on_closed,
+                    closed_cb=functools.partial(self._on_closed, self._client),
                     allow_reconnect=self.target.origin == "embedded",
                     reconnect_time_wait=TAKEOVER_RETRY_S,
                     max_reconnect_attempts=TAKEOVER_ATTEMPTS,
@@ -97,13 +119,41 @@ class Connection:
                 )
         except BaseException:
             self._connecting = False
-            await self.close()
+            await self._end()
             raise
         self._connecting = False
         self.url = url
 
+    @property
+    def several(self) -> bool:
+        """Whether there is another server to go on with when this one is lost."""
+        return len(self.target.urls) > 1
+
+    async def reopen(self) -> None:
+        """Connect again after the connection was lost, once for all that ask for it meanwhile.
+
+        Raises what was lost where the connection was closed, Unreachable where no server takes it.
+        """
+        async with self._reopening:
+            lost = self._lost
+            if lost is None:
+                return
+            if self.dial is None or self._closed:
+                raise lost
+            await self.dial()
+            for subscription in list(self._subscriptions):
+                if subscription.lasting:
+                    await self._listen(subscription)
+            self.on_reopened(f"{lost.text}: going on with {without_login(self.url)}")
+
     async def close(self) -> None:
         """End the connection; what was published is sent first."""
+        self._closed = True
+        if self._resuming is not None:
+            self._resuming.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
         self._lost = self._lost or Unreachable("the connection is closed")
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_WAIT_S):
@@ -142,17 +192,34 @@ class Connection:
                 if used.lower() == subject:
                     subscription.fail(_refused(verb, used))
 
-    async def _on_closed(self) -> None:
+    async def _on_closed(self, client: Any) -> None:
         """Fail all that wait; called twice, when the end begins and when all of it is done."""
-        if self._lost is not None:
+        if self._lost is not None or client is not self._client:
             return
         reason = str(self._client.last_error or "").removeprefix("nats: ")
-        self._lost = Unreachable(f"the connection to {self.target.shown} was lost{f': {reason}' if reason else ''}")
+        at = without_login(self.url) if self.several else self.target.shown
+        self._lost = ConnectionLost(f"the connection to {at} was lost{f': {reason}' if reason else ''}")
         for waiter in self._waiting.values():
             if not waiter.future.done():
                 waiter.future.set_exception(self._lost)
         for subscription in self._subscriptions:
-            subscription.fail(self._lost)
+            if not (self.several and subscription.lasting):
+                subscription.fail(self._lost)
+        if self.several and any(subscription.lasting for subscription in self._subscriptions):
+            self._resuming = asyncio.create_task(self._resume())
+
+    async def _resume(self) -> None:
+        """Have what lasts heard from another server; fails it where none is to be had for `RESUMED_WITHIN_S`."""
+        until_s = asyncio.get_running_loop().time() + RESUMED_WITHIN_S
+        while self._lost is not None and not self._closed:
+            try:
+                await self.reopen()
+            except NatsctlError as failure:
+                if asyncio.get_running_loop().time() >= until_s:
+                    for subscription in self._subscriptions:
+                        subscription.fail(failure)
+                    return
+            await asyncio.sleep(RESUME_PAUSE_S)
 
     @property
     def lost(self) -> bool:
@@ -196,9 +263,10 @@ class Connection:
 
         Raises UsageError for a bad subject or size.
         """
-        self._check(subject)
+        _check(subject)
         if reply:
-            self._check(reply)
+            _check(reply)
+        await self._revived()
         block = encode_headers(headers) if headers else b""
         if len(body) + len(block) > self.max_payload:
             size = len(body) + len(block)
@@ -231,26 +299,35 @@ class Connection:
         """A subject that nobody else uses."""
         return str(self._client.new_inbox())
 
-    async def subscribe(self, subject: str, *more: str, queue: str = "", limit: int = 0) -> Subscription:
+    async def subscribe(
+        self, subject: str, *more: str, queue: str = "", limit: int = 0, lasting: bool = False
+    ) -> Subscription:
         """A running subscription, ended by itself after `limit` messages if that is above 0.
 
-        With `more` subjects it has the messages of all of them, in the order they come.
+        With `more` subjects it has the messages of all of them, in the order they come. One that is `lasting` goes on
+        with another of several servers; what is published meanwhile does not reach it.
         """
         for one in (subject, *more):
-            self._check(one)
+            _check(one)
             if fault := subject_fault(one):
                 raise UsageError(fault)
-        subscription = Subscription(subject, limit, self._subscriptions.discard, more)
+        await self._revived()
+        subscription = Subscription(subject, limit, self._subscriptions.discard, more, queue=queue, lasting=lasting)
         self._subscriptions.add(subscription)
+        await self._listen(subscription)
+        return subscription
+
+    async def _listen(self, subscription: Subscription) -> None:
+        """Have the server send what a subscription is for."""
+        subscription.detach()
         try:
             for one in subscription.subjects:
-                inner = await self._client.listen(one, queue, subscription.take)
+                inner = await self._client.listen(one, subscription.queue, subscription.take)
                 subscription.attach(inner)
-                if limit:
-                    await inner.unsubscribe(limit)
+                if subscription.left:
+                    await inner.unsubscribe(subscription.left)
         except self._failures as failure:
             raise self._told(failure) from failure
-        return subscription
 
     async def request(
         self,
@@ -264,7 +341,8 @@ class Connection:
 
         Raises Unreachable when none comes in time, NotAuthorised when the server refuses the subject.
         """
-        self._check(subject)
+        _check(subject)
+        await self._revived()
         if not self._inbox:
             self._inbox = f"{self.new_inbox()}."
             await self._client.listen(f"{self._inbox}*", "", self._on_answer)
@@ -290,17 +368,28 @@ class Connection:
     def _told(self, failure: Exception) -> NatsctlError:
         """A failure of nats-py as who must act needs it: the connection has gone, or the call was wrong."""
         if self._lost is not None or self._client.is_closed:
-            return self._lost or Unreachable(f"the connection to {self.target.shown} was lost")
+            return self._lost or ConnectionLost(f"the connection to {self.target.shown} was lost")
         return UsageError(str(failure).removeprefix("nats: "))
 
     def _check_live(self) -> None:
         if self._lost is not None:
             raise self._lost
 
-    def _check(self, subject: str) -> None:
-        self._check_live()
-        if not subject or any(blank in subject for blank in " \t\r\n"):
-            raise UsageError(f"invalid subject {subject!r}: it is empty or has blanks")
+    async def _revived(self) -> None:
+        """Raise what ended the connection, unless it can go on with another server."""
+        if self._lost is not None:
+            if not self.several:
+                raise self._lost
+            await self.reopen()
+
+
+def unsaid(text: str) -> None:
+    """Say nothing."""
+
+
+def _check(subject: str) -> None:
+    if not subject or any(blank in subject for blank in " \t\r\n"):
+        raise UsageError(f"invalid subject {subject!r}: it is empty or has blanks")
 
 
 def _refused(verb: str, subject: str) -> NotAuthorised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
 from typing import Any
 
@@ -32,9 +33,17 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
         options["tls_handshake_first"] = target.settings.tls_first
     if target.settings.inbox_prefix:
         options["inbox_prefix"] = target.settings.inbox_prefix.rstrip(".")
+    connection = Connection(target, Tracer() if trace else None)
+    connection.dial = functools.partial(_open, connection, options)
+    await _open(connection, options)
+    return connection
+
+
+async def _open(connection: Connection, options: dict[str, Any]) -> None:
+    """Open a connection to the first address of its target that takes us; raises as `connect`."""
+    target = connection.target
     failure: NatsctlError | None = None
     for url in target.urls:
-        connection = Connection(target, Tracer() if trace else None)
         try:
             await connection.open(url, options)
         except ImportError as reason:
@@ -45,12 +54,12 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
         except (NatsctlError, failure_class(), OSError, ValueError) as reason:
             failure = _explained(reason, url, target)
             continue
-        if context and not connection.tls:
+        if "tls" in options and not connection.tls:
             await connection.close()
             raise Unreachable(
                 f"{without_login(url)} does not offer TLS", hint="drop tls:// and the TLS flags, or use another server"
             )
-        return connection
+        return
     raise failure or Unreachable(f"no server in {target.origin}")
 
 

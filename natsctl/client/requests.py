@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from natsctl.api.errors import ApiFailure, Unreachable
+from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
 from natsctl.client.answer import Answer, Listing, parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
 from natsctl.client.preview import Planned, Previewed
@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from natsctl.api.catalogue import ApiError
     from natsctl.api.endpoints import Endpoint
 
+T = TypeVar("T")
+
 MAX_PAGES = 100_000
 PAGES_AT_ONCE = 8
 """Pages of one list that are asked for at a time."""
+NO_LEADER: Final = frozenset((10008, 10009))
+"""Errors of a cluster that elects a leader: JetStream unavailable, no leader of a stream. Nothing was done."""
+ELECTION_TIMEOUTS: Final = 4
+"""How many times its timeout a request may take in all while a cluster recovers from a lost server."""
+PAUSE_S: Final = 0.25
+_NOT_THERE: Final = frozenset((10059, 10014))
 
 
 class JetStreamAbsent(Unreachable):
@@ -50,13 +58,48 @@ class Requests:
         payload = encoded(body)
         if endpoint.changes and self.connection.dry_run:
             raise Previewed(Planned(subject, json.loads(payload) if payload else None, headers))
-        raw = await self.exchange(subject, payload, headers=headers, timeout_s=timeout_s)
+        unheard = False
+
+        async def send() -> dict[str, Any]:
+            nonlocal unheard
+            try:
+                return await self._exchange(subject, payload, headers, timeout_s)
+            except Unreachable:
+                unheard = True
+                raise
+            except ApiFailure as failure:
+                if unheard and failure.err_code in _NOT_THERE and endpoint.name.endswith(".DELETE"):
+                    return {"success": True}  # the request that was not heard of has removed it
+                raise
+
+        raw = await patiently(self.connection, send, may_repeat=endpoint.may_repeat(*tokens), timeout_s=timeout_s)
         return Answer(endpoint, subject, raw=raw)
 
     async def exchange(
-        self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None, timeout_s: float | None = None
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        headers: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+        once: bool = False,
     ) -> dict[str, Any]:
-        """The JSON object that answers one request, traced; raises as `ask`."""
+        """The JSON object that answers a request, which may be repeated unless it is to be sent `once`.
+
+        Raises as `ask`.
+        """
+        if once:
+            return await self._exchange(subject, payload, headers, timeout_s)
+
+        async def send() -> dict[str, Any]:
+            return await self._exchange(subject, payload, headers, timeout_s)
+
+        return await patiently(self.connection, send, timeout_s=timeout_s)
+
+    async def _exchange(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout_s: float | None
+    ) -> dict[str, Any]:
+        """The JSON object that answers one request, traced."""
         tracer = self.connection.tracer
         if tracer is not None:
             tracer.request(subject, payload)
@@ -158,6 +201,38 @@ class Requests:
         for name in ("missing", "offline"):
             _merge_unreachable(merged, [page.raw for page in pages], name)
         return Listing(answers, merged)
+
+
+async def patiently(
+    connection: Connection,
+    send: Callable[[], Awaitable[T]],
+    *,
+    may_repeat: bool = True,
+    timeout_s: float | None = None,
+) -> T:
+    """Return the result of `send`, a request; where several servers were named it is sent again after one has died.
+
+    What may not be repeated (`may_repeat`) is sent again only where the answer says that nothing was done.
+    """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + ELECTION_TIMEOUTS * (timeout_s or connection.timeout_s)
+    while True:
+        try:
+            return await send()
+        except (Unreachable, ApiFailure) as failure:
+            again = connection.several and _may_help(failure, may_repeat)
+            if not again or loop.time() >= until_s:
+                raise
+        if connection.lost:
+            await connection.reopen()
+        else:
+            await asyncio.sleep(PAUSE_S)
+
+
+def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:
+    if isinstance(failure, ApiFailure):
+        return failure.err_code in NO_LEADER
+    return may_repeat and not isinstance(failure, JetStreamAbsent)
 
 
 def encoded(body: Any) -> bytes:

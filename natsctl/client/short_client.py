@@ -7,6 +7,7 @@ repeated header. `ShortClient` hands subject, reply, body and header block to th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from nats.aio.client import Client
@@ -74,6 +75,11 @@ class ShortClient(Client):
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self.takers.pop(sid, None)
         super()._remove_sub(sid, max_msgs)
+
+    async def _process_op_err(self, e: Exception) -> None:
+        """End a connection that broke; that it cannot even be closed any more is no news, and nobody would hear it."""
+        with contextlib.suppress(OSError):
+            await super()._process_op_err(e)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         """Tell at once that the connection has ended; nats-py tells after waits that may be long or fail."""

@@ -30,10 +30,20 @@ class Subscription:
     """
 
     def __init__(
-        self, subject: str, limit: int, on_stop: Callable[[Subscription], None], more: Sequence[str] = ()
+        self,
+        subject: str,
+        limit: int,
+        on_stop: Callable[[Subscription], None],
+        more: Sequence[str] = (),
+        *,
+        queue: str = "",
+        lasting: bool = False,
     ) -> None:
         self.subject = subject
         self.subjects = (subject, *more)
+        self.queue = queue
+        self.lasting = lasting
+        """Whether it goes on with another server when the connection was lost."""
         self.watched = ""
         self.dropped = 0
         self._limit = limit
@@ -41,13 +51,22 @@ class Subscription:
         self._inner: list[NatsSubscription] = []
         self._kept: deque[Message] = deque()
         self._kept_bytes = 0
-        self._read = 0
+        self._taken = self._read = 0
         self._failure: Exception | None = None
         self._arrived = asyncio.Event()
 
     def attach(self, inner: NatsSubscription) -> None:
         """Know one of nats-py's objects, to end it later."""
         self._inner.append(inner)
+
+    def detach(self) -> None:
+        """Forget nats-py's objects of a connection that was lost."""
+        self._inner.clear()
+
+    @property
+    def left(self) -> int:
+        """How many messages it still waits for, 0 where there is no limit."""
+        return max(self._limit - self._taken, 1) if self._limit else 0
 
     @property
     def sid(self) -> int:
@@ -56,6 +75,7 @@ class Subscription:
 
     def take(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
         """Keep a message that arrived, or count it as dropped where too many wait."""
+        self._taken += 1
         if len(self._kept) >= MAX_KEPT or self._kept_bytes > MAX_KEPT_BYTES:
             self.dropped += 1
             return

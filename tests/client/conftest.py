@@ -35,15 +35,18 @@ class FakeServer:
     """Speaks enough of the protocol.
 
     A publish on `refused` gets a permissions violation, one on `answers` an answer, one on `fatal` ends the connection.
+    The first one on a subject of `first` gets that answer.
     """
 
     def __init__(self, **info: Any) -> None:
         self.info = {**INFO, **info}
         self.refused: set[str] = set()
         self.answers: dict[str, bytes] = {}
+        self.first: dict[str, bytes] = {}
         self.fatal: set[str] = set()
         self.login_error = ""
         self.connects: list[dict[str, Any]] = []
+        self.subscribed: list[str] = []
         self.published: list[tuple[str, bytes]] = []
         self.url = ""
 
@@ -74,6 +77,7 @@ class FakeServer:
                     if words[0] in self.refused:
                         writer.write(f"-ERR 'Permissions Violation for Subscription to \"{words[0]}\"'\r\n".encode())
                     inboxes[words[0]] = words[-1]
+                    self.subscribed.append(words[0])
                 elif verb in ("PUB", "HPUB"):
                     body = await reader.readexactly(int(words[-1]) + 2)
                     if not self._published(words, body[:-2], inboxes, writer):
@@ -90,12 +94,18 @@ class FakeServer:
             return False
         if subject in self.refused:
             writer.write(f"-ERR 'Permissions Violation for Publish to \"{subject}\"'\r\n".encode())
-        elif subject in self.answers:
+        elif subject in self.first or subject in self.answers:
             reply = words[1]
             sid = next(sid for inbox, sid in inboxes.items() if reply.startswith(inbox.rstrip("*")))
-            answer = self.answers[subject]
+            answer = self.first.pop(subject, None) or self.answers[subject]
             writer.write(b"MSG %b %b %d\r\n%b\r\n" % (reply.encode(), sid.encode(), len(answer), answer))
         return True
+
+
+@pytest.fixture
+def other() -> FakeServer:
+    """Another fake server."""
+    return FakeServer()
 
 
 @pytest.fixture

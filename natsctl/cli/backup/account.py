@@ -133,9 +133,9 @@ def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, js
     from natsctl.client.backup.attempts import Lifeline
 
     async def run(manager: Manager) -> AccountOutcome:
-        async with Lifeline(manager, retries=retries, say=flags.sayer(json)) as lifeline:
-            with shown(what, None, bar=bar, quiet=json) as tracker:
-                return await work(lifeline, tracker.at)
+        lifeline = Lifeline(manager, retries=retries, say=flags.sayer(json))
+        with shown(what, None, bar=bar, quiet=json) as tracker:
+            return await work(lifeline, tracker.at)
 
     return session.run(run)
 

@@ -105,12 +105,12 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
     async def work(manager: Manager) -> list[str]:
         from natsctl.plan.apply.holding import names_of
 
-        async with Lifeline(manager, say=sayer(json)) as lifeline:
-            if session.dry_run or not await lifeline.patiently(lambda: names_of(lifeline.manager)):
-                return []
-            from natsctl.plan.apply.recovery import recover
+        lifeline = Lifeline(manager, say=sayer(json))
+        if session.dry_run or not await lifeline.patiently(lambda: names_of(lifeline.manager)):
+            return []
+        from natsctl.plan.apply.recovery import recover
 
-            return await lifeline.patiently(lambda: recover(lifeline, concerned))
+        return await lifeline.patiently(lambda: recover(lifeline, concerned))
 
     return session.run(work)
 
@@ -140,17 +140,17 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
 
     async def work(manager: Manager) -> Outcome:
         done = 0
-        async with Lifeline(manager, say=sayer(json)) as lifeline:
-            with progress("Changes", total, "changes", quiet=not shown) as tracker:
+        lifeline = Lifeline(manager, say=sayer(json))
+        with progress("Changes", total, "changes", quiet=not shown) as tracker:
 
-                def tell(result: Result) -> None:
-                    nonlocal done
-                    done += 1
-                    tracker.at(done)
-                    if not json:
-                        output.tell(render_result(result))
+            def tell(result: Result) -> None:
+                nonlocal done
+                done += 1
+                tracker.at(done)
+                if not json:
+                    output.tell(render_result(result))
 
-                return await carry_out(lifeline, plan, options, tell)
+            return await carry_out(lifeline, plan, options, tell)
 
     return session.run(work)
 

@@ -73,8 +73,8 @@ async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -
     """Return the result of reading that is begun again where a server of several has died."""
     from natsctl.client.backup.attempts import Lifeline
 
-    async with Lifeline(manager) as lifeline:
-        return await lifeline.patiently(lambda: work(lifeline.manager))
+    lifeline = Lifeline(manager)
+    return await lifeline.patiently(lambda: work(lifeline.manager))
 
 
 def check_owned(wanted: DocumentSet) -> None:

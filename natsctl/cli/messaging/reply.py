@@ -102,7 +102,7 @@ async def _serve(
     from natsctl.client.messaging.responder import respond
 
     connection = manager.connection
-    subscription = await connection.subscribe(subject, queue=queue)
+    subscription = await connection.subscribe(subject, queue=queue, lasting=True)
     try:
         await connection.flush()
         if not json:

@@ -63,9 +63,9 @@ def backup(
     )
 
     async def work(manager: Manager) -> SavedStream:
-        async with Lifeline(manager, retries=retries, say=flags.sayer(json)) as lifeline:
-            with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
-                return await save_stream(lifeline, stream, target, options, step)
+        lifeline = Lifeline(manager, retries=retries, say=flags.sayer(json))
+        with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
+            return await save_stream(lifeline, stream, target, options, step)
 
     with suggesting(session, stream):
         done = session.run(work)
@@ -156,9 +156,9 @@ def _restored(
         return f'Starting restore of Stream "{safe(done.stream)}" from file "{safe(str(source))}"'
 
     async def work(manager: Manager) -> Restored:
-        async with Lifeline(manager, retries=retries, say=flags.sayer(json)) as lifeline:
-            with shown(begins, "Sent", bar=bar, quiet=json) as step:
-                return await restore_stream(lifeline, source, options, step)
+        lifeline = Lifeline(manager, retries=retries, say=flags.sayer(json))
+        with shown(begins, "Sent", bar=bar, quiet=json) as step:
+            return await restore_stream(lifeline, source, options, step)
 
     return session.run(work)
 

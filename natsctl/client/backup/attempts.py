@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import TypeVar
 
 from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
 from natsctl.client.backup.progress import Say, mute
+from natsctl.client.connection import ConnectionLost
 from natsctl.client.manager import Manager
 
 T = TypeVar("T")
@@ -48,23 +48,12 @@ class Unanswered(Unreachable):
 
 
 class Lifeline:
-    """The manager to work with; after the connection was lost it is another one, shared by all that work on it."""
+    """The manager to work with, on a connection that is opened again after it was lost, for all that work on it."""
 
     def __init__(self, manager: Manager, *, retries: int = RETRIES, say: Say = mute) -> None:
         self.manager = manager
         self.retries = retries
         self.say = say
-        self._own: list[Manager] = []
-        self._renewing = asyncio.Lock()
-
-    async def __aenter__(self) -> Lifeline:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for manager in self._own:
-            await manager.connection.close()
 
     async def run(self, what: str, work: Callable[[Manager], Awaitable[T]]) -> T:
         """The result of `work`; begun again after a break, which is told with `what` was going on.
@@ -76,10 +65,13 @@ class Lifeline:
             try:
                 return await work(manager)
             except NatsctlError as failure:
-                broken = isinstance(failure, BrokenOff | Unanswered) or manager.connection.lost
-                if not broken or attempt == self.retries:
+                broken = isinstance(failure, BrokenOff | Unanswered | ConnectionLost) or manager.connection.lost
+                elects = not broken and may_come_back(failure, manager)
+                if not (broken or elects) or attempt == self.retries:
                     raise
                 self.say(f"{failure.text}: beginning {what} again ({attempt + 1} of {self.retries})")
+            if elects:
+                await asyncio.sleep(min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S))
             await self.renew(attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -92,33 +84,20 @@ class Lifeline:
             except NatsctlError as failure:
                 if time.monotonic() >= until_s or not may_come_back(failure, self.manager):
                     raise
-                if self.manager.connection.lost:
-                    self.say(f"{failure.text}: going on with another server")
             await self.renew()
             await asyncio.sleep(PAUSE_S)
 
     async def renew(self, attempt: int = 0) -> Manager:
-        """The manager, on a new connection if the one before was lost. Raises Unreachable when none can be had."""
-        async with self._renewing:
-            wait_s = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
-            for left in range(self.retries, -1, -1):
-                if not self.manager.connection.lost:
-                    return self.manager
-                try:
-                    await self._connect()
-                except Unreachable:
-                    if not left:
-                        raise
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(wait_s * 2, LONGEST_WAIT_S)
-            return self.manager
-
-    async def _connect(self) -> None:
-        from natsctl import __version__
-        from natsctl.client.dial import connect
-
-        before = self.manager.connection
-        connection = await connect(before.target, name=f"natsctl {__version__}", trace=before.tracer is not None)
-        connection.dry_run = before.dry_run
-        self.manager = Manager(connection)
-        self._own.append(self.manager)
+        """The manager, its connection opened again if it was lost. Raises Unreachable when no server takes it."""
+        wait_s = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+        for left in range(self.retries, -1, -1):
+            if not self.manager.connection.lost:
+                break
+            try:
+                await self.manager.connection.reopen()
+            except Unreachable:
+                if not left:
+                    raise
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+        return self.manager

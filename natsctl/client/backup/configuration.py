@@ -91,8 +91,8 @@ async def save_account(
             log(f"Stream {name} data to {folder / f'stream_{name}.tgz'}")
             target = part / f"stream_{name}.tgz"
             with transfer() as step:
-                async with Lifeline(manager, say=log) as lifeline:
-                    await save_stream(lifeline, name, target, on_progress=step)
+                lifeline = Lifeline(manager, say=log)
+                await save_stream(lifeline, name, target, on_progress=step)
             saved.data.append(name)
         part.rename(folder)
     except OSError as failure:

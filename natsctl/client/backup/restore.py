@@ -36,7 +36,6 @@ from natsctl.client.preview import Planned, Previewed
 
 STREAM_NOT_FOUND = 10059
 RESTORE_FAILED = 10062
-NO_FOLDER = "no such file or directory"
 NAME_HELD = 10130
 """The error of a name that a stream has, or a restore that goes on."""
 NAME_HELD_S = 1.0
@@ -214,10 +213,10 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
         except ApiFailure as failure:
             if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
                 raise
-            # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in; and
-            # a server of a cluster may hold a stream's name for a moment after the others have removed it. The error of
-            # the first has the number of every failed restore, and only the system's words tell it from the others.
-            if failure.err_code == RESTORE_FAILED and NO_FOLDER not in failure.text:
+            # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in: only
+            # where there is no other stream. And a server of a cluster may hold a stream's name for a moment after the
+            # others have removed it.
+            if failure.err_code == RESTORE_FAILED and await manager.stream_names():
                 raise
             again[failure.err_code] -= 1
             if failure.err_code == NAME_HELD:

@@ -44,7 +44,7 @@ class CoreFeed:
 
     async def __aenter__(self) -> CoreFeed:
         connection = self._manager.connection
-        self._subscription = await connection.subscribe(*self._subjects, queue=self._queue)
+        self._subscription = await connection.subscribe(*self._subjects, queue=self._queue, lasting=True)
         await connection.flush()
         self.now = self._subscription.now  # type: ignore[method-assign]  # one call less for each message
         return self

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
+from natsctl.api.acks import parse
 from natsctl.api.errors import ApiFailure, ProtocolError, Unreachable
 from natsctl.client.answer import Answer, parse_object
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.preview import Planned, Previewed
-from natsctl.client.requests import api_error
+from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, api_error, patiently
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PubAck
@@ -33,13 +36,20 @@ async def publish(
     headers: HeaderLike | None = None,
     timeout_s: float | None = None,
 ) -> Answer[PubAck]:
-    """Publish and wait for the stream's ack.
+    """Publish and wait for the stream's ack; on a cluster also for the election of the stream's leader.
 
     Raises NoStream when nobody listens on the subject, ApiFailure when the message is refused.
     """
     if manager.connection.dry_run:
         raise Previewed(Planned(subject, body, headers))
-    return ack_of(await manager.connection.request(subject, body, headers=headers, timeout_s=timeout_s), subject)
+    connection = manager.connection
+    until_s = time.monotonic() + ELECTION_TIMEOUTS * (timeout_s or connection.timeout_s)
+    while True:
+        message = await connection.request(subject, body, headers=headers, timeout_s=timeout_s)
+        leaderless = message.status == NO_RESPONDERS and connection.several and time.monotonic() < until_s
+        if not leaderless or not await manager.stream_names(subject=subject):
+            return ack_of(message, subject)
+        await asyncio.sleep(PAUSE_S)
 
 
 def ack_of(message: Message, subject: str) -> Answer[PubAck]:
@@ -72,6 +82,25 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, 
     if not wait:
         await manager.connection.publish(message.reply, kind)
         return
-    answer = await manager.connection.request(message.reply, kind)
+    connection = manager.connection
+    until_s = time.monotonic() + ELECTION_TIMEOUTS * connection.timeout_s
+    while True:
+        answer = await patiently(connection, lambda: connection.request(message.reply, kind))
+        leaderless = answer.status == NO_RESPONDERS and connection.several and time.monotonic() < until_s
+        if not leaderless or not await _is_there(manager, message):
+            break
+        await asyncio.sleep(PAUSE_S)
     if answer.status == NO_RESPONDERS:
         raise Unreachable("nobody takes the acknowledgement: the consumer was removed")
+
+
+async def _is_there(manager: Manager, delivered: Message) -> bool:
+    """Return whether the consumer exists that has delivered a message."""
+    at = parse(delivered.reply.encode())
+    if at is None:
+        return False
+    try:
+        await manager.consumer_info(at.stream.decode(), at.consumer.decode())
+    except ApiFailure:
+        return False
+    return True

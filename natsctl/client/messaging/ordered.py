@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks, codec, endpoints
 from natsctl.api.errors import NatsctlError, ProtocolError, Unreachable
+from natsctl.client.connection import ConnectionLost
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
@@ -151,7 +152,13 @@ class OrderedReader:
         held, self._held = self._held, None
         if held is not None:
             return held
-        return await self._subscription.next(timeout_s)
+        try:
+            return await self._subscription.next(timeout_s)
+        except ConnectionLost:
+            if not self._manager.connection.several:
+                raise
+            await self._restart()
+            return None
 
     def _placed(self, message: Message) -> Delivered | None:
         """The message with its place, None where others before it are missing."""
@@ -188,7 +195,8 @@ class OrderedReader:
                 await self._begin()
                 return
             except Unreachable:
-                if self._manager.connection.lost or loop.time() > until_s:
+                connection = self._manager.connection
+                if (connection.lost and not connection.several) or loop.time() > until_s:
                     raise
             await asyncio.sleep(AGAIN_S)
 
@@ -249,7 +257,7 @@ class OrderedReader:
         # Who may make a consumer may not always delete one; the server removes it by itself later.
         with contextlib.suppress(NatsctlError):
             await self._manager.requests.exchange(
-                endpoints.CONSUMER_DELETE.subject(self._stream, self._name, prefix=prefix), b""
+                endpoints.CONSUMER_DELETE.subject(self._stream, self._name, prefix=prefix), b"", once=True
             )
 
 

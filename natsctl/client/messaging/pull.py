@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from natsctl.api import codec, endpoints
 from natsctl.api.acks import NAK
 from natsctl.api.errors import NatsctlError, Unreachable, UsageError
-from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.connection import NO_RESPONDERS, ConnectionLost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,8 +104,8 @@ async def take(
                     yield message
         except PinLost:
             place = place._replace(pin_id="")
-        except Moved:
-            if wanted.count:
+        except (Moved, ConnectionLost):
+            if wanted.count and not manager.connection.several:
                 raise
             await manager.consumer_info(stream, consumer)
         got += came

@@ -24,7 +24,8 @@ async def pushed(manager: Manager, config: Mapping[str, Any]) -> AsyncGenerator[
     """
     connection = manager.connection
     beat_s = int(config.get("idle_heartbeat") or 0) / 1e9
-    subscription = await connection.subscribe(config["deliver_subject"], queue=config.get("deliver_group") or "")
+    queue = config.get("deliver_group") or ""
+    subscription = await connection.subscribe(config["deliver_subject"], queue=queue, lasting=True)
     try:
         await connection.flush()
         while True:

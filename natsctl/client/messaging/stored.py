@@ -13,6 +13,7 @@ from natsctl.api import headers as blocks
 from natsctl.api.errors import ApiFailure, ProtocolError
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.message import NO_HEADERS, Headers
+from natsctl.client.requests import patiently
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -60,7 +61,7 @@ async def _direct(manager: Manager, target: str, body: bytes) -> tuple[bool, Sto
     tracer = manager.connection.tracer
     if tracer is not None:
         tracer.request(target, body)
-    message = await manager.connection.request(target, body)
+    message = await patiently(manager.connection, lambda: manager.connection.request(target, body))
     if tracer is not None:
         tracer.answer(target, f"{message.status} {message.description}".encode() if message.status else message.body)
     if message.status == NO_RESPONDERS:

@@ -70,8 +70,8 @@ class EchoService:
             handled(message)
             return message.body, self._headers
 
-        heard = [(await connection.subscribe(subject), handle) for subject, handle in self._verbs()]
-        heard.append((await connection.subscribe(self._done.subject, queue=QUEUE), self._counted(echo)))
+        heard = [(await connection.subscribe(subject, lasting=True), handle) for subject, handle in self._verbs()]
+        heard.append((await connection.subscribe(self._done.subject, queue=QUEUE, lasting=True), self._counted(echo)))
         await connection.flush()
         listening()
         tasks = [asyncio.create_task(_serve(connection, subscription, handle)) for subscription, handle in heard]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,21 +64,19 @@ async def carry_out(
     anything is sent.
     """
     check_allowed(plan)
-    async with contextlib.AsyncExitStack() as stack:
-        if isinstance(manager_or_lifeline, Lifeline):
-            lifeline = manager_or_lifeline
-        else:
-            lifeline = await stack.enter_async_context(Lifeline(manager_or_lifeline))
-        steps = _steps(lifeline, plan, options)
-        execution = Execution(
-            plan.changes,
-            lambda change: lifeline.patiently(lambda: steps.take(change)),
-            concurrency=options.concurrency,
-            stop_on_failure=options.stop_on_failure,
-            on_result=on_result,
-            is_lost=lambda: lifeline.manager.connection.lost,
-        )
-        return await execution.run(plan.unchanged)
+    lifeline = manager_or_lifeline
+    if not isinstance(lifeline, Lifeline):
+        lifeline = Lifeline(lifeline)
+    steps = _steps(lifeline, plan, options)
+    execution = Execution(
+        plan.changes,
+        lambda change: lifeline.patiently(lambda: steps.take(change)),
+        concurrency=options.concurrency,
+        stop_on_failure=options.stop_on_failure,
+        on_result=on_result,
+        is_lost=lambda: lifeline.manager.connection.lost,
+    )
+    return await execution.run(plan.unchanged)
 
 
 async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOptions()) -> list[Planned]:

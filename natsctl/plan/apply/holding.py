@@ -261,7 +261,7 @@ class Alive:
         connection = self._lifeline.manager.connection
         if connection is not self._on:
             await self.end()
-            self._subscription = await connection.subscribe(self._inbox)
+            self._subscription = await connection.subscribe(self._inbox, lasting=True)
             self._on, self._task = connection, asyncio.create_task(_answer(connection, self._subscription))
 
     async def end(self) -> None:
