@@ -19,6 +19,32 @@ several; `→` is what is said, `←` what is heard up to the answer to a PING, 
 hold one `x`. `<answer>` stands for any answer of JetStream. The log line is an `[ERR]` line and begins with
 `host:port - cid:N - "account/user:name" - `, without the user where nobody is let in.
 """
+REPLACING: Final = {
+    "$JS.API.INFO": "limits and the level of the API",
+    "$JS.API.STREAM.NAMES": "other streams on its subjects, and replacements that were interrupted",
+    "$JS.API.STREAM.*.ORDERS": "INFO, UPDATE, SNAPSHOT, DELETE and RESTORE of the stream",
+    "$JS.API.CONSUMER.LIST.ORDERS": "the consumers that have to come back",
+    "$JS.API.CONSUMER.*.ORDERS.>": "CREATE of consumers that the documents change, and replicas as they were",
+    "$JS.API.STREAM.*.natsctl-replaced-ORDERS": "CREATE, INFO, UPDATE and DELETE of the stream that holds the messages",
+    "$JS.API.STREAM.MSG.GET.natsctl-replaced-ORDERS": "reading them, after an interruption",
+    "natsctl.replaced.>": "storing them",
+    "$JS.SNAPSHOT.ACK.ORDERS.>": "flow control of the snapshot",
+    "$JS.SNAPSHOT.RESTORE.ORDERS.>": "the data of the restore",
+    "_INBOX.>": "asking whether the process still lives that has begun a replacement",
+}
+"""Subjects that `apply` publishes to where it replaces the stream ORDERS with its messages, and what for."""
+_REPLACING_HEAD: Final = """
+## Replacing a stream with its messages
+
+`natsctl apply --allow-replace --keep-messages` makes a stream `natsctl-replaced-ORDERS` beside the stream ORDERS, which
+takes `natsctl.replaced.TOKEN.data`; ORDERS itself listens on `natsctl.replaced.TOKEN.quiet` meanwhile, and the process
+on an inbox. A user that does this, and can finish it after an interruption, subscribes to `_INBOX.>` and publishes to
+these subjects; `tests/cli/desired/test_permissions.py` does it with them and no others. The account needs room for a
+second copy of the stream, and for one stream more.
+
+| subject | what for |
+| --- | --- |
+"""
 _COLUMNS: Final = "| case | configuration | what happens | connection | log line |\n| --- | --- | --- | --- | --- |\n"
 
 
@@ -27,6 +53,7 @@ def document() -> str:
     parts = [_HEAD]
     for title, cases in TABLE.items():
         parts.append(f"\n## {title}\n\n{_COLUMNS}" + "".join(_row(case) for case in cases))
+    parts.append(_REPLACING_HEAD + "".join(f"| `{subject}` | {why} |\n" for subject, why in REPLACING.items()))
     return "".join(parts)
 
 

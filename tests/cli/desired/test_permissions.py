@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from natsctl.api.errors import NatsctlError
 from natsctl.cli.main import run as run_main
+from natsctl.plan.apply.keeping import Keeping
+from natsctl.testing.permission_table.document import REPLACING
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 CONFIGS = Path(__file__).parents[3] / "examples" / "configs"
 ORDERS = str(CONFIGS / "orders.yaml")
-PASSWORDS = {"admin": "change-me-0", "orders-admin": "change-me-1", "viewer": "change-me-2", "shop": "change-me-3"}
+PASSWORDS = {
+    "admin": "change-me-0",
+    "orders-admin": "change-me-1",
+    "viewer": "change-me-2",
+    "shop": "change-me-3",
+    "replacer": "x",
+}
 KINDS = [
     "natsctl",
     pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="nats-server is absent")),
@@ -20,12 +31,18 @@ KINDS = [
 As = Callable[..., tuple[int, str, str]]
 
 
+REPLACER = (
+    f'{{ user: replacer, password: x, permissions: {{ publish: {json.dumps([*REPLACING])}, subscribe: "_INBOX.>" }} }}'
+)
+
+
 @pytest.fixture(params=KINDS)
 def by(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[As]:
-    """Runs a command as a user of the example of permissions."""
+    """Runs a command as a user of the example of permissions, or one who may replace ORDERS."""
     kind: Kind = request.param
     config = tmp_path / "nats.conf"
-    config.write_text((CONFIGS / "permissions.conf").read_text().replace("store_dir: /data/jetstream,", ""))
+    text = (CONFIGS / "permissions.conf").read_text().replace("store_dir: /data/jetstream,", "")
+    config.write_text(text.replace("users: [", f"users: [ {REPLACER}", 1))
     with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as server:
 
         def run(user: str, *words: str) -> tuple[int, str, str]:
@@ -48,3 +65,35 @@ def test_each_does_what_it_may(by: As) -> None:
     assert by("viewer", "plan", "-f", ORDERS, "--prune")[0] == 0
     assert by("shop", "plan", "-f", ORDERS)[0] == 6
     assert by("orders-admin", "destroy", "-f", ORDERS, "--yes")[0] == 0
+
+
+def test_who_may_replace_a_stream_needs_what_the_page_says(
+    by: As, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "set.json"
+    words = ("apply", "-f", str(path), "--allow-replace", "--keep-messages", "--yes")
+
+    def wanted(storage: str) -> None:
+        consumers = {"C": {"ack_policy": "explicit"}}
+        stream = {"subjects": ["ORDERS.>"], "storage": storage, "consumers": consumers}
+        path.write_text(json.dumps({"owner": "test", "streams": {"ORDERS": stream}}))
+
+    async def fails(*arguments: Any) -> None:
+        raise NatsctlError("out of order")
+
+    async def nothing(*arguments: Any) -> None:
+        """Leave all as it is, as a process does that is killed."""
+
+    wanted("file")
+    assert by("admin", "apply", "-f", str(path))[0] == 0
+    assert by("admin", "pub", "ORDERS.new", "{{Random 9000 9000}}", "--count", "40", "--jetstream")[0] == 0
+    wanted("memory")
+    done = by("replacer", *words)
+    assert done[0] == 0, done[2]
+    wanted("file")
+    with monkeypatch.context() as patched:
+        patched.setattr(Keeping, "_take_back", nothing)
+        patched.setattr("natsctl.plan.apply.keeping.finish", fails)
+        assert by("replacer", *words)[0] == 1
+    finished = by("replacer", *words)
+    assert (finished[0], "finished with 40 messages" in finished[2]) == (0, True), finished
