@@ -206,3 +206,35 @@ def test_what_goes_between_two_runs_is_told_or_passed_over(streams: Streams, api
     query = last.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
     assert query.awaitTermination(QUERY_TIMEOUT_S)
     assert found == {"EXPIRED": 50, "PURGED": 10, "DELETED": 18, "REMADE": 30}
+
+
+def test_a_work_queue_is_drained_with_acknowledgements_over_a_failure(
+    streams: Streams, api: JetStreamApi, tmp_path: Path
+) -> None:
+    make(api, number=90, retention="workqueue")
+    source = streams.spark.readStream.format("jetstream").schema("seq bigint, delivered bigint")
+    queue = source.options(servers=streams.url, ackMode="explicit", consumer="SPARK", createConsumer="true")
+    done: list[tuple[int, int]] = []
+
+    def batch(rows: DataFrame, number: int) -> None:
+        seen = [(row.seq, row.delivered) for row in rows.collect()]
+        if number == 1 and not done[40:]:
+            raise ValueError("on purpose")
+        assert rows.count() == len(seen)
+        done.extend(seen)
+
+    def drain() -> None:
+        writer = queue.option("maxOffsetsPerTrigger", "40").load("ORDERS").writeStream.foreachBatch(batch)
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        query.awaitTermination(QUERY_TIMEOUT_S)
+
+    with pytest.raises(Exception, match="on purpose"):
+        drain()
+    info = api.ask("CONSUMER.INFO.ORDERS.SPARK")
+    assert (info["num_ack_pending"], info["num_pending"]) == (40, 10)
+    done.append((0, 0))  # the batch may pass now
+    drain()
+    done.remove((0, 0))
+    assert sorted(seq for seq, _ in done) == list(range(1, 91))
+    assert {delivered for seq, delivered in done if 40 < seq <= 80} == {2}
+    assert api.stream_info("ORDERS")["state"]["messages"] == 0

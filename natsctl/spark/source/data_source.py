@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,17 +14,18 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.archive.reader import backup_reader
-from natsctl.spark.source.columns.rows import default_schema, row_shape
+from natsctl.spark.source.columns.rows import RowShape, default_schema, row_shape
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ
 from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
 from natsctl.spark.source.publish.stream_writer import JetStreamStreamWriter
+from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader
 from natsctl.spark.source.reading.admission import admission_of
 from natsctl.spark.source.reading.batch_reader import JetStreamBatchReader, JetStreamPushdownReader
 from natsctl.spark.source.reading.follower import Follower
-from natsctl.spark.source.reading.reading import reading_of
+from natsctl.spark.source.reading.reading import check_batch, durable_of, reading_of
 from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
 from natsctl.spark.source.reading.subject_table import SUBJECT_FIELDS, SubjectTableReader, is_subject_table
 
@@ -41,19 +44,20 @@ class JetStreamDataSource(DataSource):
         options = Options(self.options, BATCH_READ)
         if not options["backup"] and is_subject_table(reading_of(options)):
             return StructType([*SUBJECT_FIELDS])
-        return default_schema(options)
+        return default_schema(options, metadata=options["includeMetadata"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads a batch."""
         options = Options(self.options, BATCH_READ)
+        check_batch(options)
         if options["backup"]:
-            return backup_reader(options, row_shape(schema, options))
+            return backup_reader(options, _shape(schema, options))
         reading = reading_of(options)
         settings = server_settings(options)
         if is_subject_table(reading):
             return SubjectTableReader(settings, reading, schema)
         kind = JetStreamPushdownReader if options["filterPushdown"] else JetStreamBatchReader
-        return kind(settings, reading, row_shape(schema, options))
+        return kind(settings, reading, _shape(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What reads a stream."""
@@ -63,10 +67,13 @@ class JetStreamDataSource(DataSource):
             raise OptionFault(
                 f"{reading.streams[0]} is a table of counts, and they do not only grow: read it as a batch"
             )
+        settings, admission, shape = server_settings(options), admission_of(options), _shape(schema, options)
+        durable = durable_of(options, reading)
+        if durable is not None:
+            return JetStreamAckedReader(settings, durable, shape, admission, reading.parts)
         name = options["commitConsumer"]
         follower = Follower(name, reading.filters) if name else None
-        shape = row_shape(schema, options)
-        return JetStreamStreamReader(server_settings(options), reading, shape, admission_of(options), follower)
+        return JetStreamStreamReader(settings, reading, shape, admission, follower)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes a batch."""
@@ -75,3 +82,9 @@ class JetStreamDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """What writes a stream."""
         return JetStreamStreamWriter(self.options, schema, overwrite)
+
+
+def _shape(schema: StructType, options: Options) -> RowShape:
+    """The columns of a read, and how payloads become values."""
+    shape = row_shape(schema, options, metadata=options["ackMode"] != "none")
+    return replace(shape, compression=options["payloadCompression"])

@@ -63,6 +63,12 @@ class StreamNotFound(JetStreamSourceError):
     code = "JETSTREAM_STREAM_NOT_FOUND"
 
 
+class ConsumerUnfit(JetStreamSourceError):
+    """A consumer that is to be read with acknowledgement does not exist, or cannot be read so."""
+
+    code = "JETSTREAM_CONSUMER"
+
+
 class DataLoss(JetStreamSourceError):
     """Messages that were to be read are gone."""
 

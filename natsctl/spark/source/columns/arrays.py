@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 MOST_BYTES: Final = (1 << 31) - 1
 """Of one column, whose offsets have 32 bits."""
@@ -40,7 +41,8 @@ def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return binary_array([each.decode(errors="replace").encode() for each in raw.to_pylist()]).cast(pa.string())
+        texts = [(each or b"").decode(errors="replace").encode() for each in raw.to_pylist()]
+        return pc.if_else(raw.is_valid(), binary_array(texts).cast(pa.string()), pa.nulls(1, pa.string())[0])
 
 
 def repeated(text: str, times: int) -> pa.StringArray:

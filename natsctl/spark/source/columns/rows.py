@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final, Protocol
 
@@ -25,8 +25,10 @@ from pyspark.sql.types import (
 
 from natsctl.spark.source.columns.arrays import binary_array, int_array, repeated, text_array
 from natsctl.spark.source.columns.ddl import parsed_schema
+from natsctl.spark.source.columns.decompression import Damaged, decompressed
 from natsctl.spark.source.columns.header_column import header_column
 from natsctl.spark.source.columns.json_column import Misfit, json_column
+from natsctl.spark.source.connection.protocol import ack_prefix, deliveries_of, place_of
 from natsctl.spark.source.errors import JetStreamSourceError, OptionFault
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -40,6 +42,15 @@ SCHEMA_FIELDS: Final = (
     StructField("value", BinaryType()),
 )
 """All columns, in the order that they have without a schema of the user's."""
+
+METADATA_FIELDS: Final = (
+    StructField("consumer", StringType()),
+    StructField("delivered", LongType()),
+    StructField("pending", LongType()),
+    StructField("reply", StringType()),
+)
+"""Of messages that a durable consumer delivered: its name, how often it delivered the message, how many were to come
+behind it, and the subject that acknowledges it."""
 
 
 class ValueDoesNotFit(JetStreamSourceError):
@@ -64,6 +75,8 @@ class Rows:
     headers: Sequence[bytes] | pa.Array
     """Whole header blocks, empty where a message has none; empty as a whole where none has."""
     values: Sequence[bytes] | pa.Array
+    replies: Sequence[bytes] = ()
+    """The subjects to acknowledge, where a durable consumer delivered the messages."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,8 @@ class RowShape:
     value_format: str = "binary"
     strict: bool = False
     include_headers: bool = True
+    compression: str = "none"
+    """Of payloads, as `payloadCompression` names it."""
 
     @property
     def wants_value(self) -> bool:
@@ -84,11 +99,14 @@ class RowShape:
 
     @property
     def wants_headers(self) -> bool:
-        """Whether header blocks are to be parsed."""
-        return self.include_headers and "headers" in self.names
+        """Whether header blocks are needed: as a column, or for what they say of the payload."""
+        listed = self.include_headers and "headers" in self.names
+        return listed or (self.compression == "auto" and self.wants_value)
 
     def batch(self, stream: str, rows: Rows) -> pa.RecordBatch:
         """The rows as Spark wants them; raises ValueDoesNotFit."""
+        if self.compression != "none" and self.wants_value:
+            rows = self._decompressed(stream, rows)
         columns = [
             self._column(name, field.type, stream, rows)
             for name, field in zip(self.names, self.arrow_schema, strict=True)
@@ -109,9 +127,22 @@ class RowShape:
             return pc.divide(rows.times_ns, int_array([1000])[0]).view(kind)
         if name == "stream":
             return repeated(stream, len(rows.seqs))
+        if name in _METADATA:
+            return _METADATA[name](rows.replies)
         if not self.include_headers or not len(rows.headers):
             return pa.nulls(len(rows.seqs), kind)
         return header_column(rows.headers if isinstance(rows.headers, pa.Array) else binary_array(rows.headers), kind)
+
+    def _decompressed(self, stream: str, rows: Rows) -> Rows:
+        """The rows with payloads as they were before they were compressed; None for one that is damaged."""
+        headers = rows.headers.to_pylist() if isinstance(rows.headers, pa.Array) else rows.headers
+        values = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
+        try:
+            plain = decompressed(values, headers, self.compression, strict=self.strict)
+        except Damaged as damage:
+            at = f"{stream} {rows.seqs[damage.row].as_py()}"
+            raise ValueDoesNotFit(f"message {at}: {damage}; valueMode PERMISSIVE gives null") from damage
+        return replace(rows, values=plain.fill_null(b"") if self.value_format == "json" else plain)
 
     def _values(self, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
         if self.value_format == "text":
@@ -127,17 +158,27 @@ class RowShape:
         return rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values)
 
 
-def default_schema(options: ValueOptions) -> StructType:
+_METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
+    "consumer": lambda replies: text_array([ack_prefix(each).rsplit(b".", 1)[-1] for each in replies]),
+    "delivered": lambda replies: int_array([deliveries_of(each) for each in replies]),
+    "pending": lambda replies: int_array([place_of(each).pending for each in replies]),
+    "reply": text_array,
+}
+"""The columns of `METADATA_FIELDS`, out of the subjects to acknowledge."""
+
+
+def default_schema(options: ValueOptions, *, metadata: bool = False) -> StructType:
     """All columns, with the type of `value` that the options ask for; raises OptionFault."""
-    return StructType([*SCHEMA_FIELDS[:-1], StructField("value", _value_type(options))])
+    more = METADATA_FIELDS if metadata else ()
+    return StructType([*SCHEMA_FIELDS[:-1], StructField("value", _value_type(options)), *more])
 
 
-def row_shape(schema: StructType, options: ValueOptions) -> RowShape:
+def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = False) -> RowShape:
     """The shape of a schema, which may be any of the columns in any order; raises OptionFault for others.
 
     The column `value` may be declared as string or as a struct: that alone makes it text or JSON.
     """
-    known = {field.name: field.dataType for field in SCHEMA_FIELDS}
+    known = {field.name: field.dataType for field in (*SCHEMA_FIELDS, *(METADATA_FIELDS if metadata else ()))}
     names = tuple(_known_name(field.name, known) for field in schema)
     value_format = str(options["valueFormat"])
     for field, name in zip(schema, names, strict=True):

@@ -107,6 +107,27 @@ class Link:
         except OSError as failure:
             raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
 
+    def flush(self) -> None:
+        """Wait until the server has read all that was sent; raises NoAnswer, ConnectionLost, NotAuthorised."""
+        self.send(b"PING\r\n")
+        deadline = time.monotonic() + self.settings.timeout_s
+        data, at, others, done = b"", 0, list[bytes](), False
+        try:
+            while not done:
+                data, at = self._more(data[at:], deadline), 0
+                while not done and (read := read_next(data, at)):
+                    begin, at = at, read.end
+                    done = read.what == b"PONG"
+                    if not isinstance(read.what, Message):
+                        self.heed(read.what)
+                    elif read.what.sid not in self._left:
+                        others.append(data[begin:at])
+        except NoAnswer:
+            data = b""  # it was put back
+            raise
+        finally:
+            self.unread(b"".join(others) + data[at:])
+
     def read(self, timeout_s: float) -> bytes:
         """Bytes as they come, which may end within a frame; raises NoAnswer after the timeout, 0 being at once."""
         if self._rest:

@@ -14,6 +14,12 @@ REPLY_AT: Final = {b"MSG": 5, b"HMSG": 6}
 """How many words a message's line has with a reply subject, by verb."""
 
 
+LONGEST_REPLY: Final = 11
+"""Words of a reply subject with domain and account; a word more is a token behind the place."""
+PLACES: Final = 4
+"""Numbers that end a reply subject: sequence, delivery, time, pending."""
+
+
 class Message(NamedTuple):
     """One delivered message; `headers` is the whole header block, empty without one."""
 
@@ -22,6 +28,15 @@ class Message(NamedTuple):
     reply: bytes
     headers: bytes
     body: bytes
+
+
+class Place(NamedTuple):
+    """Where a delivered message is in its stream and in its consumer's deliveries, and how many are to come."""
+
+    seq: int
+    delivery: int
+    time_ns: int
+    pending: int
 
 
 class Read(NamedTuple):
@@ -64,3 +79,32 @@ def description_of(headers: bytes) -> str:
     """The words after the status in the first line of a header block."""
     words = headers[: headers.find(LINE_END)].split(None, 2) if headers else []
     return words[2].decode(errors="replace").strip() if len(words) > 2 else ""
+
+
+def place_of(reply: bytes) -> Place:
+    """What a delivery's reply subject tells: $JS.ACK.[domain.account.]stream.consumer.tries.seq.delivery.time.pending.
+
+    Raises ServerUnreachable for any other subject.
+    """
+    words = reply.split(b".")
+    try:
+        last = len(words) - 1 if len(words) > LONGEST_REPLY else len(words)
+        return Place(*map(int, words[last - PLACES : last]))
+    except (ValueError, TypeError) as failure:
+        raise ServerUnreachable(f"the server delivers with {reply[:200]!r} as the place to acknowledge") from failure
+
+
+def ack_prefix(reply: bytes) -> bytes:
+    """Return the beginning of a consumer's acknowledgement subjects, up to its name."""
+    return b".".join(reply.split(b".")[: _before_places(reply)])
+
+
+def deliveries_of(reply: bytes) -> int:
+    """Return how often a message has been delivered, by the subject that acknowledges it."""
+    return int(reply.split(b".")[_before_places(reply)])
+
+
+def _before_places(reply: bytes) -> int:
+    """Return how many words stand before the count of deliveries, which the four numbers of a place follow."""
+    words = reply.count(b".") + 1
+    return words - PLACES - (2 if words > LONGEST_REPLY else 1)

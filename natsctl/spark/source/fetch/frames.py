@@ -8,32 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows
-from natsctl.spark.source.connection.protocol import LINE_END, REPLY_AT, Message, read_next
-from natsctl.spark.source.errors import ServerUnreachable
+from natsctl.spark.source.connection.protocol import (
+    LINE_END,
+    LONGEST_REPLY,
+    PLACES,
+    REPLY_AT,
+    Message,
+    Place,
+    place_of,
+    read_next,
+)
 from natsctl.spark.source.fetch.frame_columns import Cut, FrameColumns
-
-LONGEST_REPLY: Final = 11
-"""Words of a reply subject with domain and account; a word more is a token behind the place."""
-PLACES: Final = 4
-"""Numbers that end a reply subject: sequence, delivery, time, pending."""
 
 SMALL_BYTES: Final = 16 << 10
 """Less than that is read frame by frame: it costs less than to learn a consumer's shape."""
-
-
-class Place(NamedTuple):
-    """Where a delivered message is in its stream and in its consumer's deliveries, and how many are to come."""
-
-    seq: int
-    delivery: int
-    time_ns: int
-    pending: int
 
 
 @dataclass(frozen=True)
@@ -47,19 +41,6 @@ class Window:
     """Of the last one."""
     others: Sequence[Message | bytes]
     rest: bytes
-
-
-def place_of(reply: bytes) -> Place:
-    """What a delivery's reply subject tells: $JS.ACK.[domain.account.]stream.consumer.tries.seq.delivery.time.pending.
-
-    Raises ServerUnreachable for any other subject.
-    """
-    words = reply.split(b".")
-    try:
-        last = len(words) - 1 if len(words) > LONGEST_REPLY else len(words)
-        return Place(*map(int, words[last - PLACES : last]))
-    except (ValueError, TypeError) as failure:
-        raise ServerUnreachable(f"the server delivers with {reply[:200]!r} as the place to acknowledge") from failure
 
 
 class Deliveries:

@@ -124,6 +124,21 @@ READING: Final = (
     Option("commitConsumer", "", (STREAM_READ,), some_text,
            "A durable consumer that follows the query, so that `natsctl consumer report` shows its lag.",
            (BATCH_READ,)),
+    Option("payloadCompression", "none", READ,
+           one_of("none", "auto", "gzip", "zlib", "zstd", "snappy", "s2", "lz4", "brotli"),
+           "What payloads were compressed with, each by itself: `gzip`, `zlib`, `zstd`, `snappy`, `s2`, `lz4`, "
+           "`brotli`; with `auto` each message's header `Content-Encoding` says so. One that is damaged counts as one "
+           "that does not fit: see `valueMode`."),
+    Option("ackMode", "none", (STREAM_READ,), one_of("none", "explicit"),
+           "With `explicit` a query reads through a durable consumer, `consumer`, and acknowledges each batch when "
+           "Spark has committed it: at least once.", (BATCH_READ,)),
+    Option("consumer", "", (STREAM_READ,), some_text, "The durable pull consumer that `ackMode` reads through.",
+           (BATCH_READ,)),
+    Option("createConsumer", "false", (STREAM_READ,), flag,
+           "The durable is made where it does not exist, for `subject`, with an ack wait of 60 s and up to 100,000 "
+           "messages at work.", (BATCH_READ,)),
+    Option("includeMetadata", "false", (STREAM_READ,), flag,
+           "With `ackMode`, the columns `consumer`, `delivered`, `pending` and `reply` as well.", (BATCH_READ,)),
 )  # fmt: skip
 
 STREAM: Final = Option(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import cast
+from typing import Final, cast
 
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.fetch.ranges import FetchLimits, Transport
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import STREAM_READ
 from natsctl.spark.source.options.values import check_stream, names
+from natsctl.spark.source.reading.durable import Durable
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,42 @@ def reading_of(options: Options) -> Reading:
         transport=cast(Transport, options["transport"]),
         limits=FetchLimits(options["fetchMessages"], options["fetchBytes"], options["fetchTimeout"]),
     )
+
+
+def check_batch(options: Options) -> None:
+    """Raise OptionFault where a batch is to be acknowledged: Spark reports the end of a batch to no source."""
+    if options["ackMode"] != "none":
+        raise OptionFault(
+            "option ackMode is for a streaming read: Spark does not report to a source that a batch is written. "
+            "readStream with trigger(availableNow=True) takes what is there and ends, and foreachBatch gives each "
+            "batch as a frame"
+        )
+
+
+def durable_of(options: Options, reading: Reading) -> Durable | None:
+    """The consumer that a query acknowledges through; None without `ackMode`. Raises OptionFault."""
+    if options["ackMode"] == "none":
+        given = [name for name in ("consumer", "createConsumer", "includeMetadata") if options.given(name)]
+        if given:
+            raise OptionFault(f"option {given[0]} needs ackMode=explicit")
+        return None
+    if not options["consumer"]:
+        raise OptionFault("option ackMode needs a consumer: name a durable pull consumer in option consumer")
+    if contrary := [name for name in _NOT_ACKED if options.given(name)]:
+        raise OptionFault(f"option {contrary[0]} has no meaning with ackMode, where the consumer says what is read")
+    if len(reading.streams) != 1:
+        raise OptionFault("option ackMode reads one stream, as a consumer is of one")
+    try:
+        check_stream(options["consumer"])
+    except ValueError:
+        raise OptionFault(f"option consumer: {options['consumer']!r} is no name of a consumer") from None
+    return Durable(reading.streams[0], options["consumer"], options["createConsumer"], reading.filters)
+
+
+_NOT_ACKED: Final = (
+    "streamPattern", "startingOffsets", "startingTimestamp", "transport", "commitConsumer",
+    "minOffsetsPerTrigger", "failOnDataLoss",
+)  # fmt: skip
 
 
 def _streams(options: Options) -> tuple[str, ...]:

@@ -1,0 +1,317 @@
+"""A streaming read through a durable consumer, its calls made as Spark makes them, on both servers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from pyspark.sql.types import StructType
+
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.data_source import JetStreamDataSource
+from natsctl.spark.source.errors import ConsumerUnfit, OptionFault
+from natsctl.spark.source.reading import durable
+from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader, runs
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.fakes import proxied
+from tests.spark.source.reads import api_fixture, settings_fixture  # noqa: F401  # fixtures
+from tests.spark.source.streams import add, make, until
+
+Offset = dict[str, Any]
+QUEUE = {"retention": "workqueue"}
+ACK_WAIT_NS = 60_000_000_000
+
+
+class Query:
+    """One run of a query; what it read is kept by sequence, in the order of batches."""
+
+    def __init__(self, url: str, **options: str) -> None:
+        given = {"servers": url, "stream": "ORDERS", "ackMode": "explicit", "consumer": "SPARK", "numRetries": "1"}
+        source = JetStreamDataSource({**given, "retryInterval": "10ms", **options})
+        schema = source.schema()
+        assert isinstance(schema, StructType)
+        reader = source.streamReader(schema)
+        assert isinstance(reader, JetStreamAckedReader)
+        self.reader = reader
+
+    def begin(self) -> Offset:
+        return stored(self.reader.initialOffset())
+
+    def next(self, start: Offset) -> Offset:
+        return stored(self.reader.latestOffset(start, self.reader.getDefaultReadLimit()))
+
+    def rows(self, start: Offset, end: Offset) -> list[dict[str, Any]]:
+        parts = self.reader.partitions(start, end)
+        return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
+
+    def seqs(self, start: Offset, end: Offset) -> list[int]:
+        return [row["seq"] for row in self.rows(start, end)]
+
+
+@pytest.fixture
+def runs_of(server: ServerProcess) -> Iterator[Any]:  # noqa: F811  # the fixture
+    """Makes runs of queries, which end with the test."""
+    with ExitStack() as stack:
+
+        def run(url: str = "", **options: str) -> Query:
+            query = Query(url or server.url, **options)
+            stack.callback(query.reader.stop)
+            return query
+
+        yield run
+
+
+def consumer(api: JetStreamApi, name: str = "SPARK", **config: Any) -> None:
+    wanted = {"durable_name": name, "ack_policy": "explicit", "ack_wait": ACK_WAIT_NS, **config}
+    api.create_consumer("ORDERS", name, wanted)
+
+
+def stored(offset: Offset) -> Offset:
+    return dict(json.loads(json.dumps(offset)))
+
+
+def left(api: JetStreamApi) -> tuple[int, int]:
+    """How many messages the consumer has delivered without an ack, and how many it has not delivered."""
+    info = api.ask("CONSUMER.INFO.ORDERS.SPARK")
+    return info["num_ack_pending"], info["num_pending"]
+
+
+@pytest.mark.both
+def test_a_batch_is_acknowledged_when_the_next_one_begins_behind_it(api: JetStreamApi, runs_of: Any) -> None:
+    make(api, number=10, **QUEUE)
+    consumer(api)
+    query = runs_of(maxOffsetsPerTrigger="6")
+    start = query.begin()
+    middle = query.next(start)
+    assert sorted(query.seqs(start, middle)) == [1, 2, 3, 4, 5, 6]
+    assert query.next(start) == middle
+    assert left(api) == (6, 4)
+    end = query.next(middle)
+    assert left(api) == (4, 0)
+    assert sorted(query.seqs(middle, end)) == [7, 8, 9, 10]
+    query.reader.commit(end)
+    assert left(api) == (0, 0)
+    assert api.stream_info("ORDERS")["state"]["messages"] == 0
+    assert query.next(end) == end
+    assert end["acked"]["ORDERS"] | {"created": ""} == {
+        "consumer": "SPARK", "taken": 10, "again": 0, "created": "", "acks": "$JS.ACK.ORDERS.SPARK", "held": [[7, 10]],
+    }  # fmt: skip
+
+
+@pytest.mark.both
+def test_parts_give_the_same_rows_however_often_they_are_read(api: JetStreamApi, runs_of: Any) -> None:
+    make(api, number=10, **QUEUE)
+    consumer(api)
+    query = runs_of(minPartitions="4")
+    start = query.begin()
+    end = query.next(start)
+    assert len(query.reader.partitions(start, end)) == 4
+    first = query.rows(start, end)
+    add(api, "ORDERS", 3)
+    assert query.rows(start, end) == first
+    assert [(row["seq"], row["subject"], row["value"]) for row in first] == [
+        (seq, f"ORDERS.{(seq - 1) % 4}", b"x") for seq in range(1, 11)
+    ]
+
+
+@pytest.mark.both
+def test_what_a_killed_run_held_is_read_by_the_next_and_counted(
+    api: JetStreamApi, runs_of: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(api, number=10, **QUEUE)
+    consumer(api)
+    killed = runs_of(maxOffsetsPerTrigger="6")
+    start = killed.begin()
+    middle = killed.next(start)
+    killed.reader.stop()
+    again = runs_of()
+    again.reader.prepareForTriggerAvailableNow()
+    with caplog.at_level(logging.WARNING, "pyspark_jetstream"):
+        assert again.rows(start, middle) == []
+    assert "6 messages that SPARK had delivered when the query ended are delivered again: this batch is empty" in (
+        caplog.text
+    )
+    end = again.next(middle)
+    assert left(api) == (10, 0)
+    assert sorted(again.seqs(middle, end)) == list(range(1, 11))
+    assert (end["acked"]["ORDERS"]["taken"], end["acked"]["ORDERS"]["again"]) == (16, 6)
+    assert again.next(end) == end
+    assert left(api) == (0, 0)
+
+
+@pytest.mark.both
+def test_nothing_is_given_back_to_another_consumer_of_the_name(api: JetStreamApi, runs_of: Any) -> None:
+    make(api, number=6)
+    consumer(api)
+    killed = runs_of(maxOffsetsPerTrigger="2")
+    start = killed.begin()
+    middle = killed.next(start)
+    api.delete_consumer("ORDERS", "SPARK")
+    consumer(api)
+    other = runs_of()
+    taken = other.next(other.begin())
+    refused = runs_of()
+    assert refused.rows(start, middle) == []
+    assert refused.next(middle) == middle
+    assert sorted(other.seqs(other.begin(), taken)) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.both
+def test_a_batch_at_work_is_kept_in_progress(api: JetStreamApi, runs_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(api, number=4, **QUEUE)
+    consumer(api, ack_wait=1_000_000_000)
+    reported: list[int] = []
+    publish_all = durable.publish_all
+
+    def counted(link: Any, subjects: Any, body: bytes) -> None:
+        publish_all(link, subjects, body)
+        reported.append(len(subjects))
+
+    monkeypatch.setattr(durable, "publish_all", counted)
+    query = runs_of(maxOffsetsPerTrigger="3")
+    start = query.begin()
+    end = query.next(start)
+    until(lambda: reported.count(3) >= 6)
+    info = api.ask("CONSUMER.INFO.ORDERS.SPARK")
+    assert (info["num_ack_pending"], info["num_redelivered"]) == (3, 0)
+    assert sorted(query.seqs(start, end)) == [1, 2, 3]
+    query.reader.commit(end)
+    assert left(api) == (0, 1)
+
+
+@pytest.mark.both
+def test_a_run_of_what_is_available_ends(api: JetStreamApi, runs_of: Any) -> None:
+    make(api, number=5, **QUEUE)
+    consumer(api)
+    query = runs_of(maxOffsetsPerTrigger="2")
+    query.reader.prepareForTriggerAvailableNow()
+    add(api, "ORDERS", 5)
+    start, seen = query.begin(), []
+    while (end := query.next(start)) != start:
+        seen += query.seqs(start, end)
+        start = end
+    assert sorted(seen) == [1, 2, 3, 4, 5]
+    assert left(api) == (0, 5)
+
+
+@pytest.mark.both
+def test_metadata_says_how_a_message_was_delivered(api: JetStreamApi, runs_of: Any) -> None:
+    make(api, number=2)
+    consumer(api)
+    query = runs_of(includeMetadata="true")
+    start = query.begin()
+    end = query.next(start)
+    rows = query.rows(start, end)
+    assert [(row["consumer"], row["delivered"], row["pending"]) for row in rows] == [("SPARK", 1, 1), ("SPARK", 1, 0)]
+    api.link.send(b"PUB %b 4\r\n+ACK\r\n" % rows[0]["reply"].encode())
+    until(lambda: left(api) == (1, 0))
+
+
+@pytest.mark.both
+def test_large_batches_are_cut_by_bytes_and_a_message_above_them_is_read(api: JetStreamApi, runs_of: Any) -> None:
+    make(api, number=0)
+    add(api, "ORDERS", 6, b"x" * 30_000)
+    consumer(api)
+    query = runs_of(maxBytesPerTrigger="70000")
+    start = query.begin()
+    sizes = []
+    while (end := query.next(start)) != start:
+        sizes.append(len(query.rows(start, end)))
+        start = end
+    assert sum(sizes) == 6
+    assert max(sizes) <= 3
+    tiny = runs_of(maxBytesPerTrigger="1000")
+    add(api, "ORDERS", 2, b"y" * 30_000)
+    middle = tiny.next(end)
+    assert len(tiny.rows(end, middle)) == 1
+
+
+@pytest.mark.both
+def test_a_lost_connection_loses_no_acknowledgement(
+    api: JetStreamApi,
+    runs_of: Any,
+    server: ServerProcess,  # noqa: F811  # the fixture
+) -> None:
+    make(api, number=10, **QUEUE)
+    consumer(api)
+    with proxied(server.url) as proxy:
+        query = runs_of(proxy.url)
+        start = query.begin()
+        end = query.next(start)
+        proxy.cut()
+        query.reader.commit(end)
+        assert left(api) == (0, 0)
+        assert query.next(end) == end
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("config", "options", "text"),
+    [
+        ({"name": "OTHER"}, {}, "ORDERS has no consumer SPARK"),
+        ({"ack_policy": "none"}, {}, "ack policy 'none'"),
+        ({"deliver_subject": "there"}, {}, "push consumer"),
+        ({"filter_subject": "ORDERS.1"}, {"subject": "ORDERS.2"}, "delivers ORDERS.1, and option subject says"),
+    ],
+)
+def test_a_consumer_that_cannot_be_acknowledged_to_is_refused(
+    api: JetStreamApi, runs_of: Any, config: dict[str, Any], options: dict[str, str], text: str
+) -> None:
+    make(api, number=1)
+    consumer(api, **config)
+    with pytest.raises(ConsumerUnfit, match=text):
+        runs_of(**options).begin()
+
+
+@pytest.mark.both
+def test_a_consumer_is_made_where_that_is_asked_for(api: JetStreamApi, runs_of: Any) -> None:
+    make(api, number=8, retention="interest")
+    query = runs_of(createConsumer="true", subject="ORDERS.1")
+    start = query.begin()
+    add(api, "ORDERS", 8)
+    assert query.seqs(start, query.next(start)) == [10, 14]
+    assert api.ask("CONSUMER.INFO.ORDERS.SPARK")["config"]["max_ack_pending"] == 100_000
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"consumer": ""}, "needs a consumer"),
+        ({"consumer": "a.b"}, "no name of a consumer"),
+        ({"startingOffsets": "earliest"}, "startingOffsets has no meaning with ackMode"),
+        ({"ackMode": "none"}, "option consumer needs ackMode=explicit"),
+        ({"stream": "A,B"}, "reads one stream"),
+    ],
+)
+def test_options_that_contradict_ack_mode_are_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionFault, match=text):
+        Query("nats://127.0.0.1:1", **options)
+
+
+def test_a_batch_is_not_acknowledged_and_says_what_to_do_instead() -> None:
+    source = JetStreamDataSource({"stream": "ORDERS", "ackMode": "explicit", "consumer": "SPARK"})
+    schema = source.schema()
+    assert isinstance(schema, StructType)
+    with pytest.raises(OptionFault, match="availableNow"):
+        source.reader(schema)
+
+
+def test_offsets_of_another_read_are_refused() -> None:
+    query = Query("nats://127.0.0.1:1")
+    ours = {"v": 1, "acked": {"ORDERS": {"consumer": "OTHER", "taken": 1, "again": 0}}}
+    for strange in ({"v": 1, "streams": {}}, ours):
+        with pytest.raises(OptionFault, match="checkpoint of its own"):
+            query.reader.partitions(strange, strange)
+
+
+def test_sequences_are_kept_as_runs() -> None:
+    assert runs([]) == ()
+    assert runs([1, 2, 3, 5, 7, 8]) == ((1, 3), (5, 5), (7, 8))
