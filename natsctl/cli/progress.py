@@ -61,19 +61,23 @@ class _Silent:
 class _Lines:
     def __init__(self, what: str, total: float | None, unit: str) -> None:
         self._what, self._total, self._unit = what, total, unit
-        self._begin_s = self._last_s = time.monotonic()
+        self._last_s = time.monotonic()
+        self._begin: tuple[float, float] | None = None
+        """How much was done when that was first known, and when: what came before says nothing about the rate."""
 
     def at(self, done: float, total: float | None = None) -> None:
         """Write a line when the last one is old enough."""
         self._total = total if total is not None else self._total
         now_s = time.monotonic()
+        begun, begin_s = self._begin = self._begin or (done, now_s)
         if now_s - self._last_s < LINE_EVERY_S:
             return
         self._last_s = now_s
-        output.log(safe(f"{self._what}: {self._figures(done, now_s - self._begin_s)}"))
+        output.log(safe(f"{self._what}: {self._figures(done, done - begun, now_s - begin_s)}"))
 
-    def _figures(self, done: float, elapsed_s: float) -> str:
-        rate = done / elapsed_s
+    def _figures(self, done: float, newly: float, elapsed_s: float) -> str:
+        """The figures of a line, `newly` of which were done in the time."""
+        rate = newly / elapsed_s if elapsed_s else 0
         if not self._total:
             return f"{amount(done, self._unit)}, {amount(rate, self._unit)}/s"
         share = f"{100 * done / self._total:.0f}% of {amount(self._total, self._unit)}"

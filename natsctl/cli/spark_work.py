@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
-from natsctl.cli.progress import progress
+from natsctl.cli.progress import Tracker, progress
 from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 LOOK_S = 0.5
 """Seconds between two looks at how far the jobs are: each costs Spark a millisecond or two."""
+TASKS = "tasks"
+"""The unit of Spark's own progress."""
 CANCEL_WAIT_S = 15.0
 """How long work may take to end once its jobs were cancelled."""
 
@@ -45,13 +47,15 @@ def run_on_spark(
     messages: int = 0,
     opening: Callable[[SparkOptions], AbstractContextManager[SparkSession]] | None = None,
     stop: Callable[[], None] = lambda: None,
+    measured: Callable[[], Measured | None] = lambda: None,
 ) -> T:
     """The result of `work(spark session, options of the data source for this command's server)`.
 
     The work runs in another thread, and must leave printing to its caller while there is a `bar`. Without
     `needs_server` no server is connected to, and the options are empty. `messages` are those that it may have to read.
     Ctrl-C and SIGTERM cancel its jobs and stop its streaming queries, after `stop()` has told the work so. `opening`
-    opens another session than `open_session` does.
+    opens another session than `open_session` does. `measured` says how far the work is where it knows better than
+    Spark's tasks do.
     Raises UsageError, ExtraMissing, JavaUnsuitable, and Spark's failures as natsctl's.
     """
     from natsctl.spark.session import open_session
@@ -61,13 +65,13 @@ def run_on_spark(
     options = replace(spark.options, messages=messages)
     server = server_options(session) if needs_server else {}
     quiet = session.json
-    with progress(what, None, "tasks", bar=bar, quiet=quiet or not bar) as tracker:
+    with _Meter(what, quiet=quiet or not bar) as meter:
         try:
             with (opening or open_session)(options) as opened, job_status(opened) as status:
                 running = _Running(opened, lambda: work(opened, server), stop)
                 while not running.over(LOOK_S):
-                    if bar and not quiet and (tasks := status()).total:
-                        tracker.at(tasks.done, tasks.total)
+                    if bar and not quiet:
+                        meter.show(measured() or Measured(TASKS, *status()))
                 return running.result()
         except Previewed:
             raise
@@ -78,6 +82,42 @@ def run_on_spark(
             ours = translated(failure, getattr(failure, "spark_log", ""))
             _tell_all(session, ours)
             raise ours from failure
+
+
+class Measured(NamedTuple):
+    """How much of something is done, and how much there is."""
+
+    unit: str
+    done: int
+    total: int
+
+
+class _Meter:
+    """A bar of the unit that was measured last: another unit is another bar."""
+
+    def __init__(self, what: str, *, quiet: bool) -> None:
+        self._what, self._quiet = what, quiet
+        self._stack = ExitStack()
+        self._unit = TASKS
+
+    def __enter__(self) -> Self:
+        self._tracker = self._opened(TASKS)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    def show(self, now: Measured) -> None:
+        """Move the bar; nothing is shown before there is anything to do."""
+        if not now.total:
+            return
+        if now.unit != self._unit:
+            self._stack.close()
+            self._unit, self._tracker = now.unit, self._opened(now.unit)
+        self._tracker.at(now.done, now.total)
+
+    def _opened(self, unit: str) -> Tracker:
+        return self._stack.enter_context(progress(self._what, None, unit, quiet=self._quiet))
 
 
 def server_options(session: Session) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 from natsctl.cli.progress import _Lines
 from natsctl.cli.render import values
 from natsctl.cli.render.values import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
+from natsctl.cli.spark_work import Measured, _Meter
 
 S = 1_000_000_000
 
@@ -69,5 +70,32 @@ def test_ages_never_are_negative() -> None:
 
 def test_what_has_not_begun_tells_no_time_that_is_left() -> None:
     lines = _Lines("Query", 4, "tasks")
-    assert lines._figures(0, 2.0) == "0% of 4 tasks"
-    assert lines._figures(1, 2.0) == "25% of 4 tasks, 0 tasks/s, 6.00s left"
+    assert lines._figures(0, 0, 2.0) == "0% of 4 tasks"
+    assert lines._figures(1, 1, 2.0) == "25% of 4 tasks, 0 tasks/s, 6.00s left"
+
+
+def test_the_time_that_is_left_counts_from_when_something_was_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("natsctl.cli.progress.time.monotonic", lambda: now)
+    lines = _Lines("Import", None, "messages")
+    now = 60.0
+    lines.at(100, 500)
+    now = 64.0
+    lines.at(300, 500)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("Import: 20% of 500 messages")
+    assert second.endswith("Import: 60% of 500 messages, 50 messages/s, 4.00s left")
+
+
+def test_work_that_is_measured_in_another_unit_gets_another_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("natsctl.cli.progress.LINE_EVERY_S", 0.0)
+    with _Meter("Import", quiet=False) as meter:
+        for measured in (Measured("tasks", 0, 0), Measured("tasks", 1, 4), Measured("messages", 0, 500)):
+            meter.show(measured)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("Import: 25% of 4 tasks")
+    assert second.endswith("Import: 0% of 500 messages")

@@ -408,10 +408,22 @@ def test_what_is_left_out_is_counted_and_all_else_stays_in_its_order(spark: Spar
     frame, left = spark.createDataFrame(rows, f"{kinds}, {NUMBER} bigint"), left_out(Config(name="A"))
     content = look(frame, ["o"], left)
     assert content.left_out == {"Nats-TTL": 2, "Nats-Rollup": 2, "Nats-Stream-Source": 1}
+    assert (content.messages, content.first_seq, content.last_seq, content.has_repeated_ids) == (3, 1, 3, False)
     found = messages(frame, "seq", 1, left).collect()
     assert [_pairs(row["headers"]) for row in found] == [
         [(name, b"1") for name in ("Z", *kept)], [], [],
     ]  # fmt: skip
+
+
+def test_ids_that_occur_twice_give_way_to_where_the_messages_were(spark: SparkSession) -> None:
+    ids = ("once", "twice", "twice", None)
+    rows = [("ORDERS", seq, "o", id and [("Nats-Msg-Id", id.encode())], b"", seq) for seq, id in enumerate(ids, 1)]
+    kinds = "stream string, seq bigint, subject string, headers array<struct<key: string, value: binary>>, value binary"
+    frame = spark.createDataFrame(rows, f"{kinds}, {NUMBER} bigint")
+    content = look(frame, ["p", "q.>"], ())
+    assert (content.refused, content.has_repeated_ids) == ("o", True)
+    found = messages(frame, "auto", 1, left_out(Config(name="A")), has_repeated_ids=True).collect()
+    assert [row["msgId"] for row in found] == ["once", "ORDERS:2", "ORDERS:3", "ORDERS:4"]
 
 
 def test_an_incremental_export_adds_what_is_new_and_only_that(

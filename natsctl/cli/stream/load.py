@@ -74,25 +74,36 @@ def load(
     _check_open(before.config)
     left = left_out(before.config)
 
-    def work(opened: SparkSession, options: dict[str, str]) -> Content:
-        from natsctl.client.preview import Previewed
-        from natsctl.spark.loading.loading import check_subjects, look, messages, store
-        from natsctl.spark.loading.source import read_rows
+    from natsctl.cli.spark_work import Measured, run_on_spark
 
-        rows = read_rows(opened, what)
-        content = look(rows, before.config.subjects, left)
-        check_subjects(stream, before.config.subjects, content)
-        if session.dry_run:
-            raise Previewed(effect=_effect(content))
-        store(messages(rows, ids, writers, left), options, ids, _name(stream, source))
+    total = 0
+
+    def work(opened: SparkSession, options: dict[str, str]) -> Content:
+        nonlocal total
+        from natsctl.client.preview import Previewed
+        from natsctl.spark.loading.loading import check_subjects, look, messages, store, subjects_of
+        from natsctl.spark.loading.source import read_once, read_rows
+
+        with read_once(read_rows(opened, what), what.format) as rows:
+            content = look(rows, before.config.subjects, left)
+            check_subjects(stream, before.config.subjects, content)
+            if session.dry_run:
+                raise Previewed(effect=_effect(content, subjects_of(rows)))
+            total = content.messages
+            repeated = content.has_repeated_ids
+            store(messages(rows, ids, writers, left, has_repeated_ids=repeated), options, ids, _name(stream, source))
         return content
 
-    from natsctl.cli.spark_work import run_on_spark
+    def stored() -> int:
+        state = session.run(lambda manager: manager.stream_info(stream)).value.state
+        return state.last_seq - before.state.last_seq
 
-    content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}")
-    after = session.run(lambda manager: manager.stream_info(stream)).value
-    stored = after.state.last_seq - before.state.last_seq
-    _show(stream, content, stored, json)
+    def measured() -> Measured | None:
+        done = stored() if total else 0  # nothing is until all rows are in their order: that time has no rate
+        return Measured("messages", min(done, total), total) if done > 0 else None
+
+    content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}", measured=measured)
+    _show(stream, content, stored(), json)
 
 
 def _check_open(config: StreamConfig) -> None:
@@ -109,11 +120,11 @@ def _name(stream: str, source: str) -> str:
     return f"import-{hashlib.blake2b(f'{stream} {source}'.encode(), digest_size=8).hexdigest()}"
 
 
-def _effect(content: Content) -> dict[str, Any]:
+def _effect(content: Content, subjects: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "messages": content.messages,
         "bytes": content.bytes,
-        "subjects": content.number_of_subjects,
+        "subjects": subjects,
         "left_out": content.left_out,
     }
     if content.first_seq is not None:

@@ -46,14 +46,18 @@ def left_out(config: StreamConfig) -> tuple[Obeyed, ...]:
 
 def kept(left: Sequence[Obeyed]) -> str:
     """The expression of the headers that are sent, null where a message has none of them."""
-    pattern = "|".join(one.pattern for one in left)
-    found = f"filter(headers, pair -> not rlike(pair.key, '^(?:{pattern})$'))"
+    found = f"filter(headers, pair -> not rlike(pair.key, '{_any(left)}'))"
     return f"if(size({found}) > 0, {found}, null)"
 
 
-def has(one: Obeyed) -> str:
-    """The expression of 1 for a message that has such a header, of 0 for one that has none."""
-    return f"if(exists(headers, pair -> rlike(pair.key, '^{one.pattern}$')), 1, 0)"
+def _any(some: Sequence[Obeyed]) -> str:
+    """A regular expression of the names of all of them."""
+    return f"^(?:{'|'.join(one.pattern for one in some)})$"
+
+
+def has(some: Sequence[Obeyed]) -> str:
+    """The expression of 1 for a message that has any of those headers, of 0 for one that has none."""
+    return f"if(exists(headers, pair -> rlike(pair.key, '{_any(some)}')), 1, 0)"
 
 
 OWN_ID = f"cast(try_element_at(filter(headers, pair -> pair.key = '{MSG_ID}'), 1).value as string)"

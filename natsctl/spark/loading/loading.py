@@ -17,46 +17,54 @@ _ID, _OWN = "msgId", "own"
 
 
 class Content(NamedTuple):
-    """What is to be imported: how many messages, with which of how many subjects, and how many have no sequence."""
+    """The messages to be imported: how many, how large, where they were before, and what of them is left out."""
 
     messages: int
     bytes: int
     refused: str | None
     """One of the subjects that the stream does not take; "" for none at all."""
-    number_of_subjects: int
     first_seq: int | None
     last_seq: int | None
-    without_place: int
+    has_repeated_ids: bool
+    """Whether several messages have the same id of their own."""
     left_out: dict[str, int]
     """How many messages have headers that are left out, by the name of those."""
 
 
 def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Content:
-    """What the rows hold, all read once, for a stream that takes those subjects and is not sent those headers."""
+    """Read all rows once, for a stream that takes those subjects and is not sent those headers."""
     from pyspark.sql import functions as f
 
-    by_subject = rows.groupBy("subject").agg(
-        f.count(f.lit(1)).alias("messages"),
-        f.sum(f.octet_length("value")).alias("bytes"),
-        f.min("seq").alias("first"),
-        f.max("seq").alias("last"),
-        f.sum(f.expr(f"if({PLACE} is null, 1, 0)")).alias("without_place"),
-        *(f.sum(f.expr(has(one))).alias(one.name) for one in left),
+    subject = f.coalesce(f.col("subject"), f.lit(""))
+    total = (
+        rows.selectExpr("subject", "seq", "headers", "octet_length(value) as natsctl_bytes", f"{OWN_ID} as {_OWN}")
+        .agg(
+            f.count(f.lit(1)),
+            f.sum("natsctl_bytes"),
+            f.min(f.when(~subject.rlike(pattern_of(taken)), subject)),
+            f.min("seq"),
+            f.max("seq"),
+            f.count(_OWN),
+            f.countDistinct(_OWN),
+            f.sum(f.expr(has(left))),
+        )
+        .collect()[0]
     )
-    total = by_subject.agg(
-        f.sum("messages"),
-        f.sum("bytes"),
-        f.min(
-            f.when(~f.coalesce(f.col("subject"), f.lit("")).rlike(pattern_of(taken)), f.coalesce("subject", f.lit("")))
-        ),
-        f.count(f.lit(1)),
-        f.min("first"),
-        f.max("last"),
-        f.sum("without_place"),
-        *(f.sum(f"`{one.name}`") for one in left),
-    ).collect()[0]
-    counts = {one.name: total[at] for at, one in enumerate(left, 7) if total[at]}
-    return Content(total[0] or 0, total[1] or 0, total[2], total[3], total[4], total[5], total[6] or 0, counts)
+    counts = _counts(rows, left) if total[7] else {}
+    return Content(total[0], total[1] or 0, total[2], total[3], total[4], total[5] > total[6], counts)
+
+
+def _counts(rows: DataFrame, left: Sequence[Obeyed]) -> dict[str, int]:
+    """How many messages have each of those headers, of those that are there."""
+    from pyspark.sql import functions as f
+
+    numbers = rows.agg(*(f.sum(f.expr(has((one,)))) for one in left)).collect()[0]
+    return {one.name: number for one, number in zip(left, numbers, strict=True) if number}
+
+
+def subjects_of(rows: DataFrame) -> int:
+    """Return the number of subjects; reads that column of all rows."""
+    return rows.select("subject").distinct().count()
 
 
 def pattern_of(taken: Sequence[str]) -> str:
@@ -76,27 +84,29 @@ def check_subjects(stream: str, taken: Sequence[str], content: Content) -> None:
         )
 
 
-def messages(rows: DataFrame, ids: str, writers: int, left: Sequence[Obeyed]) -> DataFrame:
+def messages(
+    rows: DataFrame, ids: str, writers: int, left: Sequence[Obeyed], *, has_repeated_ids: bool = False
+) -> DataFrame:
     """The rows as the data source writes them: in order, with ids as asked for (one of `IDS`), without some headers.
 
     One writer keeps the order of all messages, several that of each subject.
     """
     headers = f"{kept(left)} as headers"
     frame = rows.selectExpr("stream", "seq", "subject", headers, "value", NUMBER, f"{OWN_ID} as {_OWN}")
-    frame = frame.selectExpr("*", f"{_id_of(frame, ids)} as {_ID}")
+    frame = frame.selectExpr("*", f"{_id_of(frame, ids, has_repeated_ids=has_repeated_ids)} as {_ID}")
     frame = frame.repartition(writers, "subject") if writers > 1 else frame.repartition(1)
     return frame.sortWithinPartitions("stream", "seq", NUMBER).select("subject", "headers", "value", _ID)
 
 
-def _id_of(frame: DataFrame, ids: str) -> str:
+def _id_of(frame: DataFrame, ids: str, *, has_repeated_ids: bool) -> str:
     """The expression of a message's id."""
     if ids == "own":
         return _OWN
     if ids == "seq":
         return f"coalesce({PLACE}, {_OWN})"
-    repeated = frame.where(f"{_OWN} is not null").groupBy(_OWN).count().where("count > 1")
-    if repeated.isEmpty():
+    if not has_repeated_ids:
         return f"coalesce({_OWN}, {PLACE})"
+    repeated = frame.where(f"{_OWN} is not null").groupBy(_OWN).count().where("count > 1")
     repeated.select(_OWN).createOrReplaceTempView("natsctl_repeated_ids")
     return f"coalesce(if({_OWN} in (select {_OWN} from natsctl_repeated_ids), null, {_OWN}), {PLACE}, {_OWN})"
 

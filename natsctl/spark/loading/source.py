@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,6 +117,22 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
         f"{payload} as value",
         f"{_PLACE_IN_FILES.format(seq=seq)} as {NUMBER}",
     )
+
+
+@contextlib.contextmanager
+def read_once(rows: DataFrame, format: Format) -> Iterator[DataFrame]:
+    """The rows to be read several times, of a text format parsed only once: kept in memory, what is too much on disk.
+
+    What holds columns is read again for less than it costs to keep.
+    """
+    if not format.is_text:
+        yield rows
+        return
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: str) -> DataFrame:
