@@ -127,14 +127,14 @@ async def test_a_restore_onto_an_existing_stream_is_a_conflict_and_changes_nothi
 @pytest.mark.both
 @pytest.mark.parametrize("archive", [1, 2])
 async def test_a_stream_comes_back_under_another_name_beside_itself(server: Any, tmp_path: Path, archive: int) -> None:
-    from natsctl.client.backup.edit import edit_backup
+    from natsctl.client.backup.edit import Edit, edit_backup
 
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
         await _fill(manager)
         before = await _stored(manager)
         await backup(manager, "ORDERS", tmp_path / "b")
-        edit_backup(tmp_path / "b", tmp_path / "of", version=archive)
+        edit_backup(tmp_path / "b", tmp_path / "of", Edit(version=archive))
         with pytest.raises(SubjectsTaken) as raised:
             await restore(manager, tmp_path / "of", stream="COPY")
         assert (raised.value.exit_code, "--subjects" in raised.value.hint) == (4, True)

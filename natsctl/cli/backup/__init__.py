@@ -17,11 +17,12 @@ VERBS = (
     ),
     Verb("restore", "backup.restore", "Restore a stream or an account from a backup of its data"),
     Verb(
-        "verify, check, validate",
+        "verify, check",
         "backup.verify:verify",
         answer="cli.backup.shapes:Verdicts",
         examples=("natsctl backup verify ./saved", "natsctl backup verify ORDERS.tgz -j"),
     ),
+    Verb("validate", "backup.verify:validate", examples=("natsctl backup validate ./orders",)),
     Verb(
         "ls, list",
         "backup.ls:ls",
@@ -29,10 +30,16 @@ VERBS = (
         examples=("natsctl backup ls /data/js-backup",),
     ),
     Verb(
-        "inspect, info, show",
+        "inspect, show",
         "backup.inspect:inspect",
         answer="cli.backup.shapes:Inspection",
         examples=("natsctl backup inspect ORDERS.tgz",),
+    ),
+    Verb(
+        "info",
+        "backup.inspect:info",
+        answer="cli.backup.shapes:BackupInfo",
+        examples=("natsctl backup info ./orders --subjects",),
     ),
     Verb(
         "cat, messages",
@@ -43,7 +50,10 @@ VERBS = (
     Verb(
         "edit, filter",
         "backup.edit:edit",
-        answer="cli.backup.shapes:SavedStream",
-        examples=('natsctl backup edit ORDERS.tgz NEW.tgz --subject "ORDERS.new"',),
+        answer="cli.backup.shapes:EditedBackup",
+        examples=(
+            'natsctl backup edit ORDERS.tgz NEW.tgz --subject "ORDERS.new"',
+            "natsctl backup edit ./bucket ./smaller --kv-compact",
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""`backup inspect`: what a backup holds, without a server."""
+"""`backup inspect` and `backup info`: the contents of a backup, without a server."""
 
 from __future__ import annotations
 
@@ -39,3 +39,34 @@ def inspect(
     from natsctl.cli.screen import show_page
 
     show_page(render_inspection(found))
+
+
+def info(
+    path: Source,
+    subjects: Annotated[bool, typer.Option("--subjects", help="also every subject with its messages")] = False,
+    progress: Progress = True,
+    json: Json = False,
+) -> None:
+    """Show a backup's configuration, its numbers, and what it was made of, as the nats tool does.
+
+    Reads all of it; needs no server. natsctl backup inspect shows more.
+    """
+    from natsctl.client.backup.inspect import describe
+    from natsctl.client.backup.opened import open_backup
+
+    with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
+        found = describe(backup, subjects=subjects, on_read=tracker.at)
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(found))
+        return
+    from natsctl.cli.render.backup import render_info
+    from natsctl.cli.screen import show_page, show_table, width
+
+    show_page(render_info(found, str(path)))
+    if subjects:
+        from natsctl.cli.render.stream_subjects import render_subjects
+
+        output.emit("")
+        show_table(render_subjects(str(found.config.get("name", "")), sorted((found.subjects or {}).items()), width()))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.subjects import is_valid_subject
 from natsctl.cli.moments import read_moment
 
 if TYPE_CHECKING:
     from natsctl.client.backup.pick import Pick
 
+_END: Final = 1 << 63
+"""A time in ns behind that of any message."""
 Subjects = Annotated[
     list[str] | None,
     typer.Option("--subject", metavar="SUBJECT", help="on this subject; may have wildcards", show_default=False),
@@ -27,6 +32,36 @@ Until = Annotated[
 Sequences = Annotated[
     str, typer.Option("--seq", metavar="N|FROM-TO", help="with this sequence, or one of these", show_default=False)
 ]
+ExcludeSubjects = Annotated[
+    list[str] | None,
+    typer.Option("--exclude-subject", metavar="SUBJECT", help="not on this subject", show_default=False),
+]
+After = Annotated[str | None, typer.Option("--after", metavar="TIME", help="the same as --since", show_default=False)]
+Before = Annotated[
+    str | None,
+    typer.Option("--before", metavar="TIME", help="stored before this time, or before so long ago", show_default=False),
+]
+FirstSeq = Annotated[
+    int | None, typer.Option("--first-seq", metavar="N", help="with this sequence or a higher one", show_default=False)
+]
+LastSeq = Annotated[
+    int | None, typer.Option("--last-seq", metavar="N", help="with this sequence or a lower one", show_default=False)
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME[:VALUE]", help="with this header", show_default=False),
+]
+ExcludeHeaders = Annotated[
+    list[str] | None, typer.Option("--exclude-header", metavar="NAME", help="without this header", show_default=False)
+]
+Payloads = Annotated[
+    list[str] | None,
+    typer.Option("--payload-match", metavar="REGEX", help="whose payload has a match", show_default=False),
+]
+ExcludePayloads = Annotated[
+    list[str] | None,
+    typer.Option("--exclude-payload-match", metavar="REGEX", help="whose payload has no match", show_default=False),
+]
 
 
 def read_pick(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> Pick:
@@ -34,7 +69,80 @@ def read_pick(subjects: list[str] | None, since: str | None, until: str | None, 
     from natsctl.client.backup.pick import Pick
 
     first, last = _sequences(seq)
-    return Pick(tuple(subjects or ()), _moment("--since", since), _moment("--until", until), first, last)
+    return Pick(
+        tuple(_subject("--subject", text) for text in subjects or ()),
+        _moment("--since", since),
+        _moment("--until", until),
+        first,
+        last,
+    )
+
+
+def narrowed(
+    pick: Pick,
+    *,
+    after: str | None,
+    before: str | None,
+    first_seq: int | None,
+    last_seq: int | None,
+    exclude_subjects: list[str] | None,
+    headers: list[str] | None,
+    exclude_headers: list[str] | None,
+    payloads: list[str] | None,
+    exclude_payloads: list[str] | None,
+) -> Pick:
+    """Return the pick with the filters of the `nats` tool's flags beside it. Raises UsageError."""
+    since_ns = max(pick.since_ns, _moment("--after", after))
+    until_ns = min(pick.until_ns or _END, _moment("--before", before) - 1 if before else _END)
+    first, last = max(pick.first_seq, _sequence("--first-seq", first_seq)), pick.last_seq
+    if last_seq is not None:
+        last = min(last or last_seq, _sequence("--last-seq", last_seq))
+    if since_ns > until_ns:
+        raise UsageError("--after: must be earlier than --before")
+    if last and first > last:
+        raise UsageError(f"--first-seq: {first} is behind --last-seq {last}")
+    return replace(
+        pick,
+        since_ns=since_ns,
+        until_ns=0 if until_ns == _END else until_ns,
+        first_seq=first,
+        last_seq=last,
+        exclude_subjects=tuple(_subject("--exclude-subject", text) for text in exclude_subjects or ()),
+        headers=tuple(_header(text) for text in headers or ()),
+        exclude_headers=tuple(_header_name("--exclude-header", text) for text in exclude_headers or ()),
+        payloads=tuple(_pattern("--payload-match", text) for text in payloads or ()),
+        exclude_payloads=tuple(_pattern("--exclude-payload-match", text) for text in exclude_payloads or ()),
+    )
+
+
+def _sequence(flag: str, number: int | None) -> int:
+    if number is not None and number < 1:
+        raise UsageError(f"{flag}: expected 1 or more, not {number}")
+    return number or 0
+
+
+def _subject(flag: str, text: str) -> str:
+    if not is_valid_subject(text):
+        raise UsageError(f"{flag}: invalid subject {text!r}")
+    return text
+
+
+def _header(text: str) -> tuple[str, str | None]:
+    name, colon, value = text.partition(":")
+    return _header_name("--header", name), value.strip() if colon else None
+
+
+def _header_name(flag: str, name: str) -> str:
+    if not name or any(char in ": \t\r\n" for char in name):
+        raise UsageError(f"{flag}: invalid header name {name!r}")
+    return name
+
+
+def _pattern(flag: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{flag}: invalid payload expression {text!r}: {error}") from error
 
 
 def _moment(flag: str, text: str | None) -> int:
@@ -43,7 +151,7 @@ def _moment(flag: str, text: str | None) -> int:
     try:
         return read_moment(text, back=True)
     except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from error
+        raise UsageError(f"{flag}: invalid time {text!r}: {error}") from error
 
 
 def _sequences(text: str) -> tuple[int, int]:

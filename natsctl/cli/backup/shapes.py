@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from natsctl.client.backup.document import Document
+from natsctl.client.backup.edit import EditedBackup
 from natsctl.client.backup.found import Found
-from natsctl.client.backup.inspect import Inspection
+from natsctl.client.backup.inspect import BackupInfo, Inspection
 from natsctl.client.backup.outcome import AccountOutcome
 from natsctl.client.backup.save import SavedStream
 from natsctl.client.backup.verify import Verdict
@@ -28,4 +29,13 @@ class Verdicts(Document):
     missing: list[str]
 
 
-__all__ = ["AccountOutcome", "ConfigurationBackup", "Found", "Inspection", "SavedStream", "Verdicts"]
+__all__ = [
+    "AccountOutcome",
+    "BackupInfo",
+    "ConfigurationBackup",
+    "EditedBackup",
+    "Found",
+    "Inspection",
+    "SavedStream",
+    "Verdicts",
+]

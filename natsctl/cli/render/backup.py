@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.table import render_table
-from natsctl.cli.render.values import count, duration, safe, when
+from natsctl.cli.render.values import age_limit, count, duration, limit, listed, safe, size_limit, when, yes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from natsctl.client.backup.edit import EditedBackup
     from natsctl.client.backup.found import Found
-    from natsctl.client.backup.inspect import Inspection
+    from natsctl.client.backup.inspect import BackupInfo, Inspection
     from natsctl.client.backup.manifest import Manifest
     from natsctl.client.backup.outcome import AccountOutcome, StreamOutcome
     from natsctl.client.backup.verify import Verdict
@@ -83,6 +84,15 @@ def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) ->
         absent = f", {count(len(missing))} missing" if missing else ""
         return f"{count(wrong)} of {count(len(verdicts))} backups are not whole{absent}"
     return "the backup is whole" if len(verdicts) == 1 else f"all {count(len(verdicts))} backups are whole"
+
+
+def render_whole(verdict: Verdict) -> str:
+    """One line about a backup that is whole, in the words of the `nats` tool: also one consumer is `1 consumers`."""
+    records = verdict.messages + verdict.consumers + 2  # the state before them and the mark at the end
+    parts = [("entries", records), ("consumers", verdict.consumers), ("messages", verdict.messages)]
+    said = [f"{count(number)} {noun}" for noun, number in (*parts, ("subjects", verdict.subjects))]
+    seqs = f"sequences {count(verdict.first_seq)} to {count(verdict.last_seq)}" if verdict.messages else "no messages"
+    return f"OK: {', '.join([*said, seqs])}"
 
 
 def render_outcome(done: AccountOutcome) -> Table:
@@ -156,3 +166,107 @@ def _subjects(section: Section, found: Inspection) -> None:
     if found.other_messages:
         others = found.number_of_subjects - len(found.subjects)
         section.row("others", f"{count(found.other_messages)} on {plural(others, 'subject')}")
+
+
+def render_info(found: BackupInfo, path: str) -> Page:
+    """A backup as `nats backup info` shows it."""
+    import msgspec
+
+    from natsctl.api.stream import StreamConfig
+    from natsctl.cli.render.stream import RETENTION
+
+    config = msgspec.convert(found.config, StreamConfig)
+    page = Page(f"Information for backup of Stream {safe(config.name)} in {safe(path)}")
+    section = page.section("Configuration")
+    section.row("Name", safe(config.name))
+    section.maybe("Subjects", listed(config.subjects))
+    section.row("Storage", config.storage.value.capitalize())
+    section.row("Retention", RETENTION.get(config.retention.value, config.retention.value))
+    section.row("Replicas", count(config.num_replicas))
+    section.row("Maximum Messages", limit(config.max_msgs))
+    section.row("Maximum Per Subject", limit(config.max_msgs_per_subject))
+    section.row("Maximum Bytes", size_limit(config.max_bytes))
+    section.row("Maximum Age", age_limit(config.max_age))
+    section.row("Maximum Message Size", size_limit(config.max_msg_size))
+    section.row("Maximum Consumers", limit(config.max_consumers))
+    section = page.section("Consumers")
+    section.row("Count", count(len(found.consumers)))
+    section.maybe("Names", listed(found.consumers))
+    section = page.section("Messages")
+    section.row("Messages", count(found.messages))
+    section.row("Bytes", format_size(found.bytes))
+    if found.messages:
+        section.row("First Sequence", f"{count(found.first_seq)} @ {when(found.first_time)}")
+        section.row("Last Sequence", f"{count(found.last_seq)} @ {when(found.last_time)}")
+    section.row("Subjects", count(found.num_subjects))
+    _declared(page, found)
+    _origin(page, found)
+    return page
+
+
+def _declared(page: Page, found: BackupInfo) -> None:
+    advisory = " (message and byte counts are advisory)" if found.declared_counts_advisory else ""
+    section = page.section(f"Declared State{advisory}")
+    section.row("Messages", count(int(found.declared.get("messages") or 0)))
+    section.row("Bytes", format_size(int(found.declared.get("bytes") or 0)))
+    section.row("First Sequence", count(int(found.declared.get("first_seq") or 0)))
+    section.row("Last Sequence", count(int(found.declared.get("last_seq") or 0)))
+    section.row("Consumers", count(int(found.declared.get("consumer_count") or 0)))
+
+
+def _origin(page: Page, found: BackupInfo) -> None:
+    """Add what the backup was made of, another backup or a subscription."""
+    if found.edit is not None:
+        section = page.section("Edit")
+        section.maybe("Tool Version", safe(found.edit.version))
+        section.row("Options", listed(found.edit.options) or "none")
+        section.row("Source Digest", safe(found.edit.source_digest))
+        section.row("Obfuscated", yes(found.edit.obfuscated))
+    if found.source is not None:
+        section = page.section("Source")
+        section.maybe("Subjects", listed(found.source.subjects))
+        section.maybe("Stream", safe(found.source.stream))
+        section.row("Started", when(found.source.started))
+        section.row("Ended", when(found.source.ended))
+        section.row("Dropped", count(found.source.dropped))
+
+
+_DROPPED = {
+    "sequence": "Sequence Filter",
+    "time": "Time Filter",
+    "subject": "Subject Filter",
+    "header": "Header Filter",
+    "payload": "Payload Filter",
+    "last_per_subject": "Last Per Subject",
+    "kv_compact": "KV Compaction",
+}
+
+
+def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
+    """What was read and kept, and the stream that a restore makes of it."""
+    page = Page("Dry Run, Nothing Was Written" if dry_run else "Backup Edit Report")
+    section = page.section()
+    section.row("Stream", safe(done.stream))
+    section.row("Target", safe(done.target))
+    picked = done.picked
+    section.row("Source Messages", count(picked.source_messages))
+    section.row("Source Subjects", count(picked.source_subjects))
+    section.row("Messages Kept", count(picked.kept))
+    section.row("Subjects Kept", count(picked.kept_subjects))
+    for name, words in _DROPPED.items():
+        if dropped := getattr(picked.dropped, name):
+            section.row(f"Dropped by {words}", count(dropped))
+    section.row("Consumers Kept", count(done.consumers))
+    section.row("Consumers Dropped", count(done.consumers_dropped))
+    if picked.tombstones_dropped:
+        section.row("KV Tombstones Removed by Content Filters", count(picked.tombstones_dropped))
+    if picked.subject_state_keys:
+        section.row("Subject State Keys", count(picked.subject_state_keys))
+    section.many("Warning", [safe(text) for text in done.warnings])
+    section = page.section()
+    section.row("Restored Messages", count(done.messages))
+    section.row("Restored Bytes", format_size(done.bytes))
+    section.row("Restored First Sequence", count(done.first_seq))
+    section.row("Restored Last Sequence", count(done.last_seq))
+    section.row("Restored Consumers", count(done.consumers))
+    return page

@@ -32,6 +32,9 @@ _PIECE_BYTES = 256 * 1024
 _MAGIC = b"NATSARC1"
 _HEAD_BYTES = 4096
 _CHECK_BYTES = 4
+_IN_MEMORY_BYTES, _IN_FILE_BYTES, _HEADER_LENGTH_BYTES = 16, 30, 4
+"""Bytes that a message takes beside its own, and of those with headers the length of these. Source: memstore.go's
+memStoreMsgSizeRaw and filestore.go's fileStoreMsgSizeRaw."""
 _COMPRESSED_FRAME, _PLAIN_FRAME = 0x00, 0x01
 _OTHER_FRAMES = (0xFF, 0xFE, 0x99)
 """Those without content: the stream's own, padding, an index."""
@@ -177,6 +180,9 @@ class Summary:
     version: int = 0
     messages: int = 0
     payload_bytes: int = 0
+    record_bytes: int = 0
+    """Bytes of subjects, headers and payloads together."""
+    with_header: int = 0
     first_seq: int = 0
     first_ts_ns: int = 0
     last_seq: int = 0
@@ -194,11 +200,20 @@ class Summary:
             self.first_seq, self.first_ts_ns = messages[0].seq, messages[0].ts_ns
         self.last_seq, self.last_ts_ns = messages[-1].seq, messages[-1].ts_ns
         self.messages += len(messages)
-        self.payload_bytes += sum(len(message.payload) for message in messages)
+        payload_bytes = sum(len(message.payload) for message in messages)
+        self.payload_bytes += payload_bytes
+        self.record_bytes += payload_bytes + sum(len(message.subject) + len(message.header) for message in messages)
+        self.with_header += sum(1 for message in messages if message.header)
         for raw, number in Counter(message.subject for message in messages).items():
             subject = raw.decode("utf-8", "replace")
             if subject in self.subjects or len(self.subjects) < MAX_SUBJECTS:
                 self.subjects[subject] += number
+
+    def stored_bytes(self, *, in_memory: bool) -> int:
+        """Return what the messages take in a stream's storage, as nats-server counts it."""
+        if in_memory:
+            return self.record_bytes + _IN_MEMORY_BYTES * self.messages
+        return self.record_bytes + _IN_FILE_BYTES * self.messages + _HEADER_LENGTH_BYTES * self.with_header
 
     def reached(self, seq: int, ts_ns: int) -> None:
         """Note that the stream went on to that sequence, whose message is gone."""

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.archive.archive import ArchivedConsumer
+from natsctl.api.errors import StorageError
+from natsctl.api.model import Model, blank, new_list, zero_time
+from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.backup.contents import OnRead, summarise, unseen
 from natsctl.client.backup.document import Document
 from natsctl.client.backup.manifest import Manifest
@@ -52,6 +55,73 @@ class Inspection(Document):
     subjects: list[SubjectCount]
     consumers: list[ConsumerInside]
     manifest: Manifest | None = None
+
+
+class EditBlock(Model):
+    """What backup.json says of the edit that made a backup."""
+
+    options: list[str] = msgspec.field(default_factory=new_list)
+    source_digest: str = msgspec.field(default_factory=blank)
+    version: str = ""
+    obfuscated: bool = False
+
+
+class CaptureBlock(Model):
+    """What backup.json says of the subscription whose messages a backup holds."""
+
+    subjects: list[str] = msgspec.field(default_factory=new_list)
+    stream: str = ""
+    started: str = msgspec.field(default_factory=zero_time)
+    ended: str = msgspec.field(default_factory=zero_time)
+    dropped: int = 0
+
+
+class BackupInfo(Model):
+    """A backup as `nats backup info` describes it; `declared` is the state that stands in the archive itself.
+
+    `bytes` is what the messages take in the stream's storage; `subjects` is there where it was asked for.
+    """
+
+    config: dict[str, Any]
+    declared: dict[str, Any]
+    declared_counts_advisory: bool
+    consumers: list[str]
+    messages: int
+    num_subjects: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    first_time: str
+    last_time: str
+    edit: EditBlock | None = None
+    source: CaptureBlock | None = None
+    subjects: dict[str, int] | None = None
+
+
+def describe(backup: OpenBackup, *, subjects: bool = False, on_read: OnRead = unseen) -> BackupInfo:
+    """Return what the backup holds, all of it read, with every subject where they are wanted. Raises StorageError."""
+    found = summarise(backup, on_read)
+    declared = backup.state if found.inner.state is None else msgspec.to_builtins(found.inner.state)
+    edited, captured = backup.block("edit"), backup.block("source")
+    try:
+        return BackupInfo(
+            config=backup.config,
+            declared=declared,
+            declared_counts_advisory=bool(found.messages) and not (declared.get("messages") and declared.get("bytes")),
+            edit=msgspec.convert(edited, EditBlock) if edited else None,
+            source=msgspec.convert(captured, CaptureBlock) if captured else None,
+            consumers=[one.name for one in found.consumers],
+            messages=found.messages,
+            num_subjects=len(found.subjects),
+            subjects=dict(sorted(found.subjects.items())) if subjects else None,
+            bytes=found.stored_bytes(in_memory=backup.config.get("storage") == "memory"),
+            first_seq=found.first_seq,
+            last_seq=found.last_seq if found.messages else 0,
+            first_time=format_time(found.first_ts_ns) if found.messages else ZERO_TIME,
+            last_time=format_time(found.last_ts_ns) if found.messages else ZERO_TIME,
+        )
+    except msgspec.ValidationError as failure:
+        raise StorageError(f"{backup.path}: backup.json: {failure}") from failure
 
 
 def inspect(backup: OpenBackup, *, top: int = 0, on_read: OnRead = unseen) -> Inspection:

@@ -73,6 +73,11 @@ class OpenBackup:
         """The name of the stream in it."""
         return str(self.config.get("name", ""))
 
+    def block(self, name: str) -> dict[str, Any]:
+        """Return what backup.json has under another name than config and state, {} where it has nothing."""
+        found = json.loads(self.meta).get(name) if self.meta else None
+        return found if isinstance(found, dict) else {}
+
     def sums(self) -> list[FileSum]:
         """Return size and checksum of the files that a manifest names; reads all of the data."""
         self.data.rewind()
@@ -228,7 +233,10 @@ def _parse_meta(text: bytes, path: Path) -> tuple[dict[str, Any], dict[str, Any]
     config = meta.get("config") if isinstance(meta, dict) else None
     state = meta.get("state") if isinstance(meta, dict) else None
     if not isinstance(config, dict) or not isinstance(state, dict) or not config.get("name"):
-        raise UsageError(f"{path}: {META_NAME} has no stream configuration and state")
+        raise UsageError(
+            f"{path} is not a NATS Server 2.15 stream backup, nor an older one:"
+            f" {META_NAME} has no stream configuration and state"
+        )
     if wrong := [key for key in _COUNTS if not _is_count(state.get(key, 0))]:
         raise StorageError(f"{path}: {META_NAME}: state.{wrong[0]} is no count")
     if not isinstance(config.get("placement") or {}, dict) or not isinstance(config.get("subjects") or [], list):

@@ -133,26 +133,34 @@ def rewrite(
     keep: Keep | None = None,
     consumers: bool = True,
     more: Sequence[ArchivedConsumer] = (),
+    renumber: bool = False,
     on_read: OnRead = unseen,
 ) -> dict[str, Any]:
     """Write the archive anew to `out` and return the state that goes with it. Raises StorageError, UsageError.
 
-    With `keep` only those messages, under the sequences that they had; the stream's last sequence stays. `more` are
-    consumers that the archive lacks.
+    With `keep` only those messages, under the sequences that they had; the stream's last sequence stays. With
+    `renumber` their sequences begin at 1, and no consumer may be kept. `more` are consumers that the archive lacks.
     """
     found = summarise(backup, on_read)
     known = StreamState() if not backup.state else _typed_state(backup)
     state = msgspec.structs.replace(known, consumer_count=(len(found.consumers) if consumers else 0) + len(more))
     if keep is not None:
         _recount(backup, found, keep, state)
+    if renumber:
+        state.first_seq, state.last_seq = 1, state.messages
+        state.num_deleted, state.deleted = 0, []
     head = ArchivedStream(config=_typed_config(config), created_ns=found.inner.created_ns, state=state)
     kept_consumers = _fitting(found.consumers, backup, found, keep) if consumers else []
     kept_consumers = [_lowered(one, _replicas(config)) for one in (*kept_consumers, *more)]
     writer: ArchiveWriter = WriterV1() if version == 1 else WriterV2()
     frames = FrameWriter()
     out.write(frames.write(writer.begin(head, kept_consumers)))
+    written = 0
     for messages in read_messages(backup, on_read, found.removed):
         if chosen := messages if keep is None else list(filter(keep, messages)):
+            if renumber:
+                chosen = [one._replace(seq=written + at) for at, one in enumerate(chosen, 1)]
+                written += len(chosen)
             for piece in writer.messages(chosen):
                 out.write(frames.write(piece))
     for piece in writer.end(state.last_seq, found.last_ts_ns):
@@ -163,15 +171,15 @@ def rewrite(
 
 def _recount(backup: OpenBackup, found: Summary, keep: Keep, state: StreamState) -> None:
     """Make the state that of the messages that are kept."""
-    state.messages = state.bytes = 0
-    state.first_seq, state.first_ts = state.last_seq + 1, state.last_ts
-    state.num_deleted, state.deleted, state.num_subjects, state.subjects = 0, [], 0, {}
+    kept = Summary()
     for messages in read_messages(backup, removed=found.removed):
-        for message in filter(keep, messages):
-            if not state.messages:
-                state.first_seq, state.first_ts = message.seq, format_time(message.ts_ns)
-            state.messages += 1
-            state.bytes += len(message.subject) + len(message.header) + len(message.payload)
+        kept.add(list(filter(keep, messages)))
+    state.messages = kept.messages
+    state.bytes = kept.stored_bytes(in_memory=backup.config.get("storage") == "memory")
+    state.first_seq, state.first_ts = state.last_seq + 1, state.last_ts
+    if kept.messages:
+        state.first_seq, state.first_ts = kept.first_seq, format_time(kept.first_ts_ns)
+    state.num_deleted, state.deleted, state.num_subjects, state.subjects = 0, [], len(kept.subjects), {}
 
 
 def _fitting(

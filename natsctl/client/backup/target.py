@@ -19,9 +19,10 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from types import MappingProxyType
+from typing import IO, Any, Final
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.client.backup.layout import (
@@ -36,6 +37,7 @@ from natsctl.client.backup.layout import (
 )
 from natsctl.client.backup.manifest import FileSum, Manifest, encode_manifest
 
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _GZIP_LEVEL = 1
 
 
@@ -77,9 +79,11 @@ class BackupWriter:
         self._digest = hashlib.sha256()
         self.data_bytes = 0
 
-    def finish(self, config: dict[str, Any], state: dict[str, Any], manifest: Manifest) -> None:
-        """Put the whole, synced backup under its name; raises StorageError."""
-        meta = json.dumps({"config": config, "state": state}, indent=2, ensure_ascii=False).encode() + b"\n"
+    def finish(
+        self, config: dict[str, Any], state: dict[str, Any], manifest: Manifest, more: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """Put the whole, synced backup under its name, with `more` blocks in backup.json; raises StorageError."""
+        meta = json.dumps({"config": config, "state": state, **more}, indent=2, ensure_ascii=False).encode() + b"\n"
         name_of_data = data_name_of(manifest.archive)
         manifest.files = [
             FileSum(name=META_NAME, bytes=len(meta), sha256=hashlib.sha256(meta).hexdigest()),

@@ -37,6 +37,11 @@ class Verdict(Document):
     stream: str = ""
     archive: int = 0
     whole: bool = True
+    messages: int = 0
+    consumers: int = 0
+    subjects: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
     checks: list[Check] = msgspec.field(default_factory=list)
 
     def add(self, name: str, ok: bool, detail: str = "") -> None:
@@ -81,6 +86,12 @@ def _check_archive(backup: OpenBackup, verdict: Verdict, on_read: OnRead) -> Non
         verdict.add("archive", False, failure.text)
         return
     verdict.archive = found.version
+    verdict.messages, verdict.consumers, verdict.subjects = (
+        found.messages,
+        len(found.consumers),
+        len(found.subjects),
+    )
+    verdict.first_seq, verdict.last_seq = found.first_seq, found.last_seq
     checked = "frames, metadata and records" if found.version == 1 else "frames and records"
     verdict.add("archive", True, f"version {found.version}, {checked} read to the end")
     _check_counts(backup, found, verdict)

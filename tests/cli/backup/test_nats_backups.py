@@ -8,6 +8,7 @@ consumer that has had the first two of them acknowledged.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -26,6 +27,12 @@ SEQUENCES = [1, 2, 4, 5, 6]
 def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
     """Runs a command line where no server is."""
     return command("nats://127.0.0.1:9")
+
+
+def _nats(*words: str) -> str:
+    done = subprocess.run(["nats", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_there_are_backups_of_four_releases() -> None:
@@ -66,15 +73,10 @@ def test_the_tool_validates_and_restores_what_was_saved_here(natsctl: Callable[.
     assert natsctl("str", "backup", "ORDERS", str(target)).code == 0
     assert (target / "stream.arc.s2").exists()
 
-    def nats(*words: str) -> str:
-        done = subprocess.run(["nats", *words], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    assert "OK: 8 entries, 1 consumers, 5 messages" in nats("backup", "validate", str(target))
-    assert "First Sequence: 1" in nats("backup", "info", str(target))
+    assert "OK: 8 entries, 1 consumers, 5 messages" in _nats("backup", "validate", str(target))
+    assert "First Sequence: 1" in _nats("backup", "info", str(target))
     assert natsctl("str", "rm", "ORDERS", "-f").code == 0
-    nats("backup", "restore", "stream", str(target), "--no-progress")
+    _nats("backup", "restore", "stream", str(target), "--no-progress")
     assert natsctl("str", "info", "ORDERS", "-j").json["state"]["messages"] == 5
 
 
@@ -83,6 +85,78 @@ def test_an_edited_backup_is_valid_for_the_tool(offline: Callable[..., Done], tm
     assert offline("backup", "edit", str(SAVED / "0.2.4" / "ORDERS"), str(target), "--seq", "2-4").code == 0
     assert json.loads((target / "manifest.json").read_text())["files"][1]["name"] == "stream.arc.s2"
     assert offline("backup", "verify", str(target)).code == 0
+    said = offline("backup", "info", str(target), "--subjects", "-j").json
+    assert (said["consumers"], said["messages"], said["subjects"]) == (["NEW"], 2, {"ORDERS.new": 2})
+    assert said["edit"]["options"] == ["first-seq=2", "last-seq=4"]
+    assert "Source Digest: sha256:" in offline("backup", "info", str(target), "--subjects").out
+    valid = offline("backup", "validate", str(target))
+    assert (valid.code, valid.out) == (0, "OK: 5 entries, 1 consumers, 2 messages, 1 subjects, sequences 2 to 4\n")
     if shutil.which("nats") is not None:
-        done = subprocess.run(["nats", "backup", "validate", str(target)], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert _nats("backup", "validate", str(target), "--no-progress") == valid.out
+        assert json.loads(_nats("backup", "info", str(target), "--subjects", "--json")) == said
+    (target / "stream.arc.s2").write_bytes((target / "stream.arc.s2").read_bytes()[:-9])
+    assert offline("backup", "validate", str(target)).code == 1
+
+
+FILTERS = {
+    "": [1, 2, 4, 5, 6],
+    "--first-seq 2 --last-seq 5": [2, 4, 5],
+    "--exclude-subject ORDERS.*": [],
+    "--after 2026-11-23T03:43:04.465134005Z --before 2026-11-23T03:43:04.80362175Z": [2],
+    "--header kind": [1, 2, 4, 5, 6],
+    "--header Kind:large --header Other": [],
+    "--exclude-header KIND": [],
+    "--payload-match 'order [125]' --exclude-payload-match 2": [1, 5],
+    "--last-per-subject 2 --last-seq 5": [4, 5],
+    "--subject ORDERS.new --renumber --first-seq 3": [1, 2, 3],
+}
+
+
+def test_an_edit_keeps_what_the_tool_keeps(offline: Callable[..., Done], tmp_path: Path) -> None:
+    source = str(SAVED / "0.5.1" / "ORDERS")
+    for number, (flags, seqs) in enumerate(FILTERS.items()):
+        ours, theirs = str(tmp_path / f"ours{number}"), str(tmp_path / f"theirs{number}")
+        done = offline("backup", "edit", source, ours, *shlex.split(flags), "-j")
+        assert (done.code, done.json["messages"]) == (0, len(seqs)), (flags, done)
+        assert [one["seq"] for one in offline("backup", "cat", ours, "-j").lines] == seqs, flags
+        if shutil.which("nats") is not None:
+            _nats("backup", "edit", source, theirs, *shlex.split(flags), "--no-progress")
+            known = [offline("backup", "info", path, "--subjects", "-j").json for path in (ours, theirs)]
+            for one in known:
+                one["declared"], one["edit"]["version"] = {}, ""  # an edit of the tool counts there what it likes
+            assert known[0] == known[1], flags
+
+
+def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+    for line in ("kv add B --history 5", "kv put B a 1", "kv put B a 2", "kv put B b x", "kv del B b -f"):
+        assert natsctl(*line.split()).code == 0, line
+    source, target = str(tmp_path / "B"), str(tmp_path / "small")
+    assert natsctl("backup", "stream", "KV_B", source).code == 0
+    dry = natsctl("backup", "edit", source, target, "--kv-compact", "--dry-run")
+    assert ("Dry Run, Nothing Was Written" in dry.out, Path(target).exists()) == (True, False)
+    done = natsctl("backup", "edit", source, target, "--kv-compact", "-j").json
+    assert (done["picked"]["source_messages"], done["picked"]["dropped"]["kv_compact"], done["messages"]) == (4, 3, 1)
+    assert [one["seq"] for one in natsctl("backup", "cat", target, "-j").lines] == [2]
+    lost = natsctl("backup", "edit", source, f"{target}2", "--payload-match", "^x$", "-j").json
+    assert (lost["picked"]["tombstones_dropped"], lost["picked"]["dropped"]["payload"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ("--kv-compact", "--kv-compact requires a KV bucket backup: ORDERS is no key-value bucket"),
+        ("--kv-compact --last-per-subject 1", "--kv-compact and --last-per-subject are mutually exclusive"),
+        ("--last-per-subject 0", "--last-per-subject: expected 1 or more, not 0"),
+        ("--payload-match (", "--payload-match: invalid payload expression '('"),
+        ("--after yesterday", "--after: invalid time 'yesterday'"),
+        ("--after 1h --before 2h", "--after: must be earlier than --before"),
+        ("--first-seq 5 --last-seq 4", "--first-seq: 5 is behind --last-seq 4"),
+        ("--header :x", "--header: invalid header name ''"),
+        ("--exclude-subject a..b", "--exclude-subject: invalid subject 'a..b'"),
+    ],
+)
+def test_an_edit_that_means_nothing_is_refused(
+    offline: Callable[..., Done], tmp_path: Path, flags: str, text: str
+) -> None:
+    done = offline("backup", "edit", str(SAVED / "0.5.1" / "ORDERS"), str(tmp_path / "NEW"), *flags.split())
+    assert (done.code, text in done.err, (tmp_path / "NEW").exists()) == (2, True, False), done
