@@ -310,12 +310,12 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
             SimpleNamespace(target=target, tracer=None, dry_run=False, timeout_s=5.0, lost=False, close=close)
         )  # type: ignore[arg-type]  # what requests use of a connection
 
-    async def exchange(requests: Requests, subject: str, payload: bytes, **more: Any) -> dict[str, Any]:
+    async def exchange(requests: Requests, subject: str, payload: bytes, *_: Any, **more: Any) -> dict[str, Any]:
         asked = subject.removeprefix("$JS.API.")
         return _listed(asked, payload.decode()) if asked in ("STREAM.LIST", "STREAM.NAMES") else dict(ANSWERS[asked])
 
     monkeypatch.setattr(Session, "_connect", connect)
-    monkeypatch.setattr(Requests, "exchange", exchange)
+    monkeypatch.setattr(Requests, "_exchange", exchange)
     monkeypatch.setattr(time, "time_ns", lambda: parse_time(WORLD["now"]))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
