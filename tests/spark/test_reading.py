@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from tests.spark.source.streams import add, delete, make, purge, remake
+from natsctl.spark.query_metrics import QueryMetrics, SourceMetrics
+from tests.spark.source.streams import add, delete, make, purge, remake, until
 
 QUERY_TIMEOUT_S = 200
 SECRET = "hunter2"
@@ -164,7 +165,14 @@ def test_a_query_reads_in_batches_and_goes_on_from_its_checkpoint(
     streams: Streams, api: JetStreamApi, tmp_path: Path
 ) -> None:
     make(api)
+    seen: list[SourceMetrics] = []
+    listener = QueryMetrics(seen.append)
+    streams.spark.streams.addListener(listener)
     first = run(streams.growing(maxOffsetsPerTrigger="40"), tmp_path / "c", "parquet", tmp_path / "out")
+    until(lambda: [each.metrics["maxOffsetsBehindLatest"] for each in seen[:3]] == [60, 20, 0])
+    streams.spark.streams.removeListener(listener)
+    assert seen[0].streams == {"ORDERS": 60}
+    assert f'natsctl_spark_offsets_behind_latest_avg{{query="{first.id}"}} 0' in listener.exposition()
     batches = [each for each in progress(first) if each["numInputRows"]]
     assert [each["numInputRows"] for each in batches] == [40, 40, 20]
     ends = batches[0]["sources"][0]

@@ -25,7 +25,7 @@ from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader
 from natsctl.spark.source.reading.admission import admission_of
 from natsctl.spark.source.reading.batch_reader import JetStreamBatchReader, JetStreamPushdownReader
 from natsctl.spark.source.reading.follower import Follower
-from natsctl.spark.source.reading.reading import check_batch, durable_of, reading_of
+from natsctl.spark.source.reading.reading import check_batch, cores, durable_of, reading_of
 from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
 from natsctl.spark.source.reading.subject_table import SUBJECT_FIELDS, SubjectTableReader, is_subject_table
 
@@ -70,7 +70,7 @@ class JetStreamDataSource(DataSource):
         settings, admission, shape = server_settings(options), admission_of(options), _shape(schema, options)
         durable = durable_of(options, reading)
         if durable is not None:
-            return JetStreamAckedReader(settings, durable, shape, admission, reading.parts)
+            return JetStreamAckedReader(settings, durable, shape, admission, reading.parts or cores())
         name = options["commitConsumer"]
         follower = Follower(name, reading.filters) if name else None
         return JetStreamStreamReader(settings, reading, shape, admission, follower)

@@ -68,6 +68,27 @@ def test_times_are_sequences_and_the_end_is_before_them(api: JetStreamApi) -> No
     assert ranges(api, **late, startingOffsetsByTimestampStrategy="latest") == [("ORDERS", 11, 10)]
 
 
+def test_each_stream_may_begin_and_end_at_a_time_of_its_own(api: JetStreamApi) -> None:
+    moments = {}
+    for name in ("BILLS", "ORDERS"):
+        make(api, name, number=5)
+        add(api, name, 5)
+        moments[name] = api.ask(f"STREAM.MSG.GET.{name}", {"seq": 6})["message"]["time"]
+    streams = {"stream": "BILLS,ORDERS"}
+    both = {"startingOffsetsByTimestamp": json.dumps(moments)}
+    assert ranges(api, **streams, **both) == [("BILLS", 6, 10), ("ORDERS", 6, 10)]
+    one = {"startingOffsetsByTimestamp": json.dumps({"ORDERS": moments["ORDERS"]}), "startingOffsets": '{"BILLS": 3}'}
+    assert ranges(api, **streams, **one) == [("BILLS", 3, 10), ("ORDERS", 6, 10)]
+    ends = {"endingOffsetsByTimestamp": json.dumps({"BILLS": moments["BILLS"]})}
+    assert ranges(api, **streams, **ends) == [("BILLS", 1, 5), ("ORDERS", 1, 10)]
+    assert ranges(api, **streams, **both, startingTimestamp="1970-01-01T00:00:00Z")[0] == ("BILLS", 1, 10)
+    late = {"startingOffsetsByTimestamp": '{"ORDERS": "2100-01-01T00:00:00Z"}'}
+    with pytest.raises(OptionFault, match="option startingOffsetsByTimestamp: ORDERS has no message as late"):
+        ranges(api, **streams, **late)
+    with pytest.raises(OptionFault, match="option startingOffsetsByTimestamp: BILLS is not read"):
+        ranges(api, stream="ORDERS", **both)
+
+
 def test_what_is_asked_for_and_gone_is_a_loss(api: JetStreamApi) -> None:
     make(api)
     purge(api, 51)
@@ -203,6 +224,32 @@ def test_where_no_consumer_may_be_made_sequences_stand_for_messages(
     monkeypatch.setattr(planning, "MESSAGES_PER_TASK", 10)
     found = split(api, subject="ORDERS.1", minPartitions="2")
     assert [(each.todo.first, each.todo.last, each.expected) for each in found] == [(1, 50, None), (51, 100, None)]
+
+
+def test_no_part_has_more_messages_than_is_allowed(api: JetStreamApi) -> None:
+    make(api)
+    found = split(api, maxRecordsPerPartition="30")
+    assert [(each.todo.first, each.todo.last) for each in found] == [(1, 25), (26, 50), (51, 75), (76, 100)]
+    delete(api, *range(20, 60))
+    held = [each.expected or 0 for each in split(api, maxRecordsPerPartition="7", minPartitions="2")]
+    assert sum(held) == 60
+    assert max(held) <= 7
+
+
+def test_large_reads_are_split_further_than_the_driver_has_cores(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(api)
+    monkeypatch.setattr(planning, "MESSAGES_PER_TASK", 5)
+    monkeypatch.setattr(planning, "MESSAGES_PER_PART", 10)
+    monkeypatch.setattr(planning, "cores", lambda: 2)
+    assert len(split(api)) == 10
+    monkeypatch.setattr(planning, "cores", lambda: 16)
+    assert len(split(api)) == 16
+    monkeypatch.setattr(planning, "MOST_PARTS", 3)
+    monkeypatch.setattr(planning, "cores", lambda: 2)
+    assert len(split(api)) == 3
+    assert len(split(api, minPartitions="8")) == 8
 
 
 def test_planning_leaves_no_consumer_behind(api: JetStreamApi) -> None:

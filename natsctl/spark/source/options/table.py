@@ -11,6 +11,7 @@ from natsctl.spark.source.options.values import (
     flag,
     key_text,
     moment_ns,
+    moments_ns,
     names,
     one_of,
     sequences,
@@ -90,6 +91,11 @@ READING: Final = (
            "The first message at or after a time, RFC 3339 or milliseconds since 1970; wins over `startingOffsets`."),
     Option("endingTimestamp", "", (BATCH_READ,), moment_ns,
            "Only messages before a time; wins over `endingOffsets`."),
+    Option("startingOffsetsByTimestamp", "", READ, moments_ns,
+           'The same by stream: `{"ORDERS": "2026-11-01T00:00:00Z"}`, or milliseconds; a stream that is not named '
+           "begins by `startingOffsets`. `startingTimestamp` wins."),
+    Option("endingOffsetsByTimestamp", "", (BATCH_READ,), moments_ns,
+           "The same for `endingTimestamp`.", (STREAM_READ,)),
     Option("startingOffsetsByTimestampStrategy", "error", READ, one_of("error", "latest"),
            "What is done where no message is as late as `startingTimestamp`."),
     Option("failOnDataLoss", "true", READ, flag,
@@ -104,7 +110,8 @@ READING: Final = (
            "How long `minOffsetsPerTrigger` may hold a batch back.", (BATCH_READ,)),
     Option("minPartitions", "", READ, whole(1),
            "Into how many tasks a read is split, if there are 10,000 messages for each.",
-           otherwise="the driver's cores"),
+           otherwise="the driver's cores, or more: one for each 250,000 messages, 400 at most"),
+    Option("maxRecordsPerPartition", "", READ, whole(1), "The most messages of a task; it has as many more tasks."),
     Option("transport", "auto", READ, one_of("auto", "consumer", "direct", "get"),
            "By a short-lived consumer, by direct get, by single requests, or by what suits the stream."),
     Option("fetchMessages", "10000", READ, whole(1), "How many messages are asked for at once."),
@@ -180,8 +187,6 @@ OF_KAFKA: Final = {
     "groupidprefix": "commitConsumer",
     "fetchoffset.numretries": "numRetries",
     "fetchoffset.retryintervalms": "retryInterval",
-    "startingoffsetsbytimestamp": "startingTimestamp",
-    "endingoffsetsbytimestamp": "endingTimestamp",
 }
 """What options of Spark's Kafka source, in lower case, are called here."""
 

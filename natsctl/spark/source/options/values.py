@@ -130,6 +130,26 @@ def moment_ns(said: str) -> int:
     return (since.days * 86400 + since.seconds) * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
 
 
+def moments_ns(said: str) -> dict[str, int]:
+    """Nanoseconds since 1970 by stream, of a JSON object of times as `moment_ns` takes them."""
+    example = '{"ORDERS": "2026-01-31T12:00:00Z"}'
+    try:
+        found = json.loads(said)
+    except ValueError:
+        raise ValueError(f"it is JSON such as {example}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"it gives each stream a time: {example}")
+    moments: dict[str, int] = {}
+    for name, each in found.items():
+        if isinstance(each, bool) or not isinstance(each, str | int):
+            raise ValueError(f"{name} needs a time, not {json.dumps(each)}: {example}")
+        try:
+            moments[name] = moment_ns(str(each))
+        except ValueError as failure:
+            raise ValueError(f"{name}: {failure}") from None
+    return moments
+
+
 def sequences(*words: str) -> Callable[[str], str | dict[str, int]]:
     """One of the words, or a JSON object of sequences by stream, in which -2 is the earliest and -1 the latest."""
 

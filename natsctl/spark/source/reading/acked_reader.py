@@ -34,6 +34,7 @@ from natsctl.spark.source.errors import OptionFault, ServerUnreachable
 from natsctl.spark.source.reading.admission import Admission
 from natsctl.spark.source.reading.durable import NAK, About, Delivery, Durable, Receipts, acknowledge, publish_all
 from natsctl.spark.source.reading.offsets import VERSION
+from natsctl.spark.source.reading.stream_reader import lag_metrics
 
 MOST_MESSAGES: Final = 100_000
 MOST_BYTES: Final = 64 << 20
@@ -210,11 +211,10 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if status is None:
             return None
         left = {name: int(status.get(name) or 0) for name in (*_WAITING, "num_redelivered")}
-        behind = left["num_pending"]
         return {
             **encode(self._durable, self._batch.end if self._batch else Taken()),
             "consumer": left,
-            "metrics": {f"{name}OffsetsBehindLatest": behind for name in ("avg", "max", "min")},
+            "metrics": lag_metrics([left["num_pending"]]),
         }
 
     def stop(self) -> None:

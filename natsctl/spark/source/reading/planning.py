@@ -7,7 +7,7 @@ no such consumer may be made, sequences stand for messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from natsctl.spark.source.connection.api import JetStreamApi
@@ -17,10 +17,14 @@ from natsctl.spark.source.options.values import EARLIEST, LATEST
 from natsctl.spark.source.reading.loss import StreamState, check_begin, check_said, stream_state
 from natsctl.spark.source.reading.part import StreamPart
 from natsctl.spark.source.reading.pushdown import Wanted
-from natsctl.spark.source.reading.reading import Reading
+from natsctl.spark.source.reading.reading import Reading, cores
 
 MESSAGES_PER_TASK = 10_000
 """Fewer are not worth a task of their own, which costs about as much as reading them."""
+MESSAGES_PER_PART = 250_000
+"""Beyond that a read is split further than the driver has cores, as a cluster may have more: about a second's work."""
+MOST_PARTS = 400
+"""Into which a read is split unless `minPartitions` or `maxRecordsPerPartition` ask for more; each costs requests."""
 CLOSE_ENOUGH = 0.95
 """How near a cut by count has to come to what was asked for; nearer costs questions."""
 
@@ -54,6 +58,8 @@ def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list
     names = chosen_streams(api, reading)
     check_names(reading.start, names, "startingOffsets")
     check_names(reading.end, names, "endingOffsets")
+    check_names(reading.since_by, names, "startingOffsetsByTimestamp")
+    check_names(reading.until_by, names, "endingOffsetsByTimestamp")
     if wanted.nothing:
         return []
     stretches = []
@@ -69,12 +75,12 @@ def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list
 
 def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
     """The first sequence that a new query wants of a stream; raises OptionFault where no message is late enough."""
-    if reading.since_ns is not None:
-        first = api.sequence_at(state.name, reading.since_ns)
+    if (since := reading.since(state.name)) is not None:
+        first = api.sequence_at(state.name, since[1])
         if first <= state.last or reading.late_is_latest:
             return first
         raise OptionFault(
-            f"option startingTimestamp: {state.name} has no message as late as that (its last is {state.last}); "
+            f"option {since[0]}: {state.name} has no message as late as that (its last is {state.last}); "
             "startingOffsetsByTimestampStrategy=latest begins behind the last one"
         )
     said = reading.start if isinstance(reading.start, str) else reading.start.get(state.name, EARLIEST)
@@ -90,8 +96,8 @@ def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
 
 def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
     """The last sequence that a batch wants of a stream."""
-    if reading.until_ns is not None:
-        return api.sequence_at(state.name, reading.until_ns) - 1
+    if (until := reading.until(state.name)) is not None:
+        return api.sequence_at(state.name, until[1]) - 1
     said = reading.end if isinstance(reading.end, str) else reading.end.get(state.name, LATEST)
     if said in ("latest", LATEST):
         return state.last
@@ -100,9 +106,9 @@ def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
     return last
 
 
-def check_names(said: str | dict[str, int] | None, names: Sequence[str], option: str) -> None:
+def check_names(said: str | Mapping[str, int] | None, names: Sequence[str], option: str) -> None:
     """Raise OptionFault for offsets of streams that are not read."""
-    strangers = sorted(set(said) - set(names)) if isinstance(said, dict) else []
+    strangers = sorted(set(said) - set(names)) if isinstance(said, Mapping) else []
     if strangers:
         raise OptionFault(f"option {option}: {', '.join(strangers)} is not read; read are {', '.join(names)}")
 
@@ -178,15 +184,16 @@ def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], w
 def parts(
     api: JetStreamApi, stretches: Sequence[Stretch], reading: Reading, filters: Sequence[str]
 ) -> list[StreamPart]:
-    """The stretches split into tasks, about `minPartitions` in all, none of them for few messages."""
+    """The stretches split into tasks, as many in all as `minPartitions` says or suit the number of messages."""
     # That there are no messages is not believed: a replica or mirror that lags may have been the one that counted.
     counts = [count(api, stretch, filters) or None for stretch in stretches]
     weights = [stretch.width if known is None else known for stretch, known in zip(stretches, counts, strict=True)]
+    wanted = reading.parts or max(cores(), min(-(-sum(weights) // MESSAGES_PER_PART), MOST_PARTS))
     found: list[StreamPart] = []
     for stretch, known, weight in zip(stretches, counts, weights, strict=True):
         if not weight:
             continue
-        share = round(reading.parts * weight / sum(weights))
+        share = round(wanted * weight / sum(weights))
         number = max(min(share, weight // MESSAGES_PER_TASK), 1)
         found += _split(api, stretch, reading, filters, number, known)
     return found
@@ -195,17 +202,16 @@ def parts(
 def _split(
     api: JetStreamApi, rest: Stretch, reading: Reading, filters: Sequence[str], number: int, known: int | None
 ) -> list[StreamPart]:
-    """One stretch as at most so many parts, each with about as many messages."""
+    """One stretch as so many parts, each with about as many messages; more parts where `most_in_part` asks for them."""
     found: list[StreamPart] = []
-    for more in range(number, 0, -1):
+    while rest.width:
+        left = rest.width if known is None else known
+        more = max(number - len(found), -(-left // (reading.most_in_part or left or 1)))
         last, held = rest.last, known
         if more > 1:
-            size = -(-(rest.width if known is None else known) // more)
-            last, held = cut(api, rest, filters, size, known)
+            last, held = cut(api, rest, filters, -(-left // more), known)
         todo = ReadRange(rest.state.name, rest.first, last, tuple(filters), reading.transport)
         found.append(StreamPart(todo, rest.state.created, held, reading.fail))
         rest = Stretch(rest.state, last + 1, rest.last)
         known = None if known is None or held is None else known - held
-        if not rest.width:
-            break
     return found

@@ -26,15 +26,34 @@ class Reading:
     end: str | dict[str, int]
     since_ns: int | None
     until_ns: int | None
+    since_by: dict[str, int]
+    """The first moment by stream, of those that have one of their own."""
+    until_by: dict[str, int]
     late_is_latest: bool
     fail: bool
-    parts: int
+    parts: int | None
+    """How many tasks are wanted; None leaves that to the number of messages."""
+    most_in_part: int | None
     transport: Transport
     limits: FetchLimits
 
     def names(self, stream: str) -> bool:
         """Whether a stream, there or not, is one of those to read."""
         return fnmatchcase(stream, self.pattern) if self.pattern else stream in self.streams
+
+    def since(self, stream: str) -> tuple[str, int] | None:
+        """Return the option by which a stream is read from a moment on, and that moment; None without one."""
+        return _moment("starting", self.since_ns, self.since_by.get(stream))
+
+    def until(self, stream: str) -> tuple[str, int] | None:
+        """Return the option by which a stream is read up to a moment, and that moment; None without one."""
+        return _moment("ending", self.until_ns, self.until_by.get(stream))
+
+
+def _moment(which: str, of_all: int | None, of_one: int | None) -> tuple[str, int] | None:
+    if of_all is not None:
+        return f"{which}Timestamp", of_all
+    return None if of_one is None else (f"{which}OffsetsByTimestamp", of_one)
 
 
 def reading_of(options: Options) -> Reading:
@@ -48,9 +67,12 @@ def reading_of(options: Options) -> Reading:
         end="latest" if streaming else options["endingOffsets"],
         since_ns=options["startingTimestamp"],
         until_ns=None if streaming else options["endingTimestamp"],
+        since_by=options["startingOffsetsByTimestamp"] or {},
+        until_by={} if streaming else options["endingOffsetsByTimestamp"] or {},
         late_is_latest=options["startingOffsetsByTimestampStrategy"] == "latest",
         fail=options["failOnDataLoss"],
-        parts=options["minPartitions"] or cores(),
+        parts=options["minPartitions"],
+        most_in_part=options["maxRecordsPerPartition"],
         transport=cast(Transport, options["transport"]),
         limits=FetchLimits(options["fetchMessages"], options["fetchBytes"], options["fetchTimeout"]),
     )
@@ -87,8 +109,8 @@ def durable_of(options: Options, reading: Reading) -> Durable | None:
 
 
 _NOT_ACKED: Final = (
-    "streamPattern", "startingOffsets", "startingTimestamp", "transport", "commitConsumer",
-    "minOffsetsPerTrigger", "failOnDataLoss",
+    "streamPattern", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "transport",
+    "commitConsumer", "minOffsetsPerTrigger", "failOnDataLoss",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +89,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         found = {}
         names = chosen_streams(api, self._reading)
         check_names(self._reading.start, names, "startingOffsets")
+        check_names(self._reading.since_by, names, "startingOffsetsByTimestamp")
         for name in names:
             state = self._looked_at(api, name)
             found[name] = standing_at(starting_at(api, self._reading, state) - 1, state)
@@ -229,7 +230,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         for name, said in report["streams"].items():
             if (reached := self._reached.get(name)) is not None:
                 said["behind"] = self._behind(api, Stretch(states[name], reached.seq + 1, states[name].last))
-        return report
+        behind = [said["behind"]["messages"] for said in report["streams"].values() if "behind" in said]
+        return report | ({"metrics": lag_metrics(behind)} if behind else {})
 
     def _behind(self, api: JetStreamApi, stretch: Stretch) -> dict[str, int]:
         """How much is left to read; bytes by the stream's average message."""
@@ -271,6 +273,15 @@ def _ends(states: Mapping[str, StreamState]) -> dict[str, Position]:
 def average_bytes(state: StreamState) -> float:
     """How large a message of a stream is on average, with its headers."""
     return state.bytes / state.messages if state.messages else 0.0
+
+
+def lag_metrics(behind: Sequence[int]) -> dict[str, float]:
+    """Return by how many messages streams are behind, under the names that metrics of Spark's Kafka source have."""
+    return {
+        "avgOffsetsBehindLatest": sum(behind) / len(behind),
+        "maxOffsetsBehindLatest": max(behind),
+        "minOffsetsBehindLatest": min(behind),
+    }
 
 
 def _begin(before: Position | None, end: Position) -> int:
