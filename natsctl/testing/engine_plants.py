@@ -215,15 +215,21 @@ PLANTS: dict[str, Callable[[], Patch]] = {
 
 _SEEDS: Final = {
     "acks_confirmed_before_they_are_durable": 20,
+    "acks_not_journaled": 2,
     "age_counted_in_other_units": 3,
     "batch_stored_one_by_one": 91,
+    "counter_adds_to_what_is_durable": 5,
+    "ids_read_from_removed_messages_not_written_down": 48,
     "index_file_removed_twice": 19,
+    "interest_removed_before_every_ack": 1,
     "job_ends_after_a_slice": 29,
     "mirror_counts_for_itself": 4,
-    "ids_read_from_removed_messages_not_written_down": 48,
     "no_delete_markers": 1,
+    "one_message_too_many_dropped": 1,
+    "publisher_told_before_the_commit": 1,
     "rest_of_a_job_forgotten_at_the_start": 22,
     "schedule_ends_before_its_message_is_durable": 1,
+    "schedule_fires_again_after_a_crash": 1,
     "source_positions_forgotten": 11,
 }
 """The first seed that notices a plant which few notice: where to look first."""

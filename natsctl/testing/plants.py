@@ -295,13 +295,22 @@ PLANTS: dict[str, Callable[[], Patch]] = {
 
 _SEEDS: Final = {
     "batch_half_recovered": 62,
+    "compressed_blocks_off_by_one": 5,
     "compressed_erasure_skipped": 7,
-    "name_of_a_refused_segment_not_synced": 597,
-    "old_files_not_erased": 6,
-    "recovery_does_not_write_again": 4,
-    "rewritten_without_the_removals_it_holds": 4,
+    "damage_cut_like_a_torn_tail": 1,
+    "earlier_generation_accepted": 24,
+    "earlier_meta_accepted": 13,
+    "floor_not_recorded": 1,
+    "index_without_removals": 8,
+    "journal_of_another_stream_accepted": 4,
+    "name_of_a_refused_segment_not_synced": 688,
+    "old_files_not_erased": 7,
+    "recovery_does_not_write_again": 15,
+    "repair_loses_the_last_sequence": 5,
+    "rewritten_without_the_removals_it_holds": 43,
     "short_write_kept": 36,
     "superseded_segment_kept": 69,
+    "sync_retried": 18,
 }
 """The first seed that notices a plant which few notice: where to look first."""
 

@@ -32,8 +32,13 @@ def reference_binary() -> str | None:
 
     One that was put on PATH comes before the one that the extra `dev` installs beside Python, which may be older.
     """
+    return _reference_in(tuple(os.get_exec_path()))
+
+
+@functools.cache
+def _reference_in(folders: tuple[str, ...]) -> str | None:
     own = Path(sysconfig.get_path("scripts")).resolve()
-    others = os.pathsep.join(folder for folder in os.get_exec_path() if Path(folder).resolve() != own)
+    others = os.pathsep.join(folder for folder in folders if Path(folder).resolve() != own)
     return shutil.which("nats-server", path=others) or shutil.which("nats-server", path=str(own))
 
 

@@ -72,7 +72,7 @@ def test_creds_file_works_through_the_environment_and_a_context(
     assert natsctl("str", "ls")[0] == 0
     monkeypatch.delenv("NATS_CREDS")
     monkeypatch.delenv("NATS_URL")
-    folder = tmp_path / "home" / ".config" / "nats" / "context"
+    folder = Path.home() / ".config" / "nats" / "context"
     folder.mkdir(parents=True)
     (folder / "c.json").write_text(json.dumps({"url": operated, "creds": str(creds)}))
     assert natsctl("--context", "c", "str", "ls")[0] == 0
@@ -81,7 +81,7 @@ def test_creds_file_works_through_the_environment_and_a_context(
 def test_jwt_with_seed_and_bearer_let_commands_in(operated: str, estate: Estate, natsctl: Run, tmp_path: Path) -> None:
     jwt, seed = parse_creds(estate.user(estate.accounts["A"]).creds)
     bearer = estate.user(estate.accounts["A"], bearer_token=True)
-    folder = tmp_path / "home" / ".config" / "nats" / "context"
+    folder = Path.home() / ".config" / "nats" / "context"
     folder.mkdir(parents=True)
     for name, said in (("seeded", {"user_jwt": jwt, "user_seed": seed.decode()}), ("bearer", {"user_jwt": bearer.jwt})):
         (folder / f"{name}.json").write_text(json.dumps({"url": operated, **said}))

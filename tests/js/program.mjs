@@ -1,13 +1,11 @@
-// What a program does with a NATS server through one of the JavaScript clients. The first argument says which and how
-// (JSON); the last line of the output says what came of it (JSON).
+// Programs that use a NATS server through one of the JavaScript clients. Each line of stdin is one program (JSON: the
+// library, the server, the login); each line of stdout is its result (JSON).
 
+import readline from "node:readline";
 import WebSocket from "ws";
 
-const asked = JSON.parse(process.argv[2]);
 globalThis.WebSocket ??= WebSocket;
 
-// A folder that was just deleted may still be there when the next program asks for the same name.
-const own = asked.library.replace(".", "-");
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
@@ -47,7 +45,7 @@ function classic(library) {
   };
 }
 
-function options(core) {
+function options(core, asked) {
   const { url, ca, handshakeFirst, token, user, pass, seed, creds } = asked;
   const given = { servers: url, reconnect: false, timeout: 20000, name: "program" };
   if (token) given.token = token;
@@ -133,7 +131,7 @@ async function jetStream(nc, client) {
   };
 }
 
-async function keyValue(nc, client) {
+async function keyValue(nc, client, own) {
   const js = client.jetstream(nc);
   const bucket = await client.kv(js, `settings-${own}`);
   const first = await bucket.put("a.b", bytes.encode("1"));
@@ -152,7 +150,7 @@ async function keyValue(nc, client) {
   return { value: text.decode(entry.value), revision: entry.revision, conflict, keys, gone: gone?.operation };
 }
 
-async function objectStore(nc, client) {
+async function objectStore(nc, client, own) {
   const js = client.jetstream(nc);
   const store = await client.objects(js, `files-${own}`);
   const content = new Uint8Array(400_000).map((_, i) => i % 251);
@@ -162,22 +160,30 @@ async function objectStore(nc, client) {
   return { size: put.size, chunks: put.chunks, same: back.length === content.length && back.every((b, i) => b === content[i]) };
 }
 
-const client = await clients[asked.library]();
-const result = {};
-try {
-  const nc = await client.connect(options(client.core));
-  const steps = { publishAndSubscribe, queueGroups, requests, jetStream, keyValue, objectStore };
-  for (const [name, step] of Object.entries(steps)) {
-    if (asked.steps && !asked.steps.includes(name)) continue;
-    result[name] = await step(nc, client);
+async function run(asked) {
+  const client = await clients[asked.library]();
+  // A folder that was just deleted may still be there when the next program asks for the same name.
+  const own = asked.library.replace(".", "-");
+  const result = {};
+  try {
+    const nc = await client.connect(options(client.core, asked));
+    const steps = { publishAndSubscribe, queueGroups, requests, jetStream, keyValue, objectStore };
+    for (const [name, step] of Object.entries(steps)) {
+      if (asked.steps && !asked.steps.includes(name)) continue;
+      result[name] = await step(nc, client, own);
+    }
+    // Last of all: behind the answer to the deletion of its only stream, nats-server removes the folder of the account, and
+    // a bucket that is made at that moment fails.
+    if (result.jetStream) await (await client.manager(nc)).streams.delete("ORDERS");
+    await nc.drain();
+  } catch (error) {
+    result.error = `${error.code ?? ""} ${error.message}`.trim();
+    if (asked.verbose) console.error(error);
   }
-  // Last of all: behind the answer to the deletion of its only stream, nats-server removes the folder of the account, and
-  // a bucket that is made at that moment fails.
-  if (result.jetStream) await (await client.manager(nc)).streams.delete("ORDERS");
-  await nc.drain();
-} catch (error) {
-  result.error = `${error.code ?? ""} ${error.message}`.trim();
-  if (asked.verbose) console.error(error);
+  return result;
 }
-console.log(JSON.stringify(result));
+
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  console.log(JSON.stringify(await run(JSON.parse(line))));
+}
 process.exit(0);

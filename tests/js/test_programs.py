@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,31 +71,53 @@ def logins(kind: str) -> Logins:
     return Logins(estate.conf("authorization { timeout: 30 }"), {"creds": user.creds}, {"creds": stranger.creds})
 
 
-async def run(program: dict[str, Any], authority: Path) -> dict[str, Any]:
-    """Return what a program says of its run."""
-    process = await asyncio.create_subprocess_exec(
-        "node", "program.mjs", json.dumps(program),
-        cwd=HERE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "NODE_EXTRA_CA_CERTS": str(authority)},
-    )  # fmt: skip
-    async with asyncio.timeout(120):
-        out, err = await process.communicate()
-    assert out.strip(), err.decode()
-    answer: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return answer
+class Programs:
+    """Programs in one process of Node, which takes half a second to start and to load the clients."""
+
+    def __init__(self, authority: Authority, errors: Path) -> None:
+        self.authority = authority
+        self._errors = errors
+        with errors.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                ["node", "program.mjs"], cwd=HERE, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+                env={**os.environ, "NODE_EXTRA_CA_CERTS": str(authority.cert)},
+            )  # fmt: skip
+
+    def run(self, **program: Any) -> dict[str, Any]:
+        """Run one and return its result."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(program) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, self._errors.read_text()
+        result: dict[str, Any] = json.loads(line)
+        return result
+
+    def why_not(self, **program: Any) -> str:
+        """Return the error of one that is not let in.
+
+        A client that still writes when the server has closed may find its connection reset before it reads why, with
+        both servers where the machine is busy: it asks again.
+        """
+        for _ in range(ATTEMPTS):
+            error: str = self.run(**program)["error"]
+            if "uthorization" in error:
+                break
+        return error
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
 
 
-async def why_not(program: dict[str, Any], authority: Path) -> str:
-    """Return the error of a program that is not let in.
-
-    A client that still writes when the server has closed may find its connection reset before it reads why, with both
-    servers where the machine is busy: it asks again.
-    """
-    for _ in range(ATTEMPTS):
-        error: str = (await run(program, authority))["error"]
-        if "uthorization" in error:
-            break
-    return error
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    folder = tmp_path_factory.mktemp("programs")
+    process = Programs(Authority(folder / "tls"), folder / "stderr")
+    yield process
+    process.end()
 
 
 def urls(server: ServerProcess) -> tuple[str, str]:
@@ -107,9 +130,8 @@ def urls(server: ServerProcess) -> tuple[str, str]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("login", ["token", "user", "nkey", "creds"])
 @pytest.mark.parametrize("secure", [True, False], ids=["tls", "clear"])
-async def test_programs_find_all_they_need(kind: Kind, login: str, secure: bool, tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "tls")
-    files = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
+def test_programs_find_all_they_need(kind: Kind, login: str, secure: bool, programs: Programs, tmp_path: Path) -> None:
+    files = programs.authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
     tls = f'tls {{ cert_file: "{files.cert}", key_file: "{files.key}", timeout: 10 }}'
     who = logins(login)
     conf = tmp_path / "nats.conf"
@@ -119,21 +141,21 @@ async def test_programs_find_all_they_need(kind: Kind, login: str, secure: bool,
     )
     with ServerProcess(tmp_path / "server", kind, "-c", str(conf)) as server:
         client, websocket = urls(server)
-        tcp = {"url": f"{'tls' if secure else 'nats'}://{client}", **({"ca": str(authority.cert)} if secure else {})}
+        ca = {"ca": str(programs.authority.cert)} if secure else {}
+        tcp = {"url": f"{'tls' if secure else 'nats'}://{client}", **ca}
         ws = {"url": f"{'wss' if secure else 'ws'}://{websocket}"}
         libraries = {"transport-node": tcp, "nats-core": ws} if secure else {"nats": tcp, "nats.ws": ws}
         for library, where in libraries.items():
-            assert "uthorization" in await why_not({"library": library, **where, **who.wrong}, authority.cert), library
-            assert await run({"library": library, **where, **who.right}, authority.cert) == EXPECTED, library
+            assert "uthorization" in programs.why_not(library=library, **where, **who.wrong), library
+            assert programs.run(library=library, **where, **who.right) == EXPECTED, library
 
 
-async def test_a_handshake_before_info(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "tls")
-    files = authority.issue("server", addresses=["127.0.0.1"])
+def test_a_handshake_before_info(programs: Programs, tmp_path: Path) -> None:
+    files = programs.authority.issue("server", addresses=["127.0.0.1"])
     conf = tmp_path / "nats.conf"
     conf.write_text(f'tls {{ cert_file: "{files.cert}", key_file: "{files.key}", handshake_first: true }}')
     with ServerProcess(tmp_path / "server", "natsctl", "-c", str(conf)) as server:
-        where = {"url": server.url, "ca": str(authority.cert), "handshakeFirst": True}
+        where = {"url": server.url, "ca": str(programs.authority.cert), "handshakeFirst": True}
         steps = ["publishAndSubscribe", "requests"]
-        answer = await run({"library": "transport-node", **where, "steps": steps}, authority.cert)
+        answer = programs.run(library="transport-node", **where, steps=steps)
         assert answer == {step: EXPECTED[step] for step in steps}

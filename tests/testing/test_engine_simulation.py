@@ -7,7 +7,7 @@ import pytest
 from natsctl.testing.engine_plants import PLANTS, caught_at
 from natsctl.testing.engine_simulation import simulate_engine
 
-SEEDS = 60
+SEEDS = 20
 
 
 @pytest.mark.timeout(300)

@@ -7,7 +7,7 @@ import pytest
 from natsctl.testing.leaf_plants import PLANTS, caught_at
 from natsctl.testing.leaf_simulation import simulate_leaf
 
-SEEDS = 10
+SEEDS = 6
 
 
 @pytest.mark.timeout(300)

@@ -112,10 +112,10 @@ def _run(
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(find_spec("pyspark") is None or find_spec("grpc") is None, reason="`pipelines` is not installed")
 def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
-    server: ServerProcess, tmp_path: Path
+    server: ServerProcess, own_home: Path, tmp_path: Path
 ) -> None:
     add_line, run_line, status_line = _readme_lines()
-    home, shop = tmp_path / "home", tmp_path / "examples" / "pipelines" / "orders"
+    home, shop = own_home, tmp_path / "examples" / "pipelines" / "orders"
     example = Path(__file__).parents[3] / "examples" / "pipelines" / "orders"
     (shop / "transformations").mkdir(parents=True)
     for file in example.glob("**/*"):
