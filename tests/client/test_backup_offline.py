@@ -16,13 +16,16 @@ from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.stream import StreamConfig, StreamState
+from natsctl.client.backup.capture import Capture, captured_config
 from natsctl.client.backup.contents import FormatFinder, read_messages, summarise, version_of
+from natsctl.client.backup.inspect import describe
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.order import in_order
 from natsctl.client.backup.pick import Pick
 from natsctl.client.backup.restore import RestoreOptions
 from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.verify import verify
+from natsctl.client.message import Headers, Message
 
 DATA = Path(__file__).parents[1] / "jetstream" / "data"
 
@@ -130,6 +133,22 @@ def _written(folder: Path, pieces: list[bytes], state: StreamState, **config: An
     }
     (folder / "backup.json").write_text(json.dumps(meta))
     return folder
+
+
+def test_published_messages_are_captured_under_numbers_of_their_own(tmp_path: Path) -> None:
+    target = tmp_path / "LOGS"
+    capture = Capture(target, captured_config(target, ["log.>"]), ["log.>"], stored=False)
+    for number in range(300):
+        capture.add(Message(f"log.{number % 3}", b"x" * number, headers=Headers([("N", str(number))])))
+    done = capture.finish(dropped=2)
+    assert (done.stream, done.messages, verify(target).whole) == ("LOGS", 300, True)
+    with open_backup(target) as backup:
+        found = describe(backup)
+        assert (found.first_seq, found.last_seq, found.num_subjects, found.bytes) == (1, 300, 3, done.bytes)
+        assert found.source is not None
+        assert (found.source.subjects, found.source.stream, found.source.dropped) == (["log.>"], "", 2)
+    with pytest.raises(UsageError, match="exists"):
+        Capture(target, captured_config(target, ["log.>"]), [], stored=False)
 
 
 def test_messages_of_version_1_that_are_gone_are_not_counted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from natsctl.cli.render.values import body_text, duration, exact_stamp, safe
 
 if TYPE_CHECKING:
     from natsctl.cli.messaging.dump import Dump
+    from natsctl.client.backup.capture import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.replies import Matcher
@@ -30,18 +31,26 @@ class Look:
     headers_only: bool = False
     subjects_only: bool = False
     translate: str = ""
+    quiet: bool = False
 
 
 class Shower:
     """Shows messages; with `ack` it acknowledges those that a consumer waits for, with `matcher` it pairs answers."""
 
     def __init__(
-        self, look: Look, *, ack: bool = False, dump: Dump | None = None, matcher: Matcher | None = None
+        self,
+        look: Look,
+        *,
+        ack: bool = False,
+        dump: Dump | None = None,
+        matcher: Matcher | None = None,
+        capture: Capture | None = None,
     ) -> None:
         self.look = look
         self._ack = ack
         self._dump = dump
         self._matcher = matcher
+        self._capture = capture
         self._bodies: list[bytes] = []
         self._began_ns = time.time_ns()
         self._plain = look.raw and not look.json and not look.subjects_only and not look.translate and dump is None
@@ -68,7 +77,11 @@ class Shower:
             elif message.reply:
                 self._matcher.asked(number, message)
                 counts = False
-        if self._plain:
+        if self._capture is not None:
+            self._capture.add(message)
+        if self.look.quiet:
+            pass
+        elif self._plain:
             self._bodies.append(shown_body(message.body, raw=True))
         else:
             if self.look.translate:

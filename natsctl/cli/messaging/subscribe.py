@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.flags import DURATION, ON, SUBJECTS, SWITCH, TEXT, WHOLE, Flag, Given, apply, flagged
 from natsctl.cli.messaging.receive import Listening, follow
@@ -16,6 +17,7 @@ from natsctl.cli.options import Json, Raw, session_of
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
+    from natsctl.client.backup.capture import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.feed import Feed
 
@@ -49,6 +51,8 @@ FLAGS = (
     Flag("--report-subscriptions", ON, "report_subscriptions", "count messages by the SUBJECTs given here"),
     Flag("--report-top", WHOLE, "report_top", "subjects in the report", default="10"),
     Flag("--graph", ON, "graph", "draw how many come, instead of showing them"),
+    Flag("--backup", TEXT.named("PATH"), "backup", "write what comes as a stream backup, which restores as a stream"),
+    Flag("--quiet", ON, "look.quiet", "with --backup: show no messages", aliases=("-q",)),
 )
 
 
@@ -72,6 +76,7 @@ class Asked:
     report_subscriptions: bool = False
     report_top: int = 10
     graph: bool = False
+    backup: str = ""
 
     @property
     def stored(self) -> bool:
@@ -109,6 +114,17 @@ class Asked:
             raise UsageError("one report at a time: --report-subjects, --report-subscriptions or --graph")
         if self.dump and self.reported:
             raise UsageError("--dump writes messages, which a report does not show")
+        self._check_backup()
+
+    def _check_backup(self) -> None:
+        if self.backup and self.reported:
+            raise UsageError("--backup writes messages, which a report does not show")
+        if self.backup and self.direct and "last_per_subject" in self.start:
+            raise UsageError("--backup wants messages in their order, which --last-per-subject has not by direct gets")
+        if self.look.get("quiet") and not self.backup:
+            raise UsageError("--quiet requires --backup")
+        if self.look.get("quiet") and self.dump:
+            raise UsageError("--quiet and --dump exclude each other")
 
 
 @flagged(FLAGS)
@@ -159,6 +175,7 @@ async def _run(
     if asked.inbox:
         subjects = [*subjects, manager.connection.new_inbox()]
         output.log(f"Inbox: {safe(subjects[-1])}")
+    capture = await _capture(manager, asked, subjects) if asked.backup and asked.stored else None
     feed = await _feed(manager, asked, [*subjects, *([matcher.subject] if matcher else [])], listening.count)
     listening = replace(listening, subjects=tuple(subjects or [f"Stream {asked.stream}"]))
     async with feed:
@@ -167,11 +184,68 @@ async def _run(
             return
         look = Look(raw=raw, json=json, **asked.look)
         dump = Dump(asked.dump) if asked.dump else None
-        shower = Shower(look, ack=asked.ack or bool(asked.durable), dump=dump, matcher=matcher)
-        await follow(manager, feed, listening, shower, may_be_none=True)
-        dropped = getattr(feed, "dropped", 0)
+        if asked.backup and capture is None:  # after the subscription, which messages may be waiting for
+            capture = await _capture(manager, asked, subjects)
+        ack = asked.ack or bool(asked.durable)
+        shower = Shower(look, ack=ack, dump=dump, matcher=matcher, capture=capture)
+        try:
+            await follow(manager, feed, listening, shower, may_be_none=True)
+        finally:
+            # Also what came before Ctrl-C, or before the connection was lost.
+            dropped = getattr(feed, "dropped", 0)
+            if capture is not None:
+                _finish(capture, dropped)
         if dropped:
             output.note(f"{dropped:,} messages came faster than they were shown, and were dropped")
+
+
+async def _capture(manager: Manager, asked: Asked, subjects: list[str]) -> Capture:
+    """Return where messages are kept: as the stream that they are read of, or as one named after the target.
+
+    Raises UsageError for a target or a consumer of which no backup can be made.
+    """
+    from pathlib import Path
+
+    from natsctl.client.backup.capture import Capture, captured_config
+
+    target = Path(asked.backup)
+    if not asked.stored:
+        return Capture(target, captured_config(target, subjects), subjects, stored=False)
+    from natsctl.client.messaging.stream_feed import check_in_order, stream_of
+
+    name = asked.stream or await stream_of(manager, subjects)
+    info = (await manager.stream_info(name)).raw
+    check_in_order(info["config"], last_per_subject="last_per_subject" in asked.start)
+    if asked.durable:
+        subjects = await _subjects_of(manager, name, asked.durable) or subjects
+    return Capture(target, info["config"], subjects, stored=True)
+
+
+async def _subjects_of(manager: Manager, stream: str, durable: str) -> list[str]:
+    """Return the subjects that a durable consumer has messages of; raises UsageError while it waits for acks."""
+    from natsctl.api.errors import ApiFailure
+    from natsctl.client.messaging.stream_feed import CONSUMER_NOT_FOUND
+
+    try:
+        info = (await manager.consumer_info(stream, durable)).raw
+    except ApiFailure as failure:
+        if failure.err_code != CONSUMER_NOT_FOUND:
+            raise
+        return []
+    if waiting := int(info.get("num_ack_pending") or 0):
+        raise UsageError(
+            f"--backup: consumer {durable} waits for {waiting:,} acks, and their messages would come out of order"
+        )
+    config = info["config"]
+    return list(config.get("filter_subjects") or filter(None, [config.get("filter_subject")]))
+
+
+def _finish(capture: Capture, dropped: int) -> None:
+    done = capture.finish(dropped)
+    output.log(
+        f"Backup of {plural(done.messages, 'message')} ({format_size(done.bytes)}) written to {done.target},"
+        f" {done.dropped:,} dropped"
+    )
 
 
 async def _report(manager: Manager, feed: Feed, listening: Listening, asked: Asked, *, json: bool) -> None:

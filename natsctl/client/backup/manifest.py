@@ -42,7 +42,8 @@ class MadeOn(Document):
 class Manifest(Document):
     """What a backup says of itself.
 
-    `method` is "snapshot", "replay" (messages that a client read one by one) or "rewritten" (made of another backup).
+    `method` is "snapshot", "replay" (messages that a client read one by one), "captured" (what a
+    subscription brought) or "rewritten" (made of another backup).
     `account` names every stream of the account backup that this one is part of, so that a missing one is noticed.
     `sha256` is the checksum of this document without it.
     """

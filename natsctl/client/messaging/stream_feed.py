@@ -268,6 +268,12 @@ class DirectFeed:
             self._kept.append(message)
 
 
+def check_in_order(config: dict[str, Any], *, last_per_subject: bool) -> None:
+    """Raise UsageError where the stream is read by direct gets that do not keep its order."""
+    if last_per_subject and config.get("retention") in _UNREADABLE:
+        raise UsageError("--last-per-subject of such a stream is read by direct gets, out of order")
+
+
 async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
     """The stream that stores these subjects. Raises UsageError where it is none, or not one."""
     found = {name for subject in subjects for name in await manager.stream_names(subject=subject)}

@@ -126,12 +126,38 @@ def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: Serv
         (("a", "--report-subjects", "--dump", "-"), 2, "--dump"),
         (("a", "--dump", "/proc/none"), 1, "/proc/none"),
         (("s.*", "--durable", "a.b"), 2, "a.b"),
+        (("a", "--quiet"), 2, "--quiet requires --backup"),
+        (("a", "--quiet", "--backup", "CAPTURED", "--dump", "-"), 2, "--dump"),
+        (("a", "--backup", "CAPTURED", "--report-subjects"), 2, "--backup"),
+        (("a", "--backup", "CAPTURED", "--graph"), 2, "--backup"),
+        (("a", "--backup", "with.dot"), 2, "'with.dot' is no name for a stream"),
+        (("s.*", "--backup", "CAPTURED", "--direct", "--last-per-subject"), 2, "--last-per-subject"),
     ],
 )
 def test_what_cannot_be_is_told(five: Run, words: tuple[str, ...], code: int, named: str) -> None:
     done = five("sub", *words, "--wait", "1s")
     assert (done.code, done.out) == (code, "")
     assert named in done.err
+
+
+@pytest.mark.parametrize("way", [(), ("--direct",), ("--durable", "READER")])
+def test_what_is_read_becomes_a_backup_of_the_stream(five: Run, tmp_path: Path, way: tuple[str, ...]) -> None:
+    five("pub", "s.c", "with headers", "-H", "K:1", "-H", "K:2", "-H", "Nats-Sequence:7", "-q", "-J")
+    five("str", "rmm", "S", "2", "-f")
+    target = str(tmp_path / "CAPTURED")
+    done = five("sub", "s.*", "--all", "-T", "--backup", target, "--quiet", *way)
+    assert (done.code, done.out, "Backup of 5 messages (" in done.err) == (0, "", True), done
+    info = five("backup", "info", target, "-j").json
+    assert (info["config"]["name"], info["source"]["stream"], info["source"]["subjects"]) == ("S", "S", ["s.*"])
+    saved = five("backup", "cat", target, "-j").lines
+    assert [one["seq"] for one in saved] == [1, 3, 4, 5, 6]
+    stored = [five("str", "get", "S", str(one["seq"]), "-j").json for one in saved]
+    assert [{**one, "hdrs": one.get("hdrs", "")} for one in stored] == [
+        {**one, "hdrs": one.get("hdrs", "")} for one in saved
+    ]
+    assert five("str", "rm", "S", "-f").code == 0
+    assert five("backup", "restore", "stream", target).code == 0
+    assert five("str", "info", "S", "-j").json["state"]["last_seq"] == 6
 
 
 def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: Path) -> None:
