@@ -92,7 +92,7 @@ def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
         assert [value["n"] for _, _, value in found] == [first, first + 1, first + 2]
         batch = 0 if first == 0 else 1
         contents = pa.array([f'out.{n % 2}\n\n{{"n":{n}}}'.encode() for n in range(first, first + 3)])
-        ids = RowIds(f"{done.id}.{batch}.0", "content").of(3, lambda contents=contents: contents).to_pylist()
+        ids = RowIds(f"{done.id}.{batch}", "content").of(3, lambda contents=contents: contents).to_pylist()
         assert [headers.partition("Nats-Msg-Id: ")[2].strip().encode() for _, headers, _ in found] == ids
         written += 3
 

@@ -27,6 +27,13 @@ def fed(data: bytes, step: int = 0, parser: AckParser | None = None) -> Answers:
         sums.stored += answers.stored
         sums.counted += answers.counted
         sums.counted_duplicates += answers.counted_duplicates
+        sums.places |= answers.places
+        for mine, found in (
+            (sums.counted_seqs, answers.counted_seqs),
+            (sums.counted_duplicate_seqs, answers.counted_duplicate_seqs),
+        ):
+            for part, seqs in found.items():
+                mine.setdefault(part, []).extend(seqs)
         sums.duplicates += answers.duplicates
         sums.refused |= answers.refused
         sums.lines += answers.lines
@@ -56,6 +63,9 @@ def test_every_kind_of_answer_is_told_apart_wherever_the_bytes_are_cut(step: int
     answers = fed(MIXED, step)
     assert sorted(answers.stored) == [b"1", b"2", b"4", b"9"]
     assert answers.duplicates == [b"3"]
+    assert answers.places == {
+        b"1": ("S", b"101"), b"2": ("S", b"102"), b"3": ("S", b"103"), b"4": ("S hub", b"104"), b"9": ("S", b"109")
+    }  # fmt: skip
     assert answers.lines == [b"PING", b"INFO {}", b"-ERR 'Stale Connection'"]
     assert answers.refused[b"5"].passing
     assert answers.refused[b"6"] == Refusal(400, 10071, "wrong last sequence: 4")
@@ -91,6 +101,22 @@ def test_acknowledgements_of_parts_are_counted_wherever_the_bytes_are_cut(step: 
     assert answers.counted == {b"p1": 10, b"p8": 8}
     assert answers.counted_duplicates == {b"p1": 4}
     assert (answers.stored, answers.lines, list(answers.refused)) == ([b"3"], [b"PING"], [b"p12"])
+    first = [95 + at for at in range(7)]
+    assert seqs(answers.counted_seqs) == {b"p1": [*first, 95, 96, 97], b"p8": [95, 96, 97, 98, 95, 95, 96, 97]}
+    assert seqs(answers.counted_duplicate_seqs) == {b"p1": first[:4]}
+
+
+@pytest.mark.parametrize("more", [b"", b',"duplicate": true'])
+def test_sequences_are_found_where_acknowledgements_are_of_different_lengths(more: bytes) -> None:
+    parser = AckParser(INBOX)
+    fed(part_of("p5", 1, more=more), 0, parser)
+    data = b"".join(message("p5", b'{"stream":"S1","seq":%d%s}' % (seq, more)) for seq in (8, 9, 10, 999, 1000, 7))
+    answers = fed(data, 0, parser)
+    assert seqs(answers.counted_duplicate_seqs if more else answers.counted_seqs) == {b"p5": [8, 9, 10, 999, 1000, 7]}
+
+
+def seqs(found: dict[bytes, list[bytes]]) -> dict[bytes, list[int]]:
+    return {number: [int(seq) for text in texts for seq in text.split()] for number, texts in found.items()}
 
 
 @pytest.mark.parametrize("step", [0, 1, 64])

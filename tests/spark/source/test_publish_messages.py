@@ -22,7 +22,7 @@ from natsctl.spark.source.publish.ids import MessageIds, RowIds
 from natsctl.spark.source.publish.message_maker import MessageMaker, subjects_regex
 from natsctl.spark.source.publish.roles import Roles, write_roles
 
-KEY = "q.1.0"
+KEY = "q.1"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -166,20 +166,33 @@ def test_expected_sequences_become_headers_where_they_are_given() -> None:
     assert sent[1].startswith(b"PUB ")
 
 
-def made_ids(made_from: MessageIds, rows: int, key: str = KEY) -> list[bytes]:
-    """What ids a task gives to its first rows, whose contents are their numbers."""
+def made_ids(made_from: MessageIds, rows: int, key: str = KEY, partition: int = 0) -> list[bytes]:
+    """The ids that a task gives to its first rows, whose contents are their numbers."""
     contents = pa.array([b"%d" % row for row in range(rows)], pa.binary())
-    found: list[bytes] = RowIds(key, made_from).of(rows, lambda: contents).to_pylist()
+    found: list[bytes] = RowIds(key, made_from, partition).of(rows, lambda: contents).to_pylist()
     return found
 
 
 @pytest.mark.parametrize("made_from", ["content", "row"])
-def test_ids_are_short_the_same_in_each_attempt_and_others_in_each_partition(made_from: MessageIds) -> None:
+def test_ids_are_short_the_same_in_each_attempt_and_others_in_each_batch(made_from: MessageIds) -> None:
     ids = made_ids(made_from, 100)
     assert ids == made_ids(made_from, 100)
     assert len(set(ids)) == 100
     assert max(map(len, ids)) <= 16
-    assert not set(ids) & set(made_ids(made_from, 100, "q.1.1"))
+    assert not set(ids) & set(made_ids(made_from, 100, "q.2"))
+
+
+def test_ids_of_content_are_the_same_in_each_partition_and_numbers_are_not() -> None:
+    assert made_ids("content", 100) == made_ids("content", 100, partition=1)
+    assert not set(made_ids("row", 100)) & set(made_ids("row", 100, partition=1))
+
+
+def test_ids_of_content_differ_by_the_stream_and_sequence_that_a_row_was_read_from() -> None:
+    columns: list[Any] = [["s"] * 3, ["v"] * 3, ["A", "A", "B"], [1, 2, 1]]
+    sent = frames("subject string, value string, stream string, seq bigint", columns, ids="content")
+    assert len({headers_of(each)[-1] for each in sent}) == 3
+    alike = frames("subject string, value string, seq bigint", [*columns[:2], columns[3]], ids="content")
+    assert headers_of(alike[0])[-1] + b".1" == headers_of(alike[1])[-1]
 
 
 def ids_of(values: list[str], cut: int, order: list[int]) -> dict[int, bytes]:
@@ -319,10 +332,15 @@ from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.publish.acknowledged import Acknowledged
 from natsctl.spark.source.publish.acks import AckParser
+from natsctl.spark.source.publish.alike import publish_rest
 from natsctl.spark.source.publish.ids import RowIds
+from natsctl.spark.source.publish.job import Written
 from natsctl.spark.source.publish.message_maker import MessageMaker
 from natsctl.spark.source.publish.roles import write_roles
+from natsctl.spark.source.publish.suspects import Suspects
 from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
 from natsctl.spark.source.publish.task import _sorted
 texts = binary_array([b"a", b"b"]).cast(pa.string())
@@ -333,6 +351,7 @@ batch = pa.RecordBatch.from_arrays([texts, texts, lists, int_array([1, 2]), int_
 ddl = "subject string, value string, headers array<struct<key:string,value:binary>>, expectedLastSeq bigint, n bigint"
 roles = write_roles(parsed_schema(ddl), Options({"orderBy": "n"}, BATCH_WRITE))
 maker = MessageMaker(roles, RowIds("q", "content"), "S", 1000)
+acknowledged = Acknowledged(Suspects(ServerSettings(), "S"))
 for batch in _sorted([batch], roles.order):
     for made in maker.messages(batch):
         acks = AckParser("_I")
@@ -340,6 +359,9 @@ for batch in _sorted([batch], roles.order):
             assert part.release().startswith(b"HPUB b _I." + number)
             part.take(acks.feed(b'MSG _I.%b 1 22\\r\\n{"stream":"S","seq":1}\\r\\n' % number))
             assert part.pending == 1
+            acknowledged.take(part)
+report = acknowledged.report((b"", b""))
+assert [publish_rest(None, [Written(acknowledgement=report)])] == [None]
 print(sorted(name for name in sys.modules if name == "pandas"))
 """
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=100)

@@ -160,13 +160,15 @@ WRITING: Final = (
            "With `json` and no column `value`, the columns without another meaning become one JSON object."),
     Option("msgIdColumn", "", WRITE, some_text, "The column of message ids.", otherwise="`msgId`, if there is one"),
     Option("messageIds", "content", WRITE, one_of("content", "row"),
-           "What ids are made from where a row brings none: its content, or its number, which is cheaper and right "
-           "only where a task that is tried again has its rows in the same order."),
+           "What ids are made from where a row brings none: `content`, with stream and sequence where the frame has "
+           "them, is the same however rows are cut into tasks; `row`, its number, is cheaper, and right only where "
+           "every attempt has the same rows in the same tasks in the same order; not with `writeId`."),
     Option("idempotence", "ids", WRITE, one_of("ids", "ledger", "none"),
            "How what is sent again is stored once: by message ids, for as long as the stream's duplicate window; by a "
            "ledger as well, which knows no limit of time; or not at all."),
     Option("writeId", "", (BATCH_WRITE,), key_text,
-           "A name for this write: the whole job, run again under it, stores nothing twice.",
+           "A name for this write alone: the job, run again under it with the same rows, stores each once, on any "
+           "number of cores, as late as `idempotence` allows.",
            otherwise="a new one each time"),
     Option("orderBy", "", WRITE, names,
            "Columns by which each task sorts its rows before it sends them. With `repartition(n, \"subject\")` before, "

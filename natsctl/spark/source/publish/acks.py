@@ -5,6 +5,9 @@ looks once for who listens to it, and all of their plain acknowledgements are on
 the connection that is nothing else is compared as a whole, and counted. Acknowledgements can be counted as long as all
 come from one stream: where two take the same subject, one of each domain, a message has two. Everything else, and what
 comes to `<inbox>.<number>`, the reply subject of a single message, is read one by one.
+
+The sequences that acknowledgements name are kept as text, one a line: most pieces have sequences of one length, which
+are cut out digit by digit for all acknowledgements at once.
 """
 
 from __future__ import annotations
@@ -13,13 +16,17 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 _STATUS = re.compile(rb"NATS/1\.0 (\d\d\d)")
+CLASHING = 10158
+"""The contract's number for an id that is being stored just now, be it by another task."""
 _STORED_AT = re.compile(rb'"stream": ?"([^"\\]*)",.{0,200}?"seq": ?(\d+)[,}]')
 _ORIGIN = rb'(\{"stream": ?"[^"\\]*",(?: ?"domain": ?"[^"\\]*",)? ?"seq": ?)'
 """Who acknowledges, as text."""
 _DIGITS = b"0123456789"
 _END = b"}\r\n"
+_SEQ = re.compile(rb'"seq": ?(\d+)')
 
 COUNTED = b"p"
 """What the number of a part begins with, whose acknowledgements are counted."""
@@ -38,13 +45,20 @@ class Refusal:
         """Whether the same message may be accepted a moment later.
 
         Code 503 is what the contract gives for no responders, no leader and a store that cannot take more for now
-        (10077); 408 and 429 are asked to come again.
+        (10077); 408 and 429 are asked to come again. A cluster refuses an id while it is being stored.
         """
-        return self.code in (408, 429, 503)
+        return self.code in (408, 429, 503) or self.err_code == CLASHING
 
     def __str__(self) -> str:
         number = self.err_code or self.code
         return f"{self.description} ({number})" if number else self.description
+
+
+class Place(NamedTuple):
+    """Where a message is stored; the stream as `stream_key` has it."""
+
+    stream: str
+    seq: bytes
 
 
 @dataclass
@@ -57,6 +71,13 @@ class Answers:
     counted: Counter[bytes] = field(default_factory=Counter)
     counted_duplicates: Counter[bytes] = field(default_factory=Counter)
     """By the number of the part."""
+    places: dict[bytes, Place] = field(default_factory=dict)
+    """Where messages are that were acknowledged by their own number."""
+    counted_seqs: dict[bytes, list[bytes]] = field(default_factory=dict)
+    """By the number of the part: the sequences of stored messages, as texts of one a line."""
+    counted_duplicate_seqs: dict[bytes, list[bytes]] = field(default_factory=dict)
+    counted_stream: str = ""
+    """The stream of both, with its domain."""
     refused: dict[bytes, Refusal] = field(default_factory=dict)
     """Of a part one of the reasons, whose number is counted."""
     counted_refusals: Counter[bytes] = field(default_factory=Counter)
@@ -65,12 +86,18 @@ class Answers:
     last_seq: int = 0
     stream: str = ""
 
-    def acknowledge(self, number: bytes, *, duplicate: bool) -> None:
+    def acknowledge(self, number: bytes, place: Place, *, duplicate: bool) -> None:
         """Note one acknowledgement."""
         if number.startswith(COUNTED):
-            (self.counted_duplicates if duplicate else self.counted)[number] += 1
+            self.count(number, 1, place.seq + b"\n", duplicate=duplicate)
         else:
             (self.duplicates if duplicate else self.stored).append(number)
+            self.places.setdefault(number, place)
+
+    def count(self, number: bytes, times: int, seqs: bytes, *, duplicate: bool = False) -> None:
+        """Note acknowledgements of a part."""
+        (self.counted_duplicates if duplicate else self.counted)[number] += times
+        (self.counted_duplicate_seqs if duplicate else self.counted_seqs).setdefault(number, []).append(seqs)
 
     def refuse(self, number: bytes, why: Refusal) -> None:
         """Note one refusal."""
@@ -82,18 +109,24 @@ class Answers:
 class AckParser:
     """Reads what comes to `<inbox>.<number>`; plain acknowledgements are matched as text, all others are decoded."""
 
-    def __init__(self, inbox: str, stream: str = "") -> None:
-        """`stream` is the only one that may acknowledge; empty: any."""
+    def __init__(self, inbox: str, stream: str = "", *, placed: bool = True) -> None:
+        """`stream` is the only one that may acknowledge; empty: any. Without `placed` sequences are of no interest."""
+        self._placed = placed
         self.countable = True
         """Whether all acknowledgements up to now came from one stream, in the form that is known."""
         self._prefix = inbox.encode() + b"."
         self._reply = rb"MSG " + re.escape(self._prefix) + rb"(p?\d+) \S+ \d+\r\n"
-        self._ack = re.compile(self._reply + _ORIGIN + rb'\d+(, ?"duplicate": ?true)?\}\r\n')
+        self._ack = re.compile(self._reply + _ORIGIN + rb'(\d+)(, ?"duplicate": ?true)?\}\r\n')
         self._known = self._ack
         """The same from the first that acknowledged, and nothing but stored."""
         self._wanted = stream
         self._origin = b""
-        self._shape = b""
+        self._stream = ""
+        """The same in plain words."""
+        self._tails: dict[bytes, bool] = {_END: False}
+        """The ends of acknowledgements behind their sequence, and whether they are of duplicates."""
+        self._begin = b""
+        """The shape of one up to there: its text without digits."""
         self._rest = b""
 
     def forget(self) -> None:
@@ -102,19 +135,23 @@ class AckParser:
 
     def feed(self, data: bytes) -> Answers:
         """Return the answers that are complete now."""
-        answers = Answers()
+        answers = Answers(counted_stream=self._stream)
         buffer = self._rest + data if self._rest else data
         left = buffer
         if self._origin:
             end = buffer.rfind(_END) + len(_END)
             left = buffer[end:] if self._count(buffer[:end], answers) else self._plain(buffer, answers)
         pieces = self._ack.split(left) if left else [left]
-        for number, origin, duplicate in zip(pieces[1::4], pieces[2::4], pieces[3::4], strict=True):
+        for number, origin, seq, duplicate in zip(*(pieces[at::5] for at in range(1, 5)), strict=True):
             if origin != self._origin and (why := self._stranger(origin, counted=number.startswith(COUNTED))):
                 answers.refuse(number, why)
             else:
-                answers.acknowledge(number, duplicate=duplicate is not None)
-        self._rest = self._others(b"".join(pieces[::4]), answers)
+                stream = self._stream if origin == self._origin else stream_key(json.loads(origin + b"0}"))
+                answers.acknowledge(number, Place(stream, seq), duplicate=duplicate is not None)
+                if duplicate:
+                    self._tails[duplicate + _END] = True
+        answers.counted_stream = self._stream
+        self._rest = self._others(b"".join(pieces[::5]), answers)
         if found := _STORED_AT.findall(buffer[-512:]):
             answers.stream, answers.last_seq = found[-1][0].decode(), int(found[-1][1])
         return answers
@@ -122,40 +159,60 @@ class AckParser:
     def _count(self, data: bytes, answers: Answers) -> bool:
         """Count acknowledgements of parts; False, and nothing counted, where the data has anything else as well."""
         shape = data.translate(None, _DIGITS)
-        number, rest = divmod(len(shape), len(self._shape))
-        if rest or not number or data.count(self._origin) != number or shape != self._shape * number:
+        number = data.count(self._origin)
+        tail = next((tail for tail in self._tails if number and shape == (self._begin + tail) * number), b"")
+        if not tail:
             return False
-        found = Counter[bytes]()
+        found: list[tuple[bytes, int, bytes]] = []
         at = 0
         while at < len(data):
             mark = data[at : data.index(b" ", at + len(b"MSG ")) + 1]
-            found[mark[len(b"MSG ") + len(self._prefix) : -1]] = data.count(mark, at)
-            at = data.index(_END, data.rindex(mark)) + len(_END)
-        if found.total() != number:
+            end = data.index(_END, data.rindex(mark)) + len(_END)
+            found.append((mark[len(b"MSG ") + len(self._prefix) : -1], data.count(mark, at), data[at:end]))
+            at = end
+        if sum(times for _, times, _ in found) != number:
             return False
-        answers.counted = found
+        for part, times, answered in found:
+            seqs = self._seqs(answered, times, tail) if self._placed else b""
+            answers.count(part, times, seqs, duplicate=self._tails[tail])
         return True
+
+    def _seqs(self, data: bytes, times: int, tail: bytes) -> bytes:
+        """The sequences of so many acknowledgements with the same end, one a line."""
+        width, rest = divmod(len(data), times)
+        begin, end = data.index(self._origin) + len(self._origin), width - len(tail)
+        edges = (begin - 1, end, width - len(_END))
+        if rest or any(data[at::width] != data[at : at + 1] * times for at in edges):
+            return b"\n".join(_SEQ.findall(data)) + b"\n"
+        digits = end - begin
+        lines = bytearray(b"\n") * (times * (digits + 1))
+        for at in range(digits):
+            lines[at :: digits + 1] = data[begin + at :: width]
+        return bytes(lines)
 
     def _plain(self, data: bytes, answers: Answers) -> bytes:
         """Note acknowledgements from whence all came up to now; returns what stands between and behind them."""
         pieces = self._known.split(data)
-        numbers = pieces[1::2]
+        numbers, seqs = pieces[1::3], pieces[2::3]
         if COUNTED in b"".join(numbers):
-            for number in numbers:
-                answers.acknowledge(number, duplicate=False)
+            for number, seq in zip(numbers, seqs, strict=True):
+                answers.acknowledge(number, Place(self._stream, seq), duplicate=False)
         else:
             answers.stored += numbers
-        return b"".join(pieces[::2])
+            if self._placed:
+                answers.places |= {number: Place(self._stream, seq) for number, seq in zip(numbers, seqs, strict=True)}
+        return b"".join(pieces[::3])
 
     def _stranger(self, origin: bytes, *, counted: bool) -> Refusal | None:
         """What is wrong with an acknowledgement that does not come whence the others came, if anything."""
-        stream = str(json.loads(origin + b"0}")["stream"])
+        said = json.loads(origin + b"0}")
+        stream = str(said["stream"])
         if self._wanted and stream != self._wanted:
             return self._wrong_stream(stream)
         if not self._origin:
-            self._origin = origin
-            self._known = re.compile(self._reply + re.escape(origin) + rb"\d+\}\r\n")
-            self._shape = (b"MSG " + self._prefix + COUNTED + b"  \r\n" + origin + _END).translate(None, _DIGITS)
+            self._origin, self._stream = origin, stream_key(said)
+            self._known = re.compile(self._reply + re.escape(origin) + rb"(\d+)\}\r\n")
+            self._begin = (b"MSG " + self._prefix + COUNTED + b"  \r\n" + origin).translate(None, _DIGITS)
             return None
         self.countable = False
         return Refusal(0, 0, "several streams acknowledge") if counted else None
@@ -206,4 +263,10 @@ class AckParser:
             self.countable = False
             answers.refuse(number, Refusal(0, 0, "the acknowledgement has an unknown form"))
         else:
-            answers.acknowledge(number, duplicate=bool(said.get("duplicate")))
+            place = Place(stream_key(said), b"%d" % int(said.get("seq", 0)))
+            answers.acknowledge(number, place, duplicate=bool(said.get("duplicate")))
+
+
+def stream_key(said: dict[str, Any]) -> str:
+    """Return the name of the stream in an answer, and behind a blank its domain where it has one."""
+    return " ".join(str(said[key]) for key in ("stream", "domain") if said.get(key))

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.options.table import BATCH_WRITE
+from natsctl.spark.source.publish.alike import publish_rest
 from natsctl.spark.source.publish.job import write_job
 from natsctl.spark.source.publish.ledger import forget
 from natsctl.spark.source.publish.report import report, told
@@ -37,8 +38,12 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
         return write_partition(self._job, self._key, context.partitionId() if context else 0, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what was written, and clear the ledger of a write that nobody can repeat."""
-        done = report(f"write {self._key}", told(messages))
+        """Publish rows that have no message yet, log what was written, and clear the ledger of what is never repeated.
+
+        Raises PublishFailed.
+        """
+        parts = told(messages)
+        done = report(f"write {self._key}", [*parts, publish_rest(self._job, parts)])
         if done.ledger_key and not self._job.write_id:
             forget(self._job.settings, done.ledger_key)
 

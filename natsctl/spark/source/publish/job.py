@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -14,6 +15,7 @@ from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.values import check_stream
+from natsctl.spark.source.publish.acknowledged import Acknowledgement
 from natsctl.spark.source.publish.ids import MessageIds
 from natsctl.spark.source.publish.publisher import PublishLimits
 from natsctl.spark.source.publish.roles import Roles, write_roles
@@ -33,6 +35,8 @@ class WriteJob:
     idempotence: Idempotence
     message_ids: MessageIds
     write_id: str = ""
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """This attempt of the driver, with all of its tasks and their attempts."""
 
 
 @dataclass
@@ -51,8 +55,9 @@ class Written(WriterCommitMessage):
     stream: str = ""
     seconds: float = 0.0
     ledger_key: str = ""
-    """The key of all that the ledger has of this write or batch, without the partition."""
+    """The key of all that the ledger has of this write or batch, without the run and the partition."""
     warnings: tuple[str, ...] = ()
+    acknowledgement: Acknowledgement = field(default_factory=Acknowledgement)
 
 
 def write_job(given: Mapping[str, str], place: str, schema: StructType) -> WriteJob:
@@ -62,6 +67,12 @@ def write_job(given: Mapping[str, str], place: str, schema: StructType) -> Write
     idempotence: Idempotence = options["idempotence"]
     if idempotence == "ledger" and not stream:
         raise OptionFault("idempotence=ledger needs the option stream: its messages are what is looked through")
+    write_id = (options["writeId"] or "") if place == "batch write" else ""
+    if write_id and options["messageIds"] == "row":
+        raise OptionFault(
+            "option writeId: with messageIds=row a job that is cut into other tasks would store rows twice, and lose "
+            "others; leave out messageIds, or give rows ids of their own (msgIdColumn)"
+        )
     return WriteJob(
         settings=server_settings(options),
         roles=write_roles(schema, options),
@@ -69,7 +80,7 @@ def write_job(given: Mapping[str, str], place: str, schema: StructType) -> Write
         stream=stream,
         idempotence=idempotence,
         message_ids=options["messageIds"],
-        write_id=(options["writeId"] or "") if place == "batch write" else "",
+        write_id=write_id,
     )
 
 

@@ -1,9 +1,11 @@
-"""Where each partition's writing began, so that what is stored can be told from what is not, however late.
+"""Where the writing of a batch began, so that it is known what is stored and what is not, however late.
 
 A server forgets message ids after the stream's duplicate window. The ledger does not: before its first message, a task
-notes the target's last sequence in the key-value bucket `natsctl_spark`, under `<query>.<batch>.<partition>`. Who finds
-such a note is not the first to write that partition, and reads which message ids are in the target since then. Message
-ids go on to be sent, so that two tasks that write the same partition at the same time do no harm either.
+notes the target's last sequence in the key-value bucket `natsctl_spark`, under `<query>.<batch>.<run>.<partition>`,
+where a run is one attempt of a driver. A task that finds the batch's first note to be of another run, or a note of its
+own from an earlier attempt, reads the message ids that are in the target since then; its rows may have been another
+task's in that run. Message ids go on to be sent, so that two tasks that write the same rows at the same time do no harm
+either.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+import pyarrow.compute as pc
+from pyspark.sql.types import LongType, StructField, StructType
 
-from natsctl.spark.source.columns.arrays import binary_array
+from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.rows import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link, Reply
@@ -33,7 +36,9 @@ from natsctl.spark.source.errors import (
 )
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
+from natsctl.spark.source.publish.acks import stream_key
 from natsctl.spark.source.publish.header_blocks import header_blocks
+from natsctl.spark.source.publish.ids import counted_ids
 from natsctl.spark.source.publish.report import LOGGER
 
 BUCKET: Final = "natsctl_spark"
@@ -49,6 +54,10 @@ class Stored:
     """Message ids that are in the target from an earlier attempt."""
 
     ids: pa.BinaryArray = field(default_factory=lambda: binary_array([]))
+    seqs: pa.Int64Array = field(default_factory=lambda: int_array([]))
+    """Where they are."""
+    stream: str = ""
+    """The target, as its acknowledgements name it."""
     warnings: tuple[str, ...] = ()
 
 
@@ -75,8 +84,8 @@ class Ledger:
         self._api = JetStreamApi(link, settings)
         self._target = target
 
-    def begin(self, key: str) -> Stored:
-        """Note that writing begins; returns what an earlier attempt under the same key has stored.
+    def begin(self, key: str, run: str, partition: int) -> Stored:
+        """Note that writing begins; returns what earlier runs, or attempts of this task, have stored under the key.
 
         Raises OptionFault for a target from which messages go once they are read, StreamNotFound, ApiRefused.
         """
@@ -87,12 +96,31 @@ class Ledger:
                 f"{info['config']['retention']}, so messages go once they are read. Use idempotence=ids."
             )
         note = {"stream": self._target, "created": info["created"], "last_seq": info["state"]["last_seq"]}
-        if self._noted(key, note):
-            return Stored()
-        earlier = self._note(key)
-        if earlier["created"] != note["created"]:
-            return Stored(warnings=(f"{self._target} was deleted and made again since this was begun to be written",))
-        return self._stored_since(earlier["last_seq"] + 1, info)
+        own = f"{key}.{run}.{partition}"
+        is_first = self._noted(own, note)
+        subject, earlier = self._first_note(key)
+        if subject.startswith(f"$KV.{BUCKET}.{key}.{run}."):
+            if is_first:
+                return Stored(stream=stream_key(self._named(info)))
+            earlier = self._note({"last_by_subj": f"$KV.{BUCKET}.{own}"})[1]
+        return self._stored_from(earlier, info)
+
+    def stored(self, key: str) -> Stored:
+        """Return what all runs have stored under a key for which there is a note."""
+        return self._stored_from(self._first_note(key)[1], self._api.stream_info(self._target))
+
+    def _named(self, info: dict[str, Any]) -> dict[str, Any]:
+        return {"stream": self._target, "domain": info.get("domain")}
+
+    def _first_note(self, key: str) -> tuple[str, dict[str, Any]]:
+        return self._note({"seq": 1, "next_by_subj": f"$KV.{BUCKET}.{key}.*.*"})
+
+    def _stored_from(self, note: dict[str, Any], info: dict[str, Any]) -> Stored:
+        stream = stream_key(self._named(info))
+        if note["created"] != info["created"]:
+            warning = f"{self._target} was deleted and made again since this was begun to be written"
+            return Stored(stream=stream, warnings=(warning,))
+        return replace(self._stored_since(note["last_seq"] + 1, info), stream=stream)
 
     def _noted(self, key: str, note: dict[str, Any]) -> bool:
         """Whether this is the first note under the key, which is then stored."""
@@ -120,10 +148,10 @@ class Ledger:
     def _put_once(self, key: str, note: dict[str, Any]) -> Reply:
         return self._link.request(f"$KV.{BUCKET}.{key}", json.dumps(note).encode(), headers=_ONLY_NEW)
 
-    def _note(self, key: str) -> dict[str, Any]:
-        answer = self._api.ask(f"STREAM.MSG.GET.{_STREAM}", {"last_by_subj": f"$KV.{BUCKET}.{key}"})
-        note: dict[str, Any] = json.loads(base64.b64decode(answer["message"]["data"]))
-        return note
+    def _note(self, wanted: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The subject and the content of a note."""
+        message = self._api.ask(f"STREAM.MSG.GET.{_STREAM}", wanted)["message"]
+        return message["subject"], json.loads(base64.b64decode(message["data"]))
 
     def _make_bucket(self, replicas: int) -> None:
         config = {
@@ -151,13 +179,14 @@ class Ledger:
                 f"{self._target} has lost the messages {first} to {state['first_seq'] - 1} since this was begun to be "
                 f"written: those that were of it are stored again",
             )
-        schema = StructType([StructField("headers", HEADERS)])
-        shape = RowShape(("headers",), arrow_schema(schema))
+        schema = StructType([StructField("seq", LongType()), StructField("headers", HEADERS)])
+        shape = RowShape(("seq", "headers"), arrow_schema(schema))
         wanted = ReadRange(self._target, first, state["last_seq"])
-        found = [binary_array([])]
+        found, seqs = [binary_array([])], [int_array([])]
         if first <= state["last_seq"]:
             for batch in read_range(self._settings, wanted, FetchLimits(), shape):
-                ids = header_blocks(batch.column(0)).ids
+                ids = header_blocks(batch.column(1)).ids
                 if ids is not None:
                     found.append(ids.drop_null())
-        return Stored(pa.concat_arrays(found), warnings)
+                    seqs.append(batch.column(0).filter(pc.is_valid(ids)))
+        return Stored(counted_ids(pa.concat_arrays(found)), pa.concat_arrays(seqs), warnings=warnings)

@@ -56,10 +56,20 @@ class MessageMaker:
             column = batch.column(self._roles.msg_id)
             given = binary(column.cast(pa.string()))
             own_ids = given if own_ids is None else pc.coalesce(given, own_ids)
-        ids = self._all_ids(own_ids, lambda: joined(subjects, b"\n", headers, b"\n", payloads), batch.num_rows)
+        content = (subjects, b"\n", headers, b"\n", payloads)
+        ids = self._all_ids(own_ids, lambda: joined(*self._origin(batch), *content), batch.num_rows)
         self._check_sizes(subjects, headers, payloads, ids)
         repeatable = not self._roles.expected
-        return Messages(subjects, headers, payloads, ids, self._expected, covered, repeatable)
+        made = None
+        if self._ids and self._ids.of_content:
+            made = pc.is_valid(ids) if own_ids is None else pc.is_null(own_ids)
+        return Messages(subjects, headers, payloads, ids, self._expected, covered, repeatable, made)
+
+    def _origin(self, batch: pa.RecordBatch) -> Iterator[pa.BinaryArray | bytes]:
+        """Where each row was read from, as far as the frame still has it."""
+        for name in self._roles.origin:
+            yield batch.column(name).cast(pa.string()).cast(pa.binary()).fill_null(constant(b""))
+            yield b"\n"
 
     def _subjects(self, batch: pa.RecordBatch) -> tuple[pa.BinaryArray, bool]:
         """The subjects, and whether the stream is known to listen to all of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,8 @@ class Messages:
     """Whether that stream is known to take all of their subjects, so that no other one does."""
     repeatable: bool = True
     """Whether a message that is stored and has an id may be sent again, and is acknowledged then."""
+    made: pa.BooleanArray | None = None
+    """Whether a message's id was made of its content, so that a row alike in another task has it too; None: of none."""
 
     def __len__(self) -> int:
         return len(self.subjects)
@@ -38,7 +40,17 @@ class Messages:
     @property
     def countable(self) -> bool:
         """Whether it is enough to know how many of them are stored: what is sent again then does no harm."""
-        return self.repeatable and not self.ids.null_count
+        return self.repeatable and not self.ids.null_count and self.of_one_kind
+
+    @property
+    def of_one_kind(self) -> bool:
+        """Whether all ids were made of content, or none."""
+        return self.made is None or self.made.true_count in (0, len(self))
+
+    @property
+    def any_made(self) -> bool:
+        """Whether any id was made of content."""
+        return self.made is not None and self.made.true_count > 0
 
     @property
     def size(self) -> int:
@@ -51,16 +63,15 @@ class Messages:
 
     def part(self, start: int, rows: int) -> Messages:
         """So many messages from one on."""
-        return self._of(*(column.slice(start, rows) for column in self._columns()))
+        return self._each(lambda column: column.slice(start, rows))
 
-    def without(self, ids: pa.BinaryArray) -> Messages:
-        """The messages that have none of these ids."""
-        kept = pc.invert(pc.is_in(self.ids, value_set=ids))
-        return self._of(*(column.filter(kept) for column in self._columns()))
+    def where(self, wanted: pa.BooleanArray) -> Messages:
+        """The messages that are wanted."""
+        return self._each(lambda column: column.filter(wanted))
 
     def frames(self, inbox: str, first: int, rows: Sequence[int]) -> pa.BinaryArray:
         """What to send for some of the messages, whose acknowledgements come to `<inbox>.<first + row>`."""
-        some = self if len(rows) == len(self) else self._of(*(each.take(int_array(rows)) for each in self._columns()))
+        some = self if len(rows) == len(self) else self._each(lambda column: column.take(int_array(rows)))
         numbers = _text(int_array([first + row for row in rows]))
         return some._frames((f" {inbox}.".encode(), numbers, b" "), self.expected)
 
@@ -93,9 +104,11 @@ class Messages:
     def _columns(self) -> tuple[pa.BinaryArray, ...]:
         return self.subjects, self.headers, self.payloads, self.ids
 
-    def _of(self, *columns: pa.BinaryArray) -> Messages:
-        subjects, headers, payloads, ids = columns
-        return replace(self, subjects=subjects, headers=headers, payloads=payloads, ids=ids)
+    def _each(self, change: Callable[[pa.Array], pa.Array]) -> Messages:
+        """The same with all columns changed alike."""
+        subjects, headers, payloads, ids = map(change, self._columns())
+        made = None if self.made is None else change(self.made)
+        return replace(self, subjects=subjects, headers=headers, payloads=payloads, ids=ids, made=made)
 
 
 def content(column: pa.BinaryArray) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from natsctl.spark.source.publish.acks import COUNTED, Answers, Refusal
+from natsctl.spark.source.publish.acks import COUNTED, Answers, Place, Refusal
 from natsctl.spark.source.publish.messages import Messages, content
 
 
@@ -25,6 +25,11 @@ class CountedPart:
     duplicates: int = 0
     refusal: Refusal | None = None
     """Why one of them was refused, if any was."""
+    stream: str = ""
+    """The one that acknowledges."""
+    stored_seqs: bytes = b""
+    """The sequences of what was acknowledged, one a line."""
+    duplicate_seqs: bytes = b""
     _stored: int = 0
     _refused: int = 0
 
@@ -54,6 +59,9 @@ class CountedPart:
         self._stored += answers.counted[number]
         self.duplicates += answers.counted_duplicates[number]
         self._refused += answers.counted_refusals[number]
+        self.stream = answers.counted_stream
+        self.stored_seqs += b"".join(answers.counted_seqs.get(number, ()))
+        self.duplicate_seqs += b"".join(answers.counted_duplicate_seqs.get(number, ()))
         self.refusal = answers.refused.get(number, self.refusal)
         return ""
 
@@ -78,6 +86,10 @@ class NumberedPart:
     messages: Messages
     inbox: str
     duplicates: int = 0
+    places: dict[int, Place] = field(default_factory=dict)
+    """Where the messages are that are acknowledged, by their rows."""
+    again: set[int] = field(default_factory=set)
+    """Those of them that were there already."""
     _pending: set[bytes] = field(init=False)
     _held: set[bytes] = field(init=False)
     """Those of `_pending` that are not sent yet, or have to be sent again."""
@@ -120,6 +132,8 @@ class NumberedPart:
 
     def take(self, answers: Answers) -> str:
         """Note answers; returns what is wrong with a message that is refused for good, or nothing."""
+        if self.messages.any_made:
+            self._note_places(answers)
         self._pending.difference_update(answers.stored)
         left = len(self._pending)
         self._pending.difference_update(answers.duplicates)
@@ -144,6 +158,14 @@ class NumberedPart:
         """The subject of the first message that is pending, and what the server said of it, if anything."""
         number = min(self._pending, key=int)
         return f"{self._subject(number)}: {self._refused.get(number) or self.refusal or 'not acknowledged in time'}"
+
+    def _note_places(self, answers: Answers) -> None:
+        duplicates = set(answers.duplicates)
+        for number in self._pending & answers.places.keys():
+            row = int(number) - self.first
+            self.places[row] = answers.places[number]
+            if number in duplicates:
+                self.again.add(row)
 
     def _subject(self, number: bytes) -> str:
         return self.messages.subject(int(number) - self.first)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.errors import ConnectionLost, NoAnswer, PublishFailed
+from natsctl.spark.source.publish.acknowledged import Acknowledged
 from natsctl.spark.source.publish.acks import AckParser, Answers
 from natsctl.spark.source.publish.messages import Messages
 from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
@@ -39,8 +40,10 @@ class PublishLimits:
 class Publisher:
     """Publishes over one connection, in order; all is stored when `finish` returns."""
 
-    def __init__(self, link: Link, limits: PublishLimits, stream: str = "") -> None:
-        """`stream` is the only one that may acknowledge; empty: any."""
+    def __init__(
+        self, link: Link, limits: PublishLimits, stream: str = "", acknowledged: Acknowledged | None = None
+    ) -> None:
+        """`stream` is the only one that may acknowledge; empty: any. `acknowledged` gets the sequences."""
         self.messages = 0
         self.bytes = 0
         """Of subjects, headers, ids and payloads, each message counted once."""
@@ -52,8 +55,8 @@ class Publisher:
         self._link = link
         self._limits = limits
         self._inbox = link.new_inbox()
-        self._acks = AckParser(self._inbox, stream)
-        self._window = Window()
+        self._acks = AckParser(self._inbox, stream, placed=acknowledged is not None)
+        self._window = Window(acknowledged)
         self._failures = 0
         self._proven = False
         self._lost: ConnectionLost | None = None

@@ -44,6 +44,8 @@ class Roles:
     """Column and header."""
     order: tuple[str, ...]
     """Columns by which a task sorts its rows."""
+    origin: tuple[str, ...] = ()
+    """The columns of stream and sequence that reading gave, which tell rows apart that are alike."""
 
 
 class _Columns:
@@ -67,6 +69,12 @@ class _Columns:
         if not keep:
             self.taken.add(column)
         return column
+
+    def origin(self) -> tuple[str, ...]:
+        """The columns of stream and sequence, if both are there as reading gives them; none otherwise."""
+        found = [self.kinds.get(name, ("", None)) for name in READ_ONLY[:2]]
+        fits = isinstance(found[0][1], StringType) and isinstance(found[1][1], IntegralType)
+        return tuple(column for column, _ in found) if fits else ()
 
     def left(self) -> tuple[str, ...]:
         """What has no meaning of its own."""
@@ -104,6 +112,7 @@ def write_roles(schema: StructType, options: Options) -> Roles:
         msg_id=msg_id,
         expected=tuple(pair for pair in expected if pair[0]),
         order=order,
+        origin=() if whole else columns.origin(),
     )
 
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.options.table import STREAM_WRITE
+from natsctl.spark.source.publish.alike import publish_rest
 from natsctl.spark.source.publish.job import write_job
 from natsctl.spark.source.publish.ledger import forget
 from natsctl.spark.source.publish.report import report, told
@@ -44,8 +45,12 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         return write_partition(self._job, f"{query}.{batch}", partition, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log what was written, and clear the ledger of the batch before, which Spark has committed by now."""
-        done = report(f"batch {batchId}", told(messages))
+        """Publish rows that have no message yet, log what was written, and clear the ledger of the batch before.
+
+        Spark has committed that one by now. Raises PublishFailed.
+        """
+        parts = told(messages)
+        done = report(f"batch {batchId}", [*parts, publish_rest(self._job, parts)])
         query, _, _ = done.ledger_key.rpartition(".")
         if query and batchId > 0:
             forget(self._job.settings, f"{query}.{batchId - 1}")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import JetStreamSourceError
+from natsctl.spark.source.publish.acknowledged import Acknowledged, Acknowledgement
+from natsctl.spark.source.publish.acks import Place
 from natsctl.spark.source.publish.ids import RowIds
 from natsctl.spark.source.publish.job import WriteJob, Written
 from natsctl.spark.source.publish.ledger import Ledger, Stored
 from natsctl.spark.source.publish.message_maker import MessageMaker
+from natsctl.spark.source.publish.messages import Messages
 from natsctl.spark.source.publish.publisher import Publisher
+from natsctl.spark.source.publish.suspects import Suspects
 
 SORTED_ROWS = 10_000
 """Rows of a batch behind a sort, as many as Spark puts into one."""
@@ -37,7 +43,8 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
         return Written(ledger_key=key if job.idempotence == "ledger" else "")
     with Link.open(job.settings) as link:
         ask = first.num_rows >= WORTH_ASKING_ROWS
-        written = _Writing(job, link, key, partition, ask=ask).write(first, rows)
+        with closing(Suspects(job.settings, job.stream)) as suspects:
+            written = _Writing(job, link, key, partition, suspects, ask=ask).write(first, rows)
         written.seconds = time.monotonic() - begun
         written.warnings += _window_warnings(job, link, written, partition)
     return written
@@ -46,17 +53,18 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
 class _Writing:
     """What one task needs to write."""
 
-    def __init__(self, job: WriteJob, link: Link, key: str, partition: int, *, ask: bool) -> None:
-        """`ask` has the server tell to which subjects the stream listens."""
+    def __init__(self, job: WriteJob, link: Link, key: str, partition: int, suspects: Suspects, *, ask: bool) -> None:
+        """`ask` has the server say to which subjects the stream listens."""
         self._key = key
         self._stored = Stored()
         if job.idempotence == "ledger":
-            self._stored = Ledger(link, job.settings, job.stream).begin(f"{key}.{partition}")
-        ids = None if job.idempotence == "none" else RowIds(f"{key}.{partition}", job.message_ids)
-        self._maker = MessageMaker(job.roles, ids, job.stream, int(link.info.get("max_payload", 0)))
+            self._stored = Ledger(link, job.settings, job.stream).begin(key, job.run, partition)
+        self._ids = None if job.idempotence == "none" else RowIds(key, job.message_ids, partition)
+        self._maker = MessageMaker(job.roles, self._ids, job.stream, int(link.info.get("max_payload", 0)))
         if ask:
             self._maker.taken(_subjects_of(job, link))
-        self._publisher = Publisher(link, job.limits, job.stream)
+        self._acknowledged = Acknowledged(suspects) if self._ids and self._ids.of_content else None
+        self._publisher = Publisher(link, job.limits, job.stream, self._acknowledged)
         self._with_ledger = job.idempotence == "ledger"
 
     def write(self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Written:
@@ -65,7 +73,7 @@ class _Writing:
         for batch in _chained(first, rest):
             rows += batch.num_rows
             for messages in self._maker.messages(batch):
-                self._publisher.publish(messages.without(self._stored.ids) if len(self._stored.ids) else messages)
+                self._publisher.publish(self._missing(messages) if len(self._stored.ids) else messages)
         self._publisher.finish()
         done = self._publisher
         return Written(
@@ -79,7 +87,23 @@ class _Writing:
             stream=done.stream,
             ledger_key=self._key if self._with_ledger else "",
             warnings=self._stored.warnings,
+            acknowledgement=self._acknowledgement(),
         )
+
+    def _missing(self, messages: Messages) -> Messages:
+        """The messages that the ledger does not show to be stored."""
+        places = pc.index_in(messages.ids, value_set=self._stored.ids)
+        known = pc.is_valid(places)
+        if self._acknowledged is not None:
+            seqs = zip(pc.indices_nonzero(known).to_pylist(), self._stored.seqs.take(places.drop_null()), strict=True)
+            stream = self._stored.stream
+            self._acknowledged.found(messages, ((row, Place(stream, b"%d" % seq.as_py())) for row, seq in seqs))
+        return messages.where(pc.invert(known))
+
+    def _acknowledgement(self) -> Acknowledgement:
+        if self._acknowledged is None or self._ids is None:
+            return Acknowledgement()
+        return self._acknowledged.report(self._ids.repeated())
 
 
 def _subjects_of(job: WriteJob, link: Link) -> tuple[str, ...]:

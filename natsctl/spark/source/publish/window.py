@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from natsctl.spark.source.publish.acknowledged import Acknowledged
 from natsctl.spark.source.publish.acks import Answers
 from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
 
@@ -9,7 +10,9 @@ from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
 class Window:
     """The parts that are under way, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, acknowledged: Acknowledged | None = None) -> None:
+        """`acknowledged` is given every part that is done, or is to be sent otherwise."""
+        self._acknowledged = acknowledged
         self.parts: list[CountedPart | NumberedPart] = []
         self.duplicates = 0
         """Of all messages that are acknowledged."""
@@ -31,7 +34,7 @@ class Window:
 
     def hold(self) -> None:
         """Have all that is not acknowledged sent again, each message under its own number."""
-        self.parts = [part.apart() for part in self.parts]
+        self.parts = [self._apart(part) for part in self.parts]
 
     def release(self, only_first: bool) -> bytes:
         """What to send now of what is held: the first message, or all."""
@@ -42,9 +45,13 @@ class Window:
     def take(self, answers: Answers) -> str:
         """Note answers; returns what is wrong with a message that is refused for good, or nothing."""
         faults = [part.take(answers) for part in self.parts]
-        self.duplicates += sum(part.duplicates for part in self.parts if not part.pending)
+        done = [part for part in self.parts if not part.pending]
+        self.duplicates += sum(part.duplicates for part in done)
+        if self._acknowledged is not None:
+            for part in done:
+                self._acknowledged.take(part)
         self.parts = [
-            part.apart() if isinstance(part, CountedPart) and part.unclear else part
+            self._apart(part) if isinstance(part, CountedPart) and part.unclear else part
             for part in self.parts
             if part.pending
         ]
@@ -53,6 +60,11 @@ class Window:
     def excuse(self) -> str:
         """The subject of the first message that is pending, and what the server said of it, if anything."""
         return self.parts[0].excuse()
+
+    def _apart(self, part: CountedPart | NumberedPart) -> NumberedPart:
+        if self._acknowledged is not None and isinstance(part, CountedPart):
+            self._acknowledged.take(part)
+        return part.apart()
 
     def _first(self) -> bytes:
         at = next(at for at, part in enumerate(self.parts) if part.held)

@@ -1,0 +1,217 @@
+"""However the rows of a write are cut into tasks, and however often it is killed and run again, each is stored once."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from natsctl.spark.source.columns.ddl import parsed_schema
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.errors import PublishFailed
+from natsctl.spark.source.options.table import BATCH_WRITE
+from natsctl.spark.source.publish import suspects
+from natsctl.spark.source.publish.alike import publish_rest
+from natsctl.spark.source.publish.job import WriteJob, Written, write_job
+from natsctl.spark.source.publish.sequences import WINDOW, pack, parse_lines, unpack
+from natsctl.spark.source.publish.task import write_partition
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.memory_server import Killed, MemoryServer, connected
+
+SCHEMA = parsed_schema("subject string, value string")
+CORES = 16
+SEEDS = range(12)
+Row = tuple[str, str]
+
+
+def job(**options: str) -> WriteJob:
+    assert isinstance(SCHEMA, StructType)
+    return write_job(
+        {"stream": "OUT", "retryInterval": "0s", "numRetries": "9", "window": "6", **options}, BATCH_WRITE, SCHEMA
+    )
+
+
+def batches(rows: list[Row], chance: random.Random) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of any size."""
+    start = 0
+    while start < len(rows):
+        some = rows[start : start + chance.randint(1, 9)]
+        start += len(some)
+        yield pa.RecordBatch.from_pydict({"subject": [row[0] for row in some], "value": [row[1] for row in some]})
+
+
+@dataclass
+class Run:
+    """One attempt of a driver: its tasks with their rows, cut and ordered by chance."""
+
+    job: WriteJob
+    tasks: list[list[Row]]
+    chance: random.Random
+
+    def task(self, number: int) -> Written:
+        """Run one task."""
+        rows = self.chance.sample(self.tasks[number], len(self.tasks[number]))
+        return write_partition(self.job, "w", number, batches(rows, self.chance))
+
+    def finish(self) -> Written | None:
+        """Run all tasks, in any order, and commit."""
+        order = self.chance.sample(range(len(self.tasks)), len(self.tasks))
+        return publish_rest(self.job, [self.task(number) for number in order])
+
+
+def cut(rows: list[Row], cores: int, chance: random.Random, **options: str) -> Run:
+    """A run on so many cores."""
+    tasks: list[list[Row]] = [[] for _ in range(cores)]
+    for row in rows:
+        chance.choice(tasks).append(row)
+    return Run(job(**options), tasks, chance)
+
+
+def some_rows(chance: random.Random) -> list[Row]:
+    """Rows of which many are alike."""
+    alphabet = chance.choice([1, 3, 20, 1000])
+    return [(f"out.{chance.randint(0, 2)}", f"v{chance.randrange(alphabet)}") for _ in range(chance.randint(1, 60))]
+
+
+def killed(memory: MemoryServer, run: Run, chance: random.Random) -> None:
+    """Run tasks, some of them twice, until the driver is killed somewhere, be it in its commit."""
+    memory.lives = chance.randrange(len(memory.out.ever) + sum(map(len, run.tasks)) + 20)
+    with suppress(Killed):
+        for number in chance.sample(range(len(run.tasks)), min(2, len(run.tasks))):
+            run.task(number)
+        run.finish()
+    memory.lives = None
+
+
+CASES = [("ids", "limits"), ("ledger", "limits"), ("ids", "workqueue")]
+
+
+@pytest.mark.parametrize(("idempotence", "retention"), CASES)
+def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
+    idempotence: str, retention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in SEEDS:
+        chance = random.Random(seed)
+        rows = some_rows(chance)
+        if retention == "limits":  # else the driver cannot read what was consumed, and needs it from the tasks
+            monkeypatch.setattr(suspects, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
+        with connected(MemoryServer(retention)) as memory:
+            memory.breaks = chance if seed % 2 else None
+            earlier = [
+                cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
+                for _ in range(chance.randint(0, 2))
+            ]
+            for run in earlier:
+                killed(memory, run, chance)
+                memory.now += 60.0 if idempotence == "ledger" else 1.0
+                if retention == "workqueue":
+                    memory.out.messages.clear()
+            run = cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
+            done = [run.task(number) for number in range(len(run.tasks))]
+            for late in earlier if idempotence == "ids" else ():  # the ledger is looked at when a task begins
+                late.task(0)
+            publish_rest(run.job, done)
+            assert Counter(memory.out.ever) == wanted(rows), seed
+            cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence).finish()
+            assert len(memory.out.ever) == len(rows), seed
+
+
+def test_a_message_that_stands_for_several_rows_and_is_gone_fails_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspects, "ROOM_BYTES", 0)
+    run = Run(job(), [[("out.a", "v")], [("out.a", "v")]], random.Random(0))
+    with connected(MemoryServer("workqueue")) as memory:
+        done = [run.task(0), run.task(1)]
+        memory.out.messages.clear()
+        with pytest.raises(PublishFailed, match="message 1 of OUT stands for rows that are alike in several tasks"):
+            publish_rest(run.job, done)
+
+
+def test_a_stream_that_lost_what_it_acknowledged_fails_the_write() -> None:
+    run = Run(job(), [[("out.a", "v")], [("out.a", "w")]], random.Random(0))
+    with connected(MemoryServer()) as memory:
+        done = [run.task(0)]
+        memory.out = MemoryServer().out
+        done.append(run.task(1))
+        with pytest.raises(PublishFailed, match="OUT acknowledged two messages with sequence 1"):
+            publish_rest(run.job, done)
+
+
+def test_rows_with_ids_of_their_own_are_stored_once_and_others_as_often_as_they_come() -> None:
+    made = parsed_schema("subject string, value string, msgId string")
+    assert isinstance(made, StructType)
+    own = write_job({"stream": "OUT"}, BATCH_WRITE, made)
+    batch = pa.RecordBatch.from_pydict(
+        {"subject": ["out.a"] * 3, "value": ["v", "w", "w"], "msgId": pa.array(["1", None, None], pa.string())}
+    )
+    with connected(MemoryServer()) as memory:
+        publish_rest(own, [write_partition(own, "w", task, [batch]) for task in range(3)])
+        assert Counter(memory.out.ever) == {("out.a", b"v"): 1, ("out.a", b"w"): 6}
+
+
+def test_rows_alike_that_expect_the_same_sequence_are_refused() -> None:
+    made = parsed_schema("subject string, value string, expectedLastSubjectSeq bigint")
+    assert isinstance(made, StructType)
+    expecting = write_job({"stream": "OUT"}, BATCH_WRITE, made)
+    batch = pa.RecordBatch.from_pydict({"subject": ["out.a"], "value": ["v"], "expectedLastSubjectSeq": [0]})
+    with connected(MemoryServer()):
+        done = [write_partition(expecting, "w", task, [batch]) for task in range(2)]
+        with pytest.raises(PublishFailed, match="rows that are alike expect the same sequence"):
+            publish_rest(expecting, done)
+
+
+@pytest.mark.parametrize("seqs", [[], [7], [3 * WINDOW], [5, WINDOW - 1, WINDOW, 9 * WINDOW + 1], range(1, 40_000, 7)])
+def test_sequences_come_back_as_they_were_packed(seqs: Sequence[int]) -> None:
+    lines = b"".join(b"%d\n" % seq for seq in [*reversed(seqs), *seqs])
+    found = [unpack(window, data).to_pylist() for window, data in pack(parse_lines(lines)).items()]
+    assert [seq for window in found for seq in window] == list(seqs)
+
+
+def wanted(rows: list[Row]) -> Counter[tuple[str, bytes]]:
+    return Counter((subject, value.encode()) for subject, value in rows)
+
+
+@pytest.fixture
+def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
+    settings = ServerSettings((server.url,))
+    with Link.open(settings) as link:
+        api = JetStreamApi(link, settings)
+        api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
+        yield api
+
+
+def stored(api: JetStreamApi) -> Counter[tuple[str, bytes]]:
+    found = Counter[tuple[str, bytes]]()
+    for seq in range(1, api.stream_info("OUT")["state"]["last_seq"] + 1):
+        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
+        found[message["subject"], base64.b64decode(message.get("data", ""))] += 1
+    return found
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("room", [0, 1 << 20])
+def test_each_row_is_stored_once_on_a_server_as_well(
+    api: JetStreamApi, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspects, "ROOM_BYTES", room)
+    chance = random.Random(room)
+    rows = some_rows(chance)
+    for cores in (2, 5, 3):
+        run = cut(rows, cores, chance, servers=api.link.settings.urls[0])
+        if cores == 2:
+            run.task(1)  # and the driver is killed
+        else:
+            run.finish()
+            assert stored(api) == wanted(rows)
