@@ -40,8 +40,11 @@ def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
 def copy(spark: SparkSession, options: argparse.Namespace) -> None:
     """Copy all that is in the source and not yet in the sink."""
     reach = {"servers": options.server, "numRetries": RETRIES, "retryInterval": "500ms"}
-    frame = spark.readStream.format("jetstream").options(**reach)
-    frame = frame.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", options.per_batch)
+    frame = spark.readStream.format("jetstream").options(**reach).option("maxOffsetsPerTrigger", options.per_batch)
+    if options.consumer:
+        frame = frame.options(ackMode="explicit", consumer=options.consumer, createConsumer="true")
+    else:
+        frame = frame.option("startingOffsets", "earliest")
     out = transformed(frame.load(SOURCE), 2, with_ids=options.idempotence == "explicit")
     writer = out.writeStream.format("jetstream").options(**reach).option("checkpointLocation", options.checkpoint)
     writer = writer.option("orderBy", "seq").option("window", options.window)
@@ -62,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--by-value", action="store_true", help="for Pythons in which natsctl is not installed")
     parser.add_argument("--window", type=int, default=4000)
     parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")
+    parser.add_argument("--consumer", default="", help="read through this durable consumer, with acknowledgements")
     parser.add_argument("--conf", action="append", default=[])
     options = parser.parse_args(argv)
     conf = tuple((key, value) for key, _, value in (pair.partition("=") for pair in options.conf))

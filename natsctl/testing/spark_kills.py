@@ -6,6 +6,10 @@ executor (with local[N], the Python process of a task), the driver with its Java
 the NATS server, which goes on from its store. On a cluster no Python that Spark starts can import natsctl. At the end
 the sink is read without Spark and compared message by message: count, sums, distinctness, content, and order per
 subject. Exit status 1 when anything differs.
+
+With `--acked` the source is a work queue that Spark drains through a durable consumer, at least once: every message has
+to be in the sink and none may be left in the queue; those that are there again, and how often the consumer delivered a
+message again, are counted.
 """
 
 from __future__ import annotations
@@ -32,12 +36,14 @@ from natsctl.spark.session.local_settings import QUICK
 from natsctl.testing.ports import quiet_ports
 from natsctl.testing.process import Kind, ServerProcess
 from natsctl.testing.rawclient import RawClient
-from natsctl.testing.spark_messages import SINK, Judge, prepare, read_all, stored
+from natsctl.testing.spark_messages import SINK, SOURCE, Judge, prepare, read_all, stored
 
 KINDS: Final = ("executor", "driver", "server")
 BATCHES: Final = 7
 """Into which the work is cut; with one to three kills at equal distances, none is between two of them."""
 POLL_S: Final = 0.02
+CONSUMER: Final = "SPARK"
+"""The durable of a work queue."""
 FAILURE_SHOWN: Final = 1500
 """How many characters of a driver's log tell why it failed."""
 WINDOW: Final = (10, 4000)
@@ -63,6 +69,10 @@ class Summary:
     drivers: int = 0
     """How often the driver was started; once for its kill, once for each of `driver_failures`, and at first."""
     driver_failures: list[str] = field(default_factory=list)
+    redelivered: int = 0
+    """With `--acked`, how many messages the query says it was delivered again."""
+    unacknowledged: int = 0
+    """With `--acked`, how many messages are left in the queue."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     """Of all processes that ended by themselves."""
@@ -85,6 +95,7 @@ class KillRun:
         self._driver: subprocess.Popen[bytes] | None = None
         self._log = folder / "driver.log"
         self._java = options.java
+        self._acked: bool = options.acked
         self._watcher: RawClient | None = None
 
     async def run(self) -> Summary:
@@ -106,7 +117,7 @@ class KillRun:
 
     async def _fill(self) -> None:
         client = await RawClient.connect(self._server.url)
-        await prepare(client, self.summary.messages)
+        await prepare(client, self.summary.messages, "workqueue" if self._acked else "limits")
         await client.close()
 
     async def _copy(self) -> None:
@@ -144,7 +155,19 @@ class KillRun:
         await client.close()
         judge.finish()
         self.summary.broken = judge.broken
+        if self._acked:
+            await self._judge_queue(judge)
         self.summary.found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
+
+    async def _judge_queue(self, judge: Judge) -> None:
+        """Count what is left in the queue, and what the query says of redeliveries."""
+        client = await RawClient.connect(self._server.url)
+        self.summary.unacknowledged = await stored(client, SOURCE)
+        await client.close()
+        offsets = sorted((self._folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        last = json.loads(offsets[-1].read_text().splitlines()[-1])["acked"][SOURCE]
+        self.summary.redelivered = last["again"]
+        self.summary.broken = judge.lost or bool(self.summary.unacknowledged)
 
     def _start_driver(self) -> None:
         local = _LOCAL.fullmatch(self.summary.master)
@@ -152,7 +175,8 @@ class KillRun:
         words = ["--master", f"local[{local[1]},4]" if local else master, "--java", self._java]
         words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
         words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
-        words += ["--idempotence", self.summary.idempotence]
+        words += ["--idempotence", "none" if self._acked else self.summary.idempotence]
+        words += ["--consumer", CONSUMER] if self._acked else []
         words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
         if self._cluster:
             words += ["--by-value", "--conf", f"spark.pyspark.python={_bare_python(self._folder)}"]
@@ -258,6 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default="explicit",
         help="explicit: ids of stream and sequence; none plants the fault that must be found",
     )
+    parser.add_argument("--acked", action="store_true", help="drain a work queue with acknowledgements")
     parser.add_argument("--java", default="", help="a Java in place of the one that is found")
     parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")
     parser.add_argument("-j", "--json", action="store_true", help="print one JSON document")

@@ -85,6 +85,11 @@ class Judge:
             self.examples.append(f"message {first} is missing")
 
     @property
+    def lost(self) -> bool:
+        """Whether anything is missing or wrong; copies of the same message are none of that."""
+        return bool(self.missing or self.wrong)
+
+    @property
     def broken(self) -> bool:
         """Whether anything is not as it has to be."""
         sums = (self.messages * (self.messages + 1) // 2, sum(2 * (n % 1000) for n in range(1, self.messages + 1)))
@@ -106,11 +111,12 @@ async def request(client: RawClient, verb: str, body: object = None) -> dict[str
     return said
 
 
-async def prepare(client: RawClient, messages: int) -> None:
-    """Make both streams and fill the source."""
+async def prepare(client: RawClient, messages: int, retention: str = "limits") -> None:
+    """Make both streams and fill the source, which keeps its messages as `retention` says."""
     day_ns = 86_400_000_000_000
     for name, subject, window_ns in ((SOURCE, "in.>", 120_000_000_000), (SINK, "out.>", day_ns)):
-        config = {"name": name, "subjects": [subject], "storage": "file", "retention": "limits", "num_replicas": 1}
+        config = {"name": name, "subjects": [subject], "storage": "file", "num_replicas": 1}
+        config["retention"] = retention if name == SOURCE else "limits"
         await request(client, f"STREAM.CREATE.{name}", config | {"max_age": 0, "duplicate_window": window_ns})
     for first in range(1, messages + 1, PUBLISHED_AT_ONCE):
         last = min(first + PUBLISHED_AT_ONCE - 1, messages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -28,6 +29,7 @@ from natsctl.spark.source.reading.follower import Follower
 from natsctl.spark.source.reading.reading import check_batch, cores, durable_of, reading_of
 from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
 from natsctl.spark.source.reading.subject_table import SUBJECT_FIELDS, SubjectTableReader, is_subject_table
+from natsctl.spark.source.spark_api import ARROW_STREAM_WRITES_SINCE, FILTERS_SINCE, LIMITS_SINCE, RELEASE
 
 
 class JetStreamDataSource(DataSource):
@@ -56,6 +58,8 @@ class JetStreamDataSource(DataSource):
         settings = server_settings(options)
         if is_subject_table(reading):
             return SubjectTableReader(settings, reading, schema)
+        if options["filterPushdown"]:
+            _needs(FILTERS_SINCE, "option filterPushdown")
         kind = JetStreamPushdownReader if options["filterPushdown"] else JetStreamBatchReader
         return kind(settings, reading, _shape(schema, options))
 
@@ -70,6 +74,7 @@ class JetStreamDataSource(DataSource):
         settings, admission, shape = server_settings(options), admission_of(options), _shape(schema, options)
         durable = durable_of(options, reading)
         if durable is not None:
+            _needs(LIMITS_SINCE, "option ackMode")
             return JetStreamAckedReader(settings, durable, shape, admission, reading.parts or cores())
         name = options["commitConsumer"]
         follower = Follower(name, reading.filters) if name else None
@@ -81,7 +86,14 @@ class JetStreamDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """What writes a stream."""
+        _needs(ARROW_STREAM_WRITES_SINCE, "writeStream", "; foreachBatch with a batch write does the same")
         return JetStreamStreamWriter(self.options, schema, overwrite)
+
+
+def _needs(since: tuple[int, int], what: str, instead: str = "") -> None:
+    """Raise OptionFault where this release of PySpark is too old."""
+    if since > RELEASE:
+        raise OptionFault(f"{what} needs Spark {since[0]}.{since[1]}, and this is {pyspark.__version__}{instead}")
 
 
 def _shape(schema: StructType, options: Options) -> RowShape:

@@ -124,6 +124,20 @@ def test_a_query_reads_everything_once_and_then_waits(api: JetStreamApi) -> None
     assert query.run(end)[0] == orders(101, 105)
 
 
+def test_a_release_that_says_no_start_is_limited_from_the_second_batch_on(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    first = stored(query.reader.latestOffset())
+    start = query.begin()
+    assert sorted(query.rows(start, first)) == orders(1, 100)
+    add(api, "ORDERS", 50)
+    second = stored(query.reader.latestOffset())
+    assert query.rows(first, second) == orders(101, 130)
+    assert seqs(query.reader.latestOffset()) == {"ORDERS": 150}
+    again = Query(api, maxOffsetsPerTrigger="30")
+    assert again.rows(second, stored(again.reader.latestOffset())) == orders(131, 150)
+
+
 @pytest.mark.parametrize(
     ("options", "first"),
     [

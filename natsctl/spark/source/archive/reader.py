@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import get_args
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from natsctl.spark.source.archive.backups import Backup, backups_at
 from natsctl.spark.source.archive.parts import ArchivePart, archive_partitions, read_archive
@@ -20,6 +20,7 @@ from natsctl.spark.source.reading.loss import check_said
 from natsctl.spark.source.reading.planning import check_names
 from natsctl.spark.source.reading.pushdown import Wanted, push
 from natsctl.spark.source.reading.reading import cores
+from natsctl.spark.source.spark_api import Filter
 
 
 class BackupReader(DataSourceReader):

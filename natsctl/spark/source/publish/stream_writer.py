@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.errors import OptionFault
@@ -17,6 +17,7 @@ from natsctl.spark.source.publish.job import write_job
 from natsctl.spark.source.publish.ledger import forget
 from natsctl.spark.source.publish.report import report, told
 from natsctl.spark.source.publish.task import write_partition
+from natsctl.spark.source.spark_api import DataSourceStreamArrowWriter
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"

@@ -23,7 +23,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows, RowShape
@@ -35,6 +34,7 @@ from natsctl.spark.source.reading.admission import Admission
 from natsctl.spark.source.reading.durable import NAK, About, Delivery, Durable, Receipts, acknowledge, publish_all
 from natsctl.spark.source.reading.offsets import VERSION
 from natsctl.spark.source.reading.stream_reader import lag_metrics
+from natsctl.spark.source.spark_api import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 MOST_MESSAGES: Final = 100_000
 MOST_BYTES: Final = 64 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.connection.api import JetStreamApi
@@ -16,6 +16,7 @@ from natsctl.spark.source.reading.planning import batch_stretches, parts
 from natsctl.spark.source.reading.pushdown import Wanted, push
 from natsctl.spark.source.reading.reading import Reading
 from natsctl.spark.source.reading.task import read_part
+from natsctl.spark.source.spark_api import Filter
 
 
 class JetStreamBatchReader(DataSourceReader):

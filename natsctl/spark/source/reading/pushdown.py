@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql.datasource import (
+from natsctl.spark.source.options.values import check_subject, meet
+from natsctl.spark.source.spark_api import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -22,8 +23,6 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringStartsWith,
 )
-
-from natsctl.spark.source.options.values import check_subject, meet
 
 _NEVER_NULL = ("stream", "seq", "subject", "timestamp")
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.connection.api import JetStreamApi
@@ -42,6 +41,7 @@ from natsctl.spark.source.reading.part import StreamPart
 from natsctl.spark.source.reading.planning import Stretch, check_names, chosen_streams, count, cut, parts, starting_at
 from natsctl.spark.source.reading.reading import Reading
 from natsctl.spark.source.reading.task import read_part
+from natsctl.spark.source.spark_api import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._admission = admission
         self._follower = follower
         self._asking = Asking(settings)
+        self._stands: dict[str, Position] | None = None
+        """Where the query stands, for releases of Spark before 4.2, which do not say; None until it is known."""
         self._target: dict[str, Position] | None = None
         self._reached: dict[str, Position] = {}
         self._followed: dict[str, Position] = {}
@@ -83,7 +85,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins."""
-        return encode_offsets(self._asking(self._initial))
+        self._stands = self._asking(self._initial)
+        return encode_offsets(self._stands)
 
     def _initial(self, api: JetStreamApi) -> dict[str, Position]:
         found = {}
@@ -103,10 +106,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The limit of a batch that the options set."""
         return self._admission.default
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; the start itself where there is nothing to read, or not yet enough."""
-        stood = parse_offsets(start)
-        limited = not isinstance(limit, ReadAllAvailable)
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """The end of the next batch; the start itself where there is nothing to read, or not yet enough.
+
+        Before Spark 4.2 there are no arguments. Limits count there as soon as the start is known, which is from the
+        second batch of a run on; the first one takes all there is.
+        """
+        stood = self._stands or {} if start is None else parse_offsets(start)
+        limited = self._stands is not None if start is None else not isinstance(limit, ReadAllAvailable)
         self._reached = self._asking(lambda api: self._next(api, stood, limited))
         return encode_offsets(self._reached)
 
@@ -193,6 +200,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The parts of a batch; none where start and end are the same."""
         before, until = parse_offsets(start), parse_offsets(end)
+        self._stands = until
         return self._asking(lambda api: self._plan(api, before, until))
 
     def _plan(self, api: JetStreamApi, before: dict[str, Position], until: dict[str, Position]) -> list[InputPartition]:
