@@ -54,6 +54,8 @@ ROWS: Final = {
     "server report health": ALL,
     "server report jetstream": Row(prints=(*NAMES, "led from cluster C")),
     "server report downgrade": Row("0", ("API level",)),
+    "server stream-check": Row("--stream SEEN --health --expected 3", (*NAMES, "IN SYNC", "ok")),
+    "server consumer-check": Row("--stream SEEN", (*NAMES, "IN SYNC")),
     "server check connection": Row(prints=("OK",)),
     "server check stream": Row("--stream SEEN --peer-expect 3", ("OK",), system=False),
     "server check consumer": Row("--stream SEEN --consumer C", ("OK",), system=False),

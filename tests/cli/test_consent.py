@@ -108,6 +108,7 @@ HARMLESS = """
     completion bash|completion zsh|completion fish|completion install
     context add|context edit|context copy|context ls|context info|context validate|context select|context previous
     context unselect
+    server stream-check|server consumer-check
     server run|server list|server ping|server report accounts|server report connections|server report leafnodes
     server report routes|server report gateways|server report cpu|server report mem|server report health
     server report jetstream|server report downgrade|server check connection|server check stream|server check consumer

@@ -15,6 +15,18 @@ VERBS = (
     Verb(
         "check", "server.check", "Check servers, streams and services for monitoring (exit 0 OK, 1 warning, 2 critical)"
     ),
+    Verb(
+        "stream-check",
+        "server.replicas:stream_check",
+        answer="client.system.replicas:StreamReplica[]",
+        examples=("natsctl server stream-check --unsynced",),
+    ),
+    Verb(
+        "consumer-check",
+        "server.replicas:consumer_check",
+        answer="client.system.replicas:ConsumerReplica[]",
+        examples=("natsctl server consumer-check --stream ORDERS --unsynced",),
+    ),
     Verb("info, i", "server.info:info", answer="cli.server.shapes:ServerAnswer"),
     Verb("request, req", "server.request", "Show servers' own answers, one JSON document a line"),
     Verb("config", "server.config", "Steer the configuration of running servers"),

@@ -1,0 +1,216 @@
+"""`natsctl server stream-check` and `consumer-check`: copies on all servers, side by side."""
+
+from __future__ import annotations
+
+import csv as tables
+import io
+import json as documents
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from natsctl.api.errors import Unreachable, UsageError
+from natsctl.cli import output
+from natsctl.cli.options import Json, session_of
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.system.answers import ServerAnswer
+    from natsctl.client.system.replicas import Replica
+
+R = TypeVar("R", bound="Replica")
+
+Stream = Annotated[str, typer.Option("--stream", metavar="STREAM", help="only this stream", show_default=False)]
+Consumer = Annotated[str, typer.Option("--consumer", metavar="NAME", help="only this consumer", show_default=False)]
+RaftGroup = Annotated[str, typer.Option("--raft-group", metavar="GROUP", help="only this group", show_default=False)]
+Health = Annotated[bool, typer.Option("--health", help="also ask each server whether its copy is healthy")]
+Expected = Annotated[
+    int, typer.Option("--expected", metavar="N", help="how many servers should answer", min=0, show_default=False)
+]
+Unsynced = Annotated[bool, typer.Option("--unsynced", help="only copies that differ, by how much from the leader's")]
+Stdin = Annotated[
+    bool, typer.Option("--stdin", help="read answers from stdin, as natsctl server request jetstream prints them")
+]
+ReadTimeout = Annotated[
+    int, typer.Option("--read-timeout", metavar="SECONDS", help="how long to wait for the servers", min=1)
+]
+Csv = Annotated[bool, typer.Option("--csv", help="print comma-separated values")]
+
+
+def stream_check(
+    ctx: typer.Context,
+    stream: Stream = "",
+    raft_group: RaftGroup = "",
+    health: Health = False,
+    expected: Expected = 0,
+    unsynced: Unsynced = False,
+    stdin: Stdin = False,
+    read_timeout: ReadTimeout = 5,
+    csv: Csv = False,
+    json: Json = False,
+) -> None:
+    """Compare the copies of streams that the servers have: messages, sequences, leaders."""
+    from natsctl.cli.render.server_replicas import STREAM_COLUMNS, stream_row
+    from natsctl.client.system.replicas import stream_replicas
+
+    session = session_of(ctx)
+    _check(health, stdin)
+    answers = _answers(session, stdin, expected, read_timeout)
+    every = stream_replicas(answers)
+    rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream)
+    if health:
+        _ask_health(session, rows, lambda one: {"account": one.account, "stream": one.stream})
+    if json:
+        _emit(rows)
+        return
+    _say(f"Servers: {len(answers)}", f"Streams: {len(every)}", *_short(answers, expected))
+    leaders = {(one.account, one.stream, one.raft_group): one for one in every if one.leads}
+    cells = [
+        stream_row(one, leaders.get((one.account, one.stream, one.raft_group)) if unsynced else None) for one in rows
+    ]
+    _show("Streams", STREAM_COLUMNS, cells, rows, health=health, csv=csv)
+
+
+def consumer_check(
+    ctx: typer.Context,
+    stream: Stream = "",
+    consumer: Consumer = "",
+    raft_group: RaftGroup = "",
+    health: Health = False,
+    expected: Expected = 0,
+    unsynced: Unsynced = False,
+    stdin: Stdin = False,
+    read_timeout: ReadTimeout = 5,
+    csv: Csv = False,
+    json: Json = False,
+) -> None:
+    """Compare the copies of consumers that the servers have: deliveries, acknowledgements, leaders."""
+    from natsctl.cli.render.server_replicas import CONSUMER_COLUMNS, consumer_row
+    from natsctl.client.system.replicas import consumer_replicas
+
+    session = session_of(ctx)
+    _check(health, stdin)
+    answers = _answers(session, stdin, expected, read_timeout)
+    every = consumer_replicas(answers)
+    rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream, consumer=consumer)
+    if health:
+        _ask_health(session, rows, lambda one: {"account": one.account, "stream": one.stream, "consumer": one.consumer})
+    if json:
+        _emit(rows)
+        return
+    _say(f"Servers: {len(answers)}", f"Consumers: {len(every)}", *_short(answers, expected))
+    leaders = {(one.account, one.stream, one.consumer, one.raft_group): one for one in every if one.leads}
+    cells = [
+        consumer_row(one, leaders.get((one.account, one.stream, one.consumer, one.raft_group)) if unsynced else None)
+        for one in rows
+    ]
+    _show("Consumers", CONSUMER_COLUMNS, cells, rows, health=health, csv=csv)
+
+
+def _check(health: bool, stdin: bool) -> None:
+    if health and stdin:
+        raise UsageError("--health asks the servers, which --stdin does not")
+
+
+def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
+    """Return what each server says of its JetStream, from stdin or from the servers."""
+    from natsctl.client.system.answers import Scope, ServerAnswer
+    from natsctl.client.system.census import System
+    from natsctl.client.system.replicas import JSZ
+
+    if stdin:
+        found = [ServerAnswer(one) for one in _documents(sys.stdin.read())][: expected or None]
+        if not found:
+            raise UsageError("--stdin: there is no answer of a server on stdin")
+        return found
+
+    async def ask(manager: Any) -> Sequence[ServerAnswer]:
+        manager.connection.timeout_s = float(read_timeout)
+        return await System(manager).ask("JSZ", dict(JSZ), Scope(expect=expected))
+
+    begun_s = time.monotonic()
+    answers: Sequence[ServerAnswer] = session.run(ask)
+    if not answers:
+        raise Unreachable("no server has answered")
+    if not session.json:
+        _say(f"Response took {time.monotonic() - begun_s:.3f}s")
+    return answers
+
+
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects that follow each other in a text, those of an array too. Raises UsageError."""
+    decoder, at = documents.JSONDecoder(), 0
+    while text[at:].strip():
+        at += len(text[at:]) - len(text[at:].lstrip())
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except ValueError as failure:
+            raise UsageError(f"--stdin: {failure}") from failure
+        for one in found if isinstance(found, list) else [found]:
+            if not isinstance(one, dict):
+                raise UsageError("--stdin: expected answers of servers, which are JSON objects")
+            yield one
+
+
+def _wanted(every: Sequence[R], unsynced: bool, **wanted: str) -> list[R]:
+    """Return the copies that the flags mean; with `unsynced` those that are not in sync."""
+    named = [one for one in every if all(not text or getattr(one, name) == text for name, text in wanted.items())]
+    return [one for one in named if not (unsynced and one.in_sync)]
+
+
+def _ask_health(session: Session, rows: Sequence[R], body: Callable[[R], dict[str, str]]) -> None:
+    from natsctl.client.system.answers import ServerAnswer
+    from natsctl.client.system.census import System
+
+    async def ask(manager: Any) -> None:
+        for one in rows:
+            server = ServerAnswer({"server": {"id": one.server_id, "name": one.server}})
+            answers = await System(manager).ask_each([server], "HEALTHZ", body(one))
+            said = answers[0].data if answers else {"status": "unavailable", "error": "no answer"}
+            one.health = ": ".join(
+                text for text in (str(said.get("status") or ""), str(said.get("error") or "")) if text
+            )
+
+    session.run(ask)
+
+
+def _short(answers: Sequence[ServerAnswer], expected: int) -> list[str]:
+    short = expected and len(answers) < expected
+    return [f"Warning: expected {expected} responses got {len(answers)}"] if short else []
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        output.note(line)
+
+
+def _emit(rows: Sequence[Replica]) -> None:
+    from msgspec import to_builtins
+
+    output.emit_json(to_builtins(rows))
+
+
+def _show(
+    title: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    rows: Sequence[Replica],
+    *,
+    health: bool,
+    csv: bool,
+) -> None:
+    """Show the rows, with the health of each where it was asked for."""
+    columns = [*columns, *(["Health"] if health else [])]
+    cells = [[*row, *([one.health] if health else [])] for row, one in zip(cells, rows, strict=True)]
+    if csv:
+        text = io.StringIO()
+        tables.writer(text, lineterminator="\n").writerows([columns, *cells])
+        output.emit(text.getvalue().rstrip("\n"))
+        return
+    from natsctl.cli.render.table import render_table
+    from natsctl.cli.screen import show_table
+
+    show_table(render_table(title, columns, cells, least=("Account ID", "Raft", "Peers")))

@@ -1,0 +1,217 @@
+"""Copies of streams and consumers as each server has them, compared with each other.
+
+Servers report their own copies in JSZ; those of one raft group should agree. A copy that lags while messages come is
+no fault by itself: what stays behind is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from natsctl.client.system.reports import Row, details
+
+if TYPE_CHECKING:
+    from natsctl.client.system.answers import ServerAnswer
+
+IN_SYNC: Final = "IN SYNC"
+JSZ: Final = {"accounts": True, "streams": True, "consumer": True, "raft": True}
+"""Body of the request whose answers are compared."""
+
+
+class Peer(msgspec.Struct):
+    """Another member of the group, as this server sees it."""
+
+    name: str
+    current: bool = False
+    offline: bool = False
+
+
+class Replica(msgspec.Struct, kw_only=True):
+    """One server's copy of a stream or consumer; `leader` is who leads it, "" where the server knows none."""
+
+    stream: str
+    raft_group: str
+    account: str
+    account_id: str
+    server: str
+    server_id: str
+    leader: str
+    peers: list[Peer]
+    status: str = IN_SYNC
+    health: str = ""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads the group."""
+        return self.server == self.leader
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether nothing is wrong with the copy."""
+        return self.status.startswith(IN_SYNC)
+
+
+class StreamReplica(Replica):
+    """One server's copy of a stream."""
+
+    messages: int
+    bytes: int
+    subjects: int
+    deleted: int
+    consumers: int
+    first_seq: int
+    last_seq: int
+
+
+class ConsumerReplica(Replica):
+    """One server's copy of a consumer: sequences delivered and acknowledged, and those that its stream has there."""
+
+    consumer: str
+    delivered_stream_seq: int
+    delivered_consumer_seq: int
+    ack_floor_stream_seq: int
+    ack_floor_consumer_seq: int
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+    first_seq: int
+    last_seq: int
+    stream_leader: str
+
+
+def stream_replicas(answers: Iterable[ServerAnswer]) -> list[StreamReplica]:
+    """Return every copy of every stream with its status, those of one group together."""
+    found = []
+    for answer, account, stream in details(answers):
+        state = stream.get("state") or {}
+        found.append(
+            StreamReplica(
+                **_common(answer, account, stream, stream, str(stream.get("stream_raft_group") or "")),
+                messages=_number(state, "messages"),
+                bytes=_number(state, "bytes"),
+                subjects=_number(state, "num_subjects"),
+                deleted=_number(state, "num_deleted"),
+                consumers=_number(state, "consumer_count"),
+                first_seq=_number(state, "first_seq"),
+                last_seq=_number(state, "last_seq"),
+            )
+        )
+    for group in _groups(found, lambda one: one.stream):
+        for one in group:
+            one.status = _stream_status(one, group)
+    return sorted(found, key=lambda one: (one.account, one.stream, one.raft_group, one.server))
+
+
+def consumer_replicas(answers: Iterable[ServerAnswer]) -> list[ConsumerReplica]:
+    """Return every copy of every consumer with its status, those of one group together."""
+    found = []
+    for answer, account, stream in details(answers):
+        state = stream.get("state") or {}
+        named = {one.get("name"): one.get("raft_group") for one in stream.get("consumer_raft_groups") or ()}
+        for consumer in stream.get("consumer_detail") or ():
+            delivered, floor = consumer.get("delivered") or {}, consumer.get("ack_floor") or {}
+            found.append(
+                ConsumerReplica(
+                    **_common(answer, account, stream, consumer, str(named.get(consumer.get("name")) or "")),
+                    consumer=str(consumer.get("name") or ""),
+                    delivered_stream_seq=_number(delivered, "stream_seq"),
+                    delivered_consumer_seq=_number(delivered, "consumer_seq"),
+                    ack_floor_stream_seq=_number(floor, "stream_seq"),
+                    ack_floor_consumer_seq=_number(floor, "consumer_seq"),
+                    num_ack_pending=_number(consumer, "num_ack_pending"),
+                    num_redelivered=_number(consumer, "num_redelivered"),
+                    num_waiting=_number(consumer, "num_waiting"),
+                    num_pending=_number(consumer, "num_pending"),
+                    first_seq=_number(state, "first_seq"),
+                    last_seq=_number(state, "last_seq"),
+                    stream_leader=_leader(answer, stream),
+                )
+            )
+    for group in _groups(found, lambda one: f"{one.stream} {one.consumer}"):
+        for one in group:
+            one.status = _consumer_status(one, group)
+    return sorted(found, key=lambda one: (one.account, one.stream, one.consumer, one.raft_group, one.server))
+
+
+def _common(answer: ServerAnswer, account: Row, stream: Row, asset: Row, raft_group: str) -> dict[str, Any]:
+    cluster = asset.get("cluster") or {}
+    return {
+        "stream": str(stream.get("name") or ""),
+        "raft_group": raft_group or str(cluster.get("raft_group") or ""),
+        "account": str(account.get("name") or ""),
+        "account_id": str(account.get("id") or ""),
+        "server": answer.name,
+        "server_id": answer.id,
+        "leader": _leader(answer, asset),
+        "peers": [
+            Peer(str(one.get("name") or ""), bool(one.get("current")), bool(one.get("offline")))
+            for one in cluster.get("replicas") or ()
+        ],
+    }
+
+
+def _leader(answer: ServerAnswer, asset: Mapping[str, Any]) -> str:
+    """Return who leads a stream or consumer; what is in no cluster is led by the server that has it."""
+    cluster = asset.get("cluster")
+    return answer.name if cluster is None else str(cluster.get("leader") or "")
+
+
+def _number(part: Mapping[str, Any], key: str) -> int:
+    return int(part.get(key) or 0)
+
+
+def _groups(found: list[Any], name: Any) -> list[list[Any]]:
+    """Return the copies by account, name and raft group."""
+    groups: dict[tuple[str, str, str], list[Any]] = {}
+    for one in found:
+        groups.setdefault((one.account, name(one), one.raft_group), []).append(one)
+    return list(groups.values())
+
+
+def _raft_status(one: Replica, group: list[Any]) -> str:
+    """Return what is wrong with the group as this server sees it, "" for nothing."""
+    if not one.leader:
+        return "LEADERLESS"
+    if any(other.leader and other.leader != one.leader for other in group):
+        return "MULTILEADER"
+    if one.leads and any(peer.name == one.leader for peer in one.peers):
+        return "LEADER_IS_FOLLOWER"
+    return "MISSING_GROUP" if not one.leads and not one.raft_group else ""
+
+
+def _stream_status(one: StreamReplica, group: list[StreamReplica]) -> str:
+    if wrong := _raft_status(one, group):
+        return wrong
+    differs = any(
+        (other.messages != one.messages and other.bytes != one.bytes)
+        or (other.first_seq, other.last_seq) != (one.first_seq, one.last_seq)
+        for other in group
+    )
+    return "UNSYNCED" if differs else IN_SYNC
+
+
+def _consumer_status(one: ConsumerReplica, group: list[ConsumerReplica]) -> str:
+    if wrong := _raft_status(one, group):
+        return wrong
+    delivered = (one.delivered_stream_seq, one.delivered_consumer_seq)
+    floor = (one.ack_floor_stream_seq, one.ack_floor_consumer_seq)
+    others = [
+        (
+            (other.delivered_stream_seq, other.delivered_consumer_seq),
+            (other.ack_floor_stream_seq, other.ack_floor_consumer_seq),
+        )
+        for other in group
+    ]
+    faults = {
+        "UNSYNCED:DELIVERED_AHEAD_OF_STREAM_SEQ": one.last_seq < one.delivered_stream_seq,
+        "UNSYNCED:ACKFLOOR_AHEAD_OF_STREAM_SEQ": one.last_seq < one.ack_floor_stream_seq,
+        "UNSYNCED:DELIVERED": any(other != delivered for other, _ in others),
+        "UNSYNCED:ACK_FLOOR": any(other != floor for _, other in others),
+    }
+    said = [name for name, there in faults.items() if there] or [IN_SYNC]
+    said += ["EMPTY"] if 0 in (*delivered, *floor) else []
+    return ",".join(said) + (" / INTERSECT" if one.leads and one.leader == one.stream_leader else "")
