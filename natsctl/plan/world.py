@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import endpoints
-from natsctl.api.errors import ApiFailure, NatsctlError, NotAuthorised
+from natsctl.api.errors import ApiFailure, NotAuthorised
 from natsctl.plan.asset import AssetKey
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ REQUESTS_AT_ONCE: Final = 64
 FEW_STREAMS: Final = 16
 """Up to so many streams are asked for by name, more by the list of all."""
 STREAM_NOT_FOUND: Final = 10059
+CONSUMER_NOT_FOUND: Final = 10014
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +117,12 @@ async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> 
             if failure.err_code == STREAM_NOT_FOUND:
                 return []
             raise
-    missing = [str(name) for page in pages for name in page.get("missing") or ()]
-    if missing:
-        raise NatsctlError(f"the server could not show consumers of {stream}: {', '.join(missing)}")
     infos = [info for page in pages for info in page.get("consumers") or ()]
+    for name in [str(name) for page in pages for name in page.get("missing") or ()]:
+        try:
+            infos.append((await manager.consumer_info(stream, name)).raw)  # a leader may have been elected by now
+        except ApiFailure as failure:
+            if failure.err_code != CONSUMER_NOT_FOUND:
+                failure.hint = failure.hint or f"the server could not show consumer {stream} > {name}"
+                raise
     return [Live(AssetKey(stream, str(info["name"])), info) for info in infos]

@@ -287,11 +287,11 @@ def same_file(world: World) -> str:
     return "" if same else "another file"
 
 
-def new_documents(folder: Path, storage: str) -> None:
-    """Write documents with three new streams, and FEW with a storage."""
+def new_documents(folder: Path, storage: str, count: int = 3) -> None:
+    """Write documents with new streams, and FEW with a storage."""
     streams = {
         f"N{number}": {"subjects": [f"n{number}"], "num_replicas": 3, "consumers": {"C": {"ack_policy": "explicit"}}}
-        for number in (1, 2, 3)
+        for number in range(1, count + 1)
     }
     few = {"subjects": ["FEW.*"], "num_replicas": 3, "storage": storage}
     consumers = {name: {"ack_policy": "explicit"} for name in ("F", "G")}
@@ -389,18 +389,22 @@ def nodes(world: World, names: list[str], rounds: int, chance: random.Random) ->
     return sum(bad.values())
 
 
+def turn(world: World) -> None:
+    """Write a document that asks for FEW in the other storage."""
+    new_documents(world.folder, "memory" if world.info("FEW")["config"]["storage"] == "file" else "file", count=0)
+
+
 def replacements(world: World) -> int:
     """Kill a replacement at each of its messages; return how many are not finished whole by the next run."""
     words = "apply -f {}/new.json --allow-replace --keep-messages --yes"
-    prepare(world, DOINGS["replace"])
+    turn(world)
     most, done = counted(world, words)
     if done.code:
         raise RuntimeError(str(done))
     bad = 0
     for at in range(1, most + 1):
         for late in (False, True):
-            prepare(world, DOINGS["replace"])
-            world.await_whole()
+            turn(world)
 
             def on_message(number: int, sent: bool, at: int = at, late: bool = late) -> None:
                 if number == at and sent == late:

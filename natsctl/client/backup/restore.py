@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -40,6 +41,8 @@ NAME_HELD = 10130
 """The error of a name that a stream has, or a restore that goes on."""
 NAME_HELD_S = 1.0
 """How long to wait before the name is tried again where no stream has it."""
+HELD_WITHIN_S = 45.0
+"""How long a cluster may hold the name of a restore whose server has died."""
 MAX_SUBJECTS_ASKED = 64
 """Subjects whose owners are asked for before a restore; the server itself judges all of them."""
 
@@ -203,13 +206,27 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
     """Restore a stream that is not there; after a failure it is not there either, unless somebody else has made it."""
 
     again = {RESTORE_FAILED: min(lifeline.retries, 1), NAME_HELD: lifeline.retries}
+    until_s = time.monotonic() + HELD_WITHIN_S
+
+    async def send(manager: Manager) -> Answer[Any]:
+        """Send it; a name that a cluster holds for a server that has died is waited for."""
+        while True:
+            try:
+                return await sending.send(manager)
+            except ApiFailure as failure:
+                held = failure.err_code == NAME_HELD and sending.begun and manager.connection.several
+                if not held or time.monotonic() >= until_s:
+                    raise
+            await asyncio.sleep(NAME_HELD_S)
+            if (there := await _left(manager, sending)) is not None:
+                return there
 
     async def attempt(manager: Manager) -> Answer[Any]:
         # The attempt before may have come to its end unheard, or have left a part behind.
         if (there := await _left(manager, sending)) is not None:
             return there
         try:
-            return await sending.send(manager)
+            return await send(manager)
         except ApiFailure as failure:
             if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
                 raise

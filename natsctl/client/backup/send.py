@@ -51,7 +51,11 @@ class Sending:
         if self.begun:
             self.progress.again()
         body = {"config": self._config, "state": self.backup.state}
-        answer = await manager.requests.ask(endpoints.STREAM_RESTORE, name, body=body)
+        try:
+            answer = await manager.requests.ask(endpoints.STREAM_RESTORE, name, body=body)
+        except Unreachable:
+            self.begun = True  # perhaps: the server may have died with its answer, and its cluster hold the name
+            raise
         self.begun, self.unheard = True, False
         deliver = str(answer.raw.get("deliver_subject") or "")
         if not deliver:

@@ -9,7 +9,10 @@ The phase of the holding stream (holding.py) and the stream together leave one t
 * `saved`, and there is a stream that has all of it: it was never removed.
 * `saved`, and there is another stream of that name: somebody else has made it. The holding stream stays, and the
   command fails until one of both is removed.
-* `done`: the stream is whole. It gets its subjects, its replicas and its consumers' replicas.
+* `done`: the stream is whole, with its replicas. It gets its subjects and its consumers' replicas.
+
+On a cluster it gets its replicas before its subjects: a server that dies before it is copied takes nothing along that
+the holding stream has not, and it is restored once more.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ CONSUMERS_WITHIN_S: Final = 10.0
 """How long the consumers of a restored stream may take to come on a cluster."""
 CURRENT_WITHIN_S: Final = 60.0
 """How long the replicas of a restored stream may take to copy it."""
+RESTORES: Final = 3
+"""How often a stream is restored where servers die that have it."""
 AGAIN_AFTER_S: Final = 0.5
 COPY: Final = "stream.tar"
 _AGES: Final = ("max_age", "allow_msg_ttl")
@@ -59,6 +64,10 @@ class Finished(NamedTuple):
     warnings: tuple[str, ...] = ()
     refused: NatsctlError | None = None
     """Why the stream has its old configuration."""
+
+
+class NotCopied(NatsctlError):
+    """The replicas of a restored stream do not get its messages: the server that has them may have died."""
 
 
 class Displaced(NatsctlError):
@@ -116,6 +125,9 @@ async def finish(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | No
         elif how:
             try:
                 return await _released(lifeline, holding, how)
+            except NotCopied:
+                await lifeline.manager.stream_delete(marker.stream)
+                there = None
             except ApiFailure as failure:
                 if how == BEFORE:
                     raise
@@ -143,14 +155,25 @@ async def _put_in_place(lifeline: Lifeline, holding: Holding, aim: str, copy: Pa
         refused: NatsctlError | None = None
         if aim == WANTED:
             try:
-                await _restored(lifeline, holding.marker, WANTED, copy)
-                return await _released(lifeline, holding, WANTED)
+                return await _restored_and_released(lifeline, holding, WANTED, copy)
             except (ApiFailure, NotWhole) as failure:
                 lifeline.say(f"{holding.marker.stream} gets its old configuration back: {failure.text}")
                 refused = failure
-        await _restored(lifeline, holding.marker, BEFORE, copy)
-        done = await _released(lifeline, holding, BEFORE)
+        done = await _restored_and_released(lifeline, holding, BEFORE, copy)
         return done._replace(refused=refused)
+
+
+async def _restored_and_released(lifeline: Lifeline, holding: Holding, how: str, copy: Path) -> Finished:
+    """Restore the stream and release it; once more where the server died that had it."""
+    for _ in range(RESTORES - 1):
+        await _restored(lifeline, holding.marker, how, copy)
+        try:
+            return await _released(lifeline, holding, how)
+        except NotCopied as failure:
+            lifeline.say(f"{failure.text}: restoring it again")
+            await lifeline.manager.stream_delete(holding.marker.stream)
+    await _restored(lifeline, holding.marker, how, copy)
+    return await _released(lifeline, holding, how)
 
 
 async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) -> None:
@@ -197,24 +220,27 @@ async def _clear(lifeline: Lifeline, marker: Marker) -> None:
 
 
 async def _released(lifeline: Lifeline, holding: Holding, how: str) -> Finished:
-    """Give a restored stream its subjects and replicas, wait until these have it, and remove the holding stream.
+    """Give a restored stream its replicas, then its subjects, and remove the holding stream.
 
-    Raises ApiFailure where the server refuses the wanted configuration; the stream is removed then.
+    Raises ApiFailure where the server refuses the wanted configuration, the stream is removed then; NotCopied where
+    too few replicas get it.
     """
     marker, config = holding.marker, dict(getattr(holding.marker, how))
-    if marker.phase is not Phase.DONE:
-        await holding.mark(Phase.DONE)
     warnings: list[str] = []
+    most = int(config.get("num_replicas") or 1)
     try:
+        if marker.phase is not Phase.DONE:
+            if most > 1:
+                await lifeline.manager.stream_update({**quiet_config(marker, config, how), "num_replicas": most})
+                if not await _is_copied(lifeline, config):
+                    raise NotCopied(f"the replicas of {marker.stream} do not get its messages")
+            await holding.mark(Phase.DONE)
         await lifeline.manager.stream_update(config)
     except ApiFailure:
         if how == WANTED:  # the restored one goes, nobody has reached it
             await holding.mark(Phase.SAVED)
             await lifeline.manager.stream_delete(marker.stream)
         raise
-    most = int(config.get("num_replicas") or 1)
-    if most > 1 and not await _is_copied(lifeline, config):
-        warnings.append(f"the replicas of {marker.stream} are not current yet")
     if most > 1 and not await _give_replicas(lifeline, marker, most):
         warnings.append(f"consumers of {marker.stream} have fewer replicas than before")
     info = await info_of(lifeline, marker.stream) or {}
@@ -243,15 +269,17 @@ async def _give_replicas(lifeline: Lifeline, marker: Marker, most: int) -> bool:
 
 
 async def _is_copied(lifeline: Lifeline, config: Mapping[str, Any]) -> bool:
-    """Wait until every replica has the stream, and return whether that came about."""
-    until_s = time.monotonic() + CURRENT_WITHIN_S
+    """Wait until every replica whose server lives has the stream, and return whether most of them have it."""
+    until_s, most, current = time.monotonic() + CURRENT_WITHIN_S, int(config["num_replicas"]), 0
     while time.monotonic() < until_s:
-        info = await info_of(lifeline, str(config["name"])) or {}
-        replicas = (info.get("cluster") or {}).get("replicas") or []
-        if len(replicas) >= int(config["num_replicas"]) - 1 and all(one.get("current") for one in replicas):
+        cluster = (await info_of(lifeline, str(config["name"])) or {}).get("cluster") or {}
+        replicas = cluster.get("replicas") or []
+        there = [one for one in replicas if not one.get("offline")]
+        current = bool(cluster.get("leader")) + sum(bool(one.get("current")) for one in there)
+        if current > most // 2 and len(replicas) >= most - 1 and all(one.get("current") for one in there):
             return True
         await asyncio.sleep(AGAIN_AFTER_S)
-    return False
+    return current > most // 2
 
 
 def quiet_config(marker: Marker, config: Mapping[str, Any], how: str) -> dict[str, Any]:

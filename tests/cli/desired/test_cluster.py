@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.apply import steps
+from natsctl.api.errors import NatsctlError
+from natsctl.plan.apply import recovery, steps
+from natsctl.plan.apply.keeping import Keeping
 from natsctl.testing.cluster import Cluster
 
 Run = Callable[..., Any]
@@ -46,6 +48,47 @@ def test_the_second_plan_is_empty_and_a_replaced_stream_is_whole(run: Run, tmp_p
     assert run("con", "info", "KEPT", "C", "-j").json["config"]["num_replicas"] == 3
     assert run("plan", "-f", path).code == 0
     assert not any(name.startswith("natsctl-replaced") for name in run("str", "ls", "-n").out.split())
+
+
+def test_a_replacement_that_was_cut_off_and_then_loses_its_only_copy_is_finished(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies when the stream is restored, and the next one's server before the replicas have it."""
+    stream = {"subjects": ["CUT.>"], "num_replicas": 3}
+    assert run("--timeout", "5s", "apply", "-f", written(tmp_path, streams={"CUT": stream})).code == 0
+    for number in range(MESSAGES):
+        assert run("pub", f"CUT.{number}", "x", "--jetstream").code == 0
+    path = written(tmp_path, streams={"CUT": {**stream, "storage": "memory"}})
+    words = ("--timeout", "5s", "apply", "-f", path, "--allow-replace", "--keep-messages", "--yes")
+
+    async def cut_off(*arguments: Any) -> None:
+        raise NatsctlError("cut off")
+
+    async def nothing(*arguments: Any) -> None:
+        """Leave all as it is, as a process does that is killed."""
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery, "_released", cut_off)
+        patched.setattr(Keeping, "_take_back", nothing)
+        assert run(*words).code == 1
+    assert run("pub", "CUT.0", "lost", "--jetstream").code == 5, "nobody gets an ack meanwhile"
+    copied, asked = recovery._is_copied, list[str]()
+
+    async def late(lifeline: Any, config: Any) -> bool:
+        asked.append(config["name"])
+        return len(asked) > 1 and await copied(lifeline, config)
+
+    monkeypatch.setattr(recovery, "_is_copied", late)
+    done = run(*words)
+    assert (done.code, asked) == (0, ["CUT", "CUT"]), done.err
+    info = run("str", "info", "CUT", "-j").json
+    assert (info["state"]["messages"], info["config"]["storage"], info["config"]["subjects"]) == (
+        MESSAGES,
+        "memory",
+        ["CUT.>"],
+    )
+    assert len(info["cluster"]["replicas"]) == 2
+    assert not any(name.startswith("natsctl-replaced") for name in run("str", "ls", "-n", "-a").out.split())
 
 
 def test_a_server_that_dies_during_an_apply_does_not_keep_it_from_its_end(
