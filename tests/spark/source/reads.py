@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,8 @@ from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make, until
 
@@ -35,9 +36,14 @@ def api_fixture(settings: ServerSettings) -> Iterator[JetStreamApi]:
         yield JetStreamApi(link, settings)
 
 
-def shape(ddl: str = "", **options: Any) -> RowShape:
-    said = {"valueFormat": "binary", "valueSchema": None, "valueMode": "permissive", "includeHeaders": True, **options}
-    return row_shape(parsed_schema(ddl) if ddl else default_schema(said), said)
+def said(**options: str) -> Options:
+    """The options of a batch."""
+    return Options(options, BATCH_READ)
+
+
+def shape(ddl: str = "", **options: str) -> RowShape:
+    """A shape of options, and of a schema where one is given."""
+    return row_shape(parsed_schema(ddl) if ddl else default_schema(said(**options)), said(**options))
 
 
 SEQS = shape("seq bigint, value binary")

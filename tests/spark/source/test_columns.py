@@ -16,17 +16,12 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stri
 from natsctl.spark.source.columns import arrays
 from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.columns.rows import Rows, RowShape, ValueDoesNotFit, default_schema, row_shape
+from natsctl.spark.source.columns.rows import Rows, RowShape, default_schema, row_shape
 from natsctl.spark.source.errors import OptionFault
+from tests.spark.source.reads import said, shape
 
 HEADERS = b"NATS/1.0\r\nA: b\r\nA:c: d\r\nEmpty:\r\n\r\n"
 TIME_NS = 1_600_000_000_123_456_789
-
-
-def shape(ddl: str = "", **options: Any) -> RowShape:
-    """A shape of options, and of a schema where one is given."""
-    said = {"valueFormat": "binary", "valueSchema": None, "valueMode": "permissive", "includeHeaders": True, **options}
-    return row_shape(parsed_schema(ddl) if ddl else default_schema(said), said)
 
 
 def rows(*values: bytes, headers: bytes = b"") -> Rows:
@@ -43,10 +38,6 @@ def values(wanted: RowShape, *payloads: bytes) -> list[Any]:
     return found
 
 
-def json_shape(ddl: str, mode: str = "permissive") -> RowShape:
-    return shape(valueFormat="json", valueSchema=ddl, valueMode=mode)
-
-
 def test_a_message_is_a_row() -> None:
     batch = shape().batch("S", rows(b"\xff\x00", headers=HEADERS))
     batch.validate(full=True)
@@ -61,14 +52,13 @@ def test_a_message_is_a_row() -> None:
     "ddl", ["", "value binary, seq bigint", "stream string", "headers array<struct<key: string, value: binary>>"]
 )
 def test_batches_have_the_schema_that_pyspark_holds_them_to(ddl: str) -> None:
-    said = {"valueFormat": "binary", "valueSchema": None}
-    schema = parsed_schema(ddl) if ddl else default_schema(said)
+    schema = parsed_schema(ddl) if ddl else default_schema(said())
     batch = shape(ddl).batch("S", rows(b"x"))
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
 
 
 def test_a_schema_without_columns_counts() -> None:
-    wanted = row_shape(StructType([]), {"valueFormat": "binary", "valueMode": "permissive", "includeHeaders": True})
+    wanted = row_shape(StructType([]), said())
     assert wanted.batch("S", rows(b"x", b"y")).num_rows == 2
 
 
@@ -90,7 +80,7 @@ def test_lines_that_are_no_headers_are_left_out() -> None:
 
 
 def test_headers_that_are_not_wanted_are_not_read() -> None:
-    wanted = shape(includeHeaders=False)
+    wanted = shape(includeHeaders="false")
     assert not wanted.wants_headers
     assert wanted.batch("S", rows(b"x", headers=HEADERS)).column("headers").to_pylist() == [None]
 
@@ -111,81 +101,13 @@ def test_text_that_is_none_has_marks_in_place_of_what_is_wrong() -> None:
         ("value struct<id: bigint> not null", "value is declared NOT NULL"),
         ("value struct<a: array<struct<id: bigint not null>>>", "value.a.id is declared NOT NULL"),
         ("value struct<id: int, id: int>", "value names a field twice"),
+        ("value struct<_corrupt_record: int>", "_corrupt_record holds the text of malformed records"),
         ("value struct<a: array<map<int, string>>>", "value.a is map<int,string>, and in JSON the keys"),
     ],
 )
 def test_columns_that_cannot_be_are_told(ddl: str, text: str) -> None:
     with pytest.raises(OptionFault, match=text):
         shape(ddl)
-
-
-# JSON
-
-
-def test_json_is_a_struct() -> None:
-    ddl = "id bigint, on date, at timestamp, s struct<a: array<int>>, d decimal(10,2), t string, f double, b boolean"
-    payload = (
-        b'{"id":1,"on":"2020-01-02","at":"2020-01-01T02:00:00+01:00","s":{"a":[1,null]},"d":1.5,"t":"x","f":1,"b":true}'
-    )
-    (found,) = values(json_shape(ddl), payload)
-    assert (found["id"], found["on"], found["s"], found["t"]) == (1, dt.date(2020, 1, 2), {"a": [1, None]}, "x")
-    assert found["at"] == dt.datetime(2020, 1, 1, 1, tzinfo=dt.UTC)
-    assert (str(found["d"]), found["f"], found["b"]) == ("1.50", 1.0, True)
-
-
-ODD = {
-    b"": None,
-    b"null": None,
-    b"[1]": None,
-    b"{": None,
-    b'{"id":1}{"id":2}': None,
-    b'{"id":\n3}': {"id": 3, "t": None},
-    b' {"id": 4, "other": 5}': {"id": 4, "t": None},
-    b'{"id":"x","t":"y"}': {"id": None, "t": "y"},
-    b'{"id":1.5,"t":"y"}': {"id": None, "t": "y"},
-    b'{"id":true}': {"id": None, "t": None},
-    b'{"id":99999999999999999999}': {"id": None, "t": None},
-    b'{"id":1,"t":{"a": [1.5, "x"]}}': {"id": 1, "t": '{"a":[1.5,"x"]}'},
-    b'{"id":1,"t":7}': {"id": 1, "t": "7"},
-    b'{"id":1,"id":2}': {"id": 2, "t": None},
-    b"\xff": None,
-}
-
-
-@pytest.mark.parametrize("payload", ODD)
-def test_json_that_does_not_fit_is_null_as_far_as_it_does_not(payload: bytes) -> None:
-    good = b'{"id":0,"t":"good"}'
-    found = values(json_shape("id bigint, t string"), *[good] * 50, payload, *[good] * 70)
-    assert found[50] == ODD[payload]
-    assert found[:50] + found[51:] == [{"id": 0, "t": "good"}] * 120
-
-
-@pytest.mark.parametrize("payload", [b"[1]", b"{", b'{"id":1.5}', b'{"id":"x"}'])
-def test_json_that_does_not_fit_fails_where_that_is_wanted(payload: bytes) -> None:
-    good = b'{"id":0}'
-    with pytest.raises(ValueDoesNotFit, match="message S 61 does not fit valueSchema"):
-        values(json_shape("id bigint", "failfast"), *[good] * 60, payload, *[good] * 60)
-
-
-def test_types_that_arrow_does_not_read_are_read() -> None:
-    ddl = "m map<string, int>, b binary, n timestamp_ntz"
-    payload = b'{"m":{"x":1,"y":"z"},"b":"aGk=","n":"2020-01-01T00:00:00"}'
-    (found,) = values(json_shape(ddl), payload)
-    assert found == {"m": [("x", 1), ("y", None)], "b": b"hi", "n": dt.datetime(2020, 1, 1)}
-
-
-def test_a_time_without_a_zone_is_utc() -> None:
-    (found,) = values(json_shape("at timestamp"), b'{"at":"2020-01-01T00:00:00"}')
-    assert found["at"] == dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-
-
-def test_json_wants_a_schema() -> None:
-    with pytest.raises(OptionFault, match="valueFormat json needs valueSchema"):
-        shape(valueFormat="json")
-
-
-def test_a_struct_in_the_schema_is_json() -> None:
-    assert values(shape("value struct<id: int>"), b'{"id":1}') == [{"id": 1}]
 
 
 # Schemas as text

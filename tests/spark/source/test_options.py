@@ -75,6 +75,8 @@ def test_every_default_is_a_text_that_its_option_takes(place: str) -> None:
         ("requestTimeout", "0s", "longer than nothing"),
         ("startingOffsets", '{"ORDERS": -3}', "-2"),
         ("startingOffsets", "[1]", "gives each stream a sequence"),
+        ("startingTimestamp", "1764000000", "if these are seconds, write 2025-11-24T16:00:00Z"),
+        ("startingTimestamp", "99999999999", "are before March 1973"),
         ("startingTimestamp", "yesterday", "2026-01-31T12:00:00Z"),
         ("startingTimestamp", "2026-02-31T12:00:00Z", "no such time"),
         ("maxTriggerDelay", "15", "with its unit"),
@@ -96,7 +98,8 @@ def test_times_are_exact_to_the_nanosecond() -> None:
     assert moment_ns("1970-01-01T00:00:01.000000001Z") == 1_000_000_001
     assert moment_ns("2026-11-21T05:08:08.293843492+01:30") == moment_ns("2026-11-21T03:38:08.293843492Z")
     assert moment_ns("2026-11-21T03:38:08.29Z") - moment_ns("2026-11-21T03:38:08Z") == 290_000_000
-    assert moment_ns("1500") == 1_500_000_000
+    assert moment_ns("0") == 0
+    assert moment_ns("100000000000") == 100_000_000_000_000_000
 
 
 def test_durations_and_sizes_have_units() -> None:

@@ -255,6 +255,6 @@ def test_large_reads_are_split_further_than_the_driver_has_cores(
 def test_planning_leaves_no_consumer_behind(api: JetStreamApi) -> None:
     make(api)
     delete(api, 50)
-    split(api, subject="ORDERS.1", startingTimestamp="1000")
+    split(api, subject="ORDERS.1", startingTimestamp="0")
     assert api.stream_info("ORDERS")["state"]["consumer_count"] == 0
     assert json.dumps(api.ask("CONSUMER.NAMES.ORDERS").get("consumers") or []) == "[]"

@@ -145,7 +145,7 @@ def test_a_release_that_says_no_start_is_limited_from_the_second_batch_on(api: J
         ({"startingOffsets": "earliest"}, 11),
         ({"startingOffsets": '{"ORDERS": 20}'}, 20),
         ({"startingOffsets": '{"ORDERS": -1}'}, 101),
-        ({"startingTimestamp": "1"}, 11),
+        ({"startingTimestamp": "0"}, 11),
         ({"startingTimestamp": "2100-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "latest"}, 101),
     ],
 )

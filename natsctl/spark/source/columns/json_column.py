@@ -1,214 +1,383 @@
-"""JSON payloads as a column of structs: in bulk, and one by one where something does not fit.
+"""JSON payloads as a column of structs, each payload as Spark's `from_json` reads it.
 
-Theory of operation. Payloads go to Arrow's JSON reader as lines. It refuses a whole block for one that does not fit,
-so a refused run is halved until few are left, and those are read by Python's own parser. A payload could count as no
-row where it is no object, which is looked at before, or as two where it is several, which the count of rows shows.
+Theory of operation. Python's own scanner reads well-formed objects, and values are looked at column by column: where
+every one fits as it is, that is all. A record of which anything is out of the ordinary is read again, alone, by
+`json_rows`, which does what Spark does with it. So a payload's neighbours change neither its value nor its cost.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, chain
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.json as arrow_json
 
-FEW: Final = 32
-"""So many rows are read one by one rather than halved again."""
-NOTHING: Final = frozenset({b"", b"null"})
+from natsctl.spark.source.columns.arrays import MOST_BYTES, binary_array
+from natsctl.spark.source.columns.json_rows import (
+    WHOLE_BITS,
+    JsonSettings,
+    RecordReader,
+    Value,
+    decimal_of,
+    plain_text,
+    quoted,
+    single,
+    spelled_double,
+)
+from natsctl.spark.source.columns.json_times import SECOND_US, Memo
+from natsctl.spark.source.columns.json_tokens import MOST_DEPTH, MOST_DIGITS
 
+Fit = Callable[[list[Any], set[int]], list[Value]]
+"""Makes values of what the scanner found; adds the rows that it leaves to `RecordReader`, and has None for them."""
 
-class Misfit(Exception):
-    """A row does not fit the schema; `row` counts from 0."""
-
-    def __init__(self, row: int, why: str) -> None:
-        super().__init__(why)
-        self.row = row
-
-
-def json_column(payloads: Sequence[bytes], kind: pa.StructType, *, strict: bool) -> pa.StructArray:
-    """One struct for each payload.
-
-    Null where a payload is empty or `null`, or no JSON object; a field that does not fit is null. With `strict` both
-    raise Misfit.
-    """
-    bulk = _bulk_type(kind)
-    parts = _parsed(payloads, kind, bulk, strict, 0) if payloads else []
-    return pa.concat_arrays(parts) if parts else pa.array([], kind)
-
-
-def _parsed(
-    payloads: Sequence[bytes], kind: pa.StructType, bulk: pa.StructType | None, strict: bool, first: int
-) -> list[pa.StructArray]:
-    """The structs of a run of payloads, in parts."""
-    if bulk is not None:
-        whole = _in_bulk(payloads, kind, bulk)
-        if whole is not None:
-            return [whole]
-        if len(payloads) > FEW:
-            middle = len(payloads) // 2
-            return [
-                *_parsed(payloads[:middle], kind, bulk, strict, first),
-                *_parsed(payloads[middle:], kind, bulk, strict, first + middle),
-            ]
-    return [pa.array([_row(each, kind, strict, first + at) for at, each in enumerate(payloads)], kind)]
+AT_ONCE: Final = 1024
+"""Records that are objects of Python at a time: more of them cost the garbage collector a third more."""
+NONE: Final = type(None)
+NOTHING: Final[dict[str, Any]] = {}
+BLANKS: Final = " \t\r\n"
+CODES: Final = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q", pa.float32(): "f", pa.float64(): "d"}
+"""Of Python's module `struct`."""
+LONG_NUMBER: Final = re.compile(rf"[0-9.eE+-]{{{MOST_DIGITS}}}")
+SURROGATE_BYTES: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
-def _in_bulk(payloads: Sequence[bytes], kind: pa.StructType, bulk: pa.StructType) -> pa.StructArray | None:
-    """The structs, or None where something does not fit."""
-    data = b"\n".join(payloads)
-    if data.count(b"\n") != len(payloads) - 1 or not all(each[:1] == b"{" for each in payloads):
-        return None
-    parsing = arrow_json.ParseOptions(explicit_schema=pa.schema(list(bulk)), unexpected_field_behavior="ignore")
-    reading = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+class _Fraction(str):
+    """The text of a number with a fraction, an exponent, or no finite value."""
+
+    __slots__ = ()
+
+
+class _OutOfOrdinary(Exception):
+    """A record is left to `RecordReader`."""
+
+
+class JsonColumn:
+    """Makes columns of one type; its field for malformed records, if it has one, holds their text."""
+
+    def __init__(self, kind: pa.StructType, settings: JsonSettings) -> None:
+        self._kind = kind
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        self._corrupt = next((at for at, each in enumerate(fields) if each.name == settings.corrupt_record), None)
+        self._fields = [each for at, each in enumerate(fields) if at != self._corrupt]
+        self._fits = [_fit(each.type, settings) for each in self._fields]
+        self._reader = RecordReader(pa.struct(self._fields), settings)
+        constant = _Fraction if settings.grammar.non_numeric_numbers else _refuse
+        decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_Fraction, parse_constant=constant)
+        self._scan: Callable[[str, int], tuple[Any, int]] = vars(decoder)["scan_once"]
+
+    def column(self, payloads: Sequence[bytes]) -> tuple[pa.StructArray, dict[int, str]]:
+        """Return one struct for each payload, null for blank ones, and why rows are malformed."""
+        columns: list[list[Value]] = [[] for _ in self._fields]
+        odd: list[int] = []
+        for first in range(0, len(payloads), AT_ONCE):
+            odd += self._append(payloads[first : first + AT_ONCE], first, columns)
+        blank: set[int] = set()
+        malformed: dict[int, str] = {}
+        for at in odd:
+            record, why = self._reader.record(java_text(payloads[at]))
+            if record is None:
+                blank.add(at)
+            if why:
+                malformed[at] = why
+            for column, value in zip(columns, record or (None,) * len(columns), strict=True):
+                column[at] = value
+        if self._corrupt is not None:
+            texts: list[Value] = [None] * len(payloads)
+            for at in malformed:
+                texts[at] = java_text(payloads[at])
+            columns.insert(self._corrupt, texts)
+        valid = [at not in blank for at in range(len(payloads))] if blank else None
+        return _struct_array(self._kind, columns, valid, len(payloads)), malformed
+
+    def _append(self, payloads: Sequence[bytes], first: int, columns: list[list[Value]]) -> list[int]:
+        """Append what is in the payloads, and return the rows that are left to `RecordReader`."""
+        odd: set[int] = set()
+        objects = [self._scanned(payload, at, odd) for at, payload in enumerate(payloads)]
+        for field, fit, column in zip(self._fields, self._fits, columns, strict=True):
+            name = field.name
+            column += fit([each.get(name) for each in objects], odd)
+        return [first + at for at in sorted(odd)]
+
+    def _scanned(self, payload: bytes, at: int, odd: set[int]) -> dict[str, Any]:
+        """Return what is in an object; nothing, and add the row to `odd`, where that is not all."""
+        try:
+            text = payload.decode()
+            begin = 0 if text[:1] == "{" else len(text) - len(text.lstrip(BLANKS))
+            found, _ = self._scan(text, begin)
+        except (ValueError, StopIteration, RecursionError, _OutOfOrdinary):
+            found = None
+        if type(found) is not dict or (len(text) > MOST_DIGITS and _exceeds(text, found)):
+            odd.add(at)
+            return NOTHING
+        return found
+
+
+def json_column(
+    payloads: Sequence[bytes], kind: pa.StructType, settings: JsonSettings
+) -> tuple[pa.StructArray, dict[int, str]]:
+    """Return one struct for each payload, null for blank ones, and why rows are malformed."""
+    column: JsonColumn = COLUMNS[kind, settings]
+    return column.column(payloads)
+
+
+def _column_of(key: tuple[pa.StructType, JsonSettings]) -> JsonColumn:
+    return JsonColumn(*key)
+
+
+COLUMNS: Final = Memo(_column_of, 16)
+
+
+def _exceeds(text: str, found: dict[str, Any]) -> bool:
+    """Whether a large record may be over a limit of numbers or depth, which Python's scanner does not have."""
+    if LONG_NUMBER.search(text):
+        return True
+    depth = 0
+    level: list[Any] = [found]
+    many = text.count("{") + text.count("[") > MOST_DEPTH
+    while level and many:
+        depth += 1
+        items = chain.from_iterable(each.values() if type(each) is dict else each for each in level)
+        level = [each for each in items if type(each) is dict or type(each) is list]
+    return depth > MOST_DEPTH
+
+
+def java_text(payload: bytes) -> str:
+    """Return the payload as text, with U+FFFD where Java has it in place of what is no UTF-8."""
     try:
-        table = arrow_json.read_json(pa.BufferReader(data), reading, parsing)
-        if len(table) != len(payloads):
-            return None
-        columns = [table.column(at).combine_chunks().cast(kind.field(at).type) for at in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(columns, fields=list(kind))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
-        return None
+        return payload.decode()
+    except UnicodeDecodeError:
+        return SURROGATE_BYTES.sub(b"\xff", payload).decode(errors="replace")
 
 
-def _bulk_type(kind: pa.DataType) -> Any:
-    """The type that Arrow's reader is asked for and that casts to `kind`; None where there is no such."""
-    if pa.types.is_struct(kind):
-        if len({kind.field(at).name for at in range(kind.num_fields)}) < kind.num_fields or not kind.num_fields:
-            return None
-        types = [_bulk_type(kind.field(at).type) for at in range(kind.num_fields)]
-        if None in types:
-            return None
-        return pa.struct([pa.field(kind.field(at).name, each) for at, each in enumerate(types)])
-    if pa.types.is_list(kind):
-        inner = _bulk_type(kind.value_type)
-        return None if inner is None else pa.list_(inner)
-    if pa.types.is_date32(kind):
-        return pa.string()
-    plain = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_decimal)
-    return kind if any(test(kind) for test in (*plain, pa.types.is_timestamp)) else None
-
-
-def _row(payload: bytes, kind: pa.StructType, strict: bool, row: int) -> dict[str, Any] | None:
-    """One payload as a struct; raises Misfit with `strict`."""
-    if payload.strip() in NOTHING:
-        return None
-    try:
-        found = json.loads(payload, parse_float=Decimal)
-    except (ValueError, RecursionError) as failure:
-        if strict:
-            raise Misfit(row, f"it is no JSON: {failure}") from None
-        return None
-    if not isinstance(found, dict):
-        if strict:
-            raise Misfit(row, "it is no JSON object")
-        return None
-    try:
-        fitted: dict[str, Any] = _struct(found, kind, strict)
-    except ValueError as failure:
-        raise Misfit(row, str(failure)) from None
-    return fitted
-
-
-def _struct(found: Any, kind: pa.StructType, strict: bool) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise ValueError("an object is expected")
-    return {field.name: _fitted(found.get(field.name), field.type, strict, field.name) for field in kind}
-
-
-def _fitted(found: Any, kind: pa.DataType, strict: bool, name: str) -> Any:
-    """A value as Arrow takes it for that type; null where it does not fit, and ValueError with `strict`."""
-    if found is None:
-        return None
-    try:
-        if pa.types.is_struct(kind):
-            return _struct(found, kind, strict)
-        if pa.types.is_list(kind):
-            return [_fitted(each, kind.value_type, strict, name) for each in _of(list, found)]
-        if pa.types.is_map(kind):
-            items = _of(dict, found).items()
-            return [(key, _fitted(each, kind.item_type, strict, name)) for key, each in items]
-        convert = next((convert for test, convert in CONVERSIONS if test(kind)), None)
-        if convert is None:
-            raise ValueError(f"JSON is not read as {kind}")
-        value = convert(found)
-        pa.scalar(value, kind)  # whether it is in the type's range
-    except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException) as failure:
-        if strict:
-            raise ValueError(f"field {name}: {failure}") from None
-        return None
-    return value
-
-
-def _of(kind: type, found: Any) -> Any:
-    """The value, if it is of that type and no truth value in a number's place; raises ValueError."""
-    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-        raise ValueError(f"{json.dumps(found, default=str)[:60]} does not fit")
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _OutOfOrdinary
     return found
 
 
-def _float(found: Any) -> float:
-    return float(found if isinstance(found, Decimal) else _of(int, found))
+def _refuse(_: str) -> Any:
+    raise _OutOfOrdinary
 
 
-def _decimal(found: Any) -> Decimal:
-    return found if isinstance(found, Decimal) else Decimal(found if isinstance(found, str) else _of(int, found))
+# Values that fit
 
 
-def _text(found: Any) -> str:
-    return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"), default=_number)
+def _fit(kind: pa.DataType, settings: JsonSettings) -> Fit:
+    """Return what makes values of a type."""
+    if pa.types.is_struct(kind):
+        return _structs(kind, settings)
+    if pa.types.is_list(kind):
+        return _lists(_fit(kind.value_type, settings))
+    if pa.types.is_map(kind):
+        return _maps(_fit(kind.item_type, settings))
+    if pa.types.is_boolean(kind):
+        return lambda found, odd: _of_types(found, frozenset({bool, NONE}), odd)
+    if kind in WHOLE_BITS:
+        return _whole_numbers(WHOLE_BITS[kind])
+    by_type: Mapping[type, Callable[[Any], Value]]
+    if pa.types.is_string(kind):
+        by_type = {str: str, int: _digits, _Fraction: spelled_double, bool: _spelled, dict: _spelled, list: _spelled}
+    elif pa.types.is_float32(kind):
+        by_type = {int: lambda number: single(_digits(number)), _Fraction: single}
+    elif pa.types.is_floating(kind):
+        by_type = {int: float, _Fraction: float}
+    elif pa.types.is_decimal(kind):
+        decimal = decimal_of(kind)
+        by_type = {int: lambda number: decimal(_digits(number)), _Fraction: decimal, str: decimal}
+    elif pa.types.is_date32(kind):
+        by_type = {str: settings.dates.days}
+    elif pa.types.is_binary(kind):
+        by_type = {str: lambda text: base64.b64decode(text, validate=True)}
+    elif kind.tz is None:
+        by_type = {str: settings.local_timestamps.micros}
+    else:
+        by_type = {str: settings.timestamps.micros, int: _epoch}
+    plain = str if pa.types.is_string(kind) else NONE
+    return lambda found, odd: _converted(found, by_type, frozenset({plain, NONE}), odd)
 
 
-def _number(value: Decimal) -> float:
-    return float(value)
+def _of_types(found: list[Any], types: frozenset[type], odd: set[int]) -> list[Any]:
+    """Return the values with None in place of those that are of no such type."""
+    if types.issuperset(map(type, found)):
+        return found
+    odd.update(at for at, each in enumerate(found) if type(each) not in types)
+    return [each if type(each) in types else None for each in found]
 
 
-def _moment(found: Any) -> datetime:
-    moment = datetime.fromisoformat(_of(str, found))
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _converted(
+    found: list[Any], by_type: Mapping[type, Callable[[Any], Value]], plain: frozenset[type], odd: set[int]
+) -> list[Value]:
+    if plain.issuperset(map(type, found)):
+        return found
+    values: list[Value] = []
+    for at, each in enumerate(found):
+        if each is None:
+            values.append(None)
+            continue
+        try:
+            values.append(by_type[type(each)](each))
+        except (KeyError, ValueError, ArithmeticError, RecursionError):
+            odd.add(at)
+            values.append(None)
+    return values
 
 
-def _local_moment(found: Any) -> datetime:
-    return datetime.fromisoformat(_of(str, found)).replace(tzinfo=None)
+def _whole_numbers(bits: int) -> Fit:
+    most = 1 << bits - 1
+
+    def fit(found: list[Any], odd: set[int]) -> list[Value]:
+        values = _of_types(found, frozenset({int, NONE}), odd)
+        present = [each for each in values if each is not None]
+        if not present or (min(present) >= -most and max(present) < most):
+            return values
+        odd.update(at for at, each in enumerate(values) if each is not None and not -most <= each < most)
+        return [None if each is not None and not -most <= each < most else each for each in values]
+
+    return fit
 
 
-def _day(found: Any) -> date:
-    return date.fromisoformat(_of(str, found))
+def _structs(kind: pa.StructType, settings: JsonSettings) -> Fit:
+    names = [kind.field(at).name for at in range(kind.num_fields)]
+    fits = [_fit(kind.field(at).type, settings) for at in range(kind.num_fields)]
+
+    def fit(found: list[Any], odd: set[int]) -> list[Value]:
+        objects = _of_types(found, frozenset({dict, NONE}), odd)
+        columns = [
+            each([(value or NOTHING).get(name) for value in objects], odd)
+            for name, each in zip(names, fits, strict=True)
+        ]
+        rows = zip(*columns, strict=True) if columns else iter([()] * len(objects))
+        return [None if value is None else row for value, row in zip(objects, rows, strict=True)]
+
+    return fit
 
 
-def _bytes(found: Any) -> bytes:
+def _lists(item: Fit) -> Fit:
+    def fit(found: list[Any], odd: set[int]) -> list[Value]:
+        lists = _of_types(found, frozenset({list, NONE}), odd)
+        return _regrouped(lists, lists, item, odd)
+
+    return fit
+
+
+def _maps(item: Fit) -> Fit:
+    def fit(found: list[Any], odd: set[int]) -> list[Value]:
+        maps = _of_types(found, frozenset({dict, NONE}), odd)
+        groups = _regrouped(maps, [each and each.values() for each in maps], item, odd)
+        return [
+            None if each is None else list(zip(map(plain_text, each), values, strict=True))
+            for each, values in zip(maps, groups, strict=True)
+        ]
+
+    return fit
+
+
+def _regrouped(owners: list[Any], groups: list[Any], item: Fit, odd: set[int]) -> list[Value]:
+    """Return the groups with their items as values; an owner of an item that is out of the ordinary is so itself."""
+    inner: set[int] = set()
+    items = item(list(chain.from_iterable(each for each in groups if each)), inner)
+    ends = list(accumulate((len(each) if each else 0 for each in owners), initial=0))
+    if inner:
+        odd.update(at for at in range(len(owners)) if not inner.isdisjoint(range(ends[at], ends[at + 1])))
+    return [None if each is None else items[ends[at] : ends[at + 1]] for at, each in enumerate(owners)]
+
+
+def _epoch(seconds: int) -> int:
+    micros = seconds * SECOND_US
+    if not -(1 << 63) <= micros < 1 << 63:
+        raise ValueError("a time is too far from 1970")
+    return micros
+
+
+def _digits(number: int) -> str:
+    spelled = str(number)
+    if len(spelled) >= MOST_DIGITS:
+        raise ValueError(f"a number has more than {MOST_DIGITS} digits")
+    return spelled
+
+
+def _spelled(value: Any) -> str:
+    """Return a value as JSON without blanks, as Spark spells it."""
+    if isinstance(value, _Fraction):
+        return spelled_double(value)
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        return f"{{{','.join([f'{quoted(name)}:{_spelled(each)}' for name, each in value.items()])}}}"
+    if isinstance(value, list):
+        return f"[{','.join([_spelled(each) for each in value])}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return _digits(value)
+
+
+# Arrow's buffers
+
+
+def _array(kind: pa.DataType, values: list[Value]) -> pa.Array:
+    """Return values as an array, without `pyarrow.array` (see `arrays`)."""
+    size = len(values)
+    valid = [each is not None for each in values] if None in values else None
+    if pa.types.is_struct(kind):
+        rows = [each or (None,) * kind.num_fields for each in values]
+        columns = [list(each) for each in zip(*rows, strict=True)] if rows else [[] for _ in range(kind.num_fields)]
+        return _struct_array(kind, columns, valid, size)
+    mask = _bits(valid)
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        groups = [each or () for each in values]
+        offsets = _offsets(groups)
+        items = list(chain.from_iterable(groups))
+        child = _entries(kind, items) if pa.types.is_map(kind) else _array(kind.value_type, items)
+        return pa.Array.from_buffers(kind, size, [mask, offsets], children=[child])
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        data = [_bytes(each) for each in values]
+        return pa.Array.from_buffers(kind, size, [mask, *binary_array(data).buffers()[1:]])
+    if pa.types.is_boolean(kind):
+        return pa.Array.from_buffers(kind, size, [mask, _bits([bool(each) for each in values])])
+    present = values if valid is None else [0 if each is None else each for each in values]
+    if pa.types.is_decimal(kind):
+        packed = b"".join([each.to_bytes(16, "little", signed=True) for each in present])
+    else:
+        code = CODES.get(kind) or ("i" if pa.types.is_date32(kind) else "q")
+        packed = struct.pack(f"{size}{code}", *present)
+    return pa.Array.from_buffers(kind, size, [mask, pa.py_buffer(packed)])
+
+
+def _struct_array(kind: pa.StructType, columns: list[list[Value]], valid: list[bool] | None, size: int) -> pa.Array:
+    children = [_array(kind.field(at).type, column) for at, column in enumerate(columns)]
+    return pa.Array.from_buffers(kind, size, [_bits(valid)], children=children)
+
+
+def _entries(kind: pa.MapType, pairs: list[tuple[str, Value]]) -> pa.StructArray:
+    keys = _array(kind.key_type, [key for key, _ in pairs])
+    items = _array(kind.item_type, [item for _, item in pairs])
+    return pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    if not isinstance(value, str):
+        return value or b""
     try:
-        return base64.b64decode(_of(str, found), validate=True)
-    except binascii.Error as failure:
-        raise ValueError(str(failure)) from None
+        return value.encode()
+    except UnicodeEncodeError:
+        return plain_text(value).encode()
 
 
-def _truth(found: Any) -> bool:
-    return bool(_of(bool, found))
+def _bits(values: list[bool] | None) -> pa.Buffer | None:
+    if values is None:
+        return None
+    bits = pa.Array.from_buffers(pa.uint8(), len(values), [None, pa.py_buffer(bytes(values))])
+    return bits.cast(pa.bool_()).buffers()[1]
 
 
-def _whole(found: Any) -> int:
-    return int(_of(int, found))
-
-
-def _is_moment(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is not None
-
-
-CONVERSIONS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]] = (
-    (pa.types.is_boolean, _truth),
-    (pa.types.is_integer, _whole),
-    (pa.types.is_floating, _float),
-    (pa.types.is_decimal, _decimal),
-    (pa.types.is_string, _text),
-    (_is_moment, _moment),
-    (pa.types.is_timestamp, _local_moment),
-    (pa.types.is_date32, _day),
-    (pa.types.is_binary, _bytes),
-)
-"""How one JSON value becomes one of a type."""
+def _offsets(groups: list[Any]) -> pa.Buffer:
+    ends = list(accumulate(map(len, groups), initial=0))
+    if ends[-1] > MOST_BYTES:
+        raise pa.ArrowCapacityError(f"a column of {ends[-1]} items is too large")
+    return pa.py_buffer(struct.pack(f"{len(ends)}i", *ends))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, Protocol
 
@@ -14,12 +14,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DateType,
+    FractionalType,
+    IntegralType,
     LongType,
     MapType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -27,11 +32,26 @@ from natsctl.spark.source.columns.arrays import binary_array, int_array, repeate
 from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.columns.decompression import Damaged, decompressed
 from natsctl.spark.source.columns.header_column import header_column
-from natsctl.spark.source.columns.json_column import Misfit, json_column
+from natsctl.spark.source.columns.json_column import json_column
+from natsctl.spark.source.columns.json_rows import JsonSettings
+from natsctl.spark.source.columns.json_times import DateFormat, LocalFormat, TimestampFormat
+from natsctl.spark.source.columns.json_tokens import Grammar
 from natsctl.spark.source.connection.protocol import ack_prefix, deliveries_of, place_of
 from natsctl.spark.source.errors import JetStreamSourceError, OptionFault
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+JSON_TYPES: Final = (
+    BinaryType,
+    BooleanType,
+    DateType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    TimestampType,
+    TimestampNTZType,
+)
+"""Types of single values that JSON is read as."""
 
 SCHEMA_FIELDS: Final = (
     StructField("stream", StringType()),
@@ -60,7 +80,8 @@ class ValueDoesNotFit(JetStreamSourceError):
 
 
 class ValueOptions(Protocol):
-    """What of a read's options concerns columns, by name: valueFormat, valueSchema, valueMode, includeHeaders."""
+    """The options of a read that concern columns: those whose names begin with `value`, those of JSON, and
+    includeHeaders."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
@@ -87,7 +108,9 @@ class RowShape:
     """Of `SCHEMA_FIELDS`, in the order of `arrow_schema`, which may spell them in another case."""
     arrow_schema: pa.Schema
     value_format: str = "binary"
-    strict: bool = False
+    mode: str = "permissive"
+    """What becomes of a row whose payload is malformed: `permissive`, `failfast` or `dropmalformed`."""
+    json: JsonSettings = field(default_factory=JsonSettings)
     include_headers: bool = True
     compression: str = "none"
     """Of payloads, as `payloadCompression` names it."""
@@ -107,20 +130,20 @@ class RowShape:
         """The rows as Spark wants them; raises ValueDoesNotFit."""
         if self.compression != "none" and self.wants_value:
             rows = self._decompressed(stream, rows)
+        value, dropped = self._values(stream, rows) if self.wants_value else (None, ())
         columns = [
-            self._column(name, field.type, stream, rows)
+            value if name == "value" else self._column(name, field.type, stream, rows)
             for name, field in zip(self.names, self.arrow_schema, strict=True)
         ]
         if not columns:
             nothing = pa.Array.from_buffers(pa.struct([]), len(rows.seqs), [None])
             return pa.RecordBatch.from_struct_array(nothing)
-        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+        return batch.filter(_others(dropped, len(rows.seqs))) if dropped else batch
 
     def _column(self, name: str, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
         if name == "seq":
             return rows.seqs
-        if name == "value":
-            return self._values(kind, stream, rows)
         if name == "subject":
             return text_array(rows.subjects)
         if name == "timestamp":
@@ -138,24 +161,53 @@ class RowShape:
         headers = rows.headers.to_pylist() if isinstance(rows.headers, pa.Array) else rows.headers
         values = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
         try:
-            plain = decompressed(values, headers, self.compression, strict=self.strict)
+            plain = decompressed(values, headers, self.compression, strict=self.mode == "failfast")
         except Damaged as damage:
             at = f"{stream} {rows.seqs[damage.row].as_py()}"
             raise ValueDoesNotFit(f"message {at}: {damage}; valueMode PERMISSIVE gives null") from damage
         return replace(rows, values=plain.fill_null(b"") if self.value_format == "json" else plain)
 
-    def _values(self, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
+    def _values(self, stream: str, rows: Rows) -> tuple[pa.Array, Collection[int]]:
+        """Return the column `value`, and the rows that are to be left out."""
         if self.value_format == "text":
-            return text_array(rows.values)
-        if self.value_format == "json":
-            payloads = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
-            try:
-                return json_column(payloads, kind, strict=self.strict)
-            except Misfit as misfit:
-                at = f"{stream} {rows.seqs[misfit.row].as_py()}"
-                told = f"message {at} does not fit valueSchema: {misfit}; valueMode PERMISSIVE gives null"
-                raise ValueDoesNotFit(told) from misfit
-        return rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values)
+            return text_array(rows.values), ()
+        if self.value_format != "json":
+            return rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values), ()
+        payloads = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
+        kind = self.arrow_schema.field(self.names.index("value")).type
+        column, malformed = json_column(payloads, kind, self.json)
+        if malformed and self.mode == "failfast":
+            first = min(malformed)
+            raise ValueDoesNotFit(
+                f"message {stream} {rows.seqs[first].as_py()} does not fit valueSchema: {malformed[first]}; "
+                "valueMode PERMISSIVE gives null, DROPMALFORMED leaves the row out"
+            )
+        return column, malformed if self.mode == "dropmalformed" else ()
+
+
+def _others(rows: Collection[int], size: int) -> pa.BooleanArray:
+    """Return a mask of the rows that are not among those."""
+    kept = bytes(at not in rows for at in range(size))
+    return pa.Array.from_buffers(pa.uint8(), size, [None, pa.py_buffer(kept)]).cast(pa.bool_())
+
+
+def json_settings(options: ValueOptions) -> JsonSettings:
+    """Return how JSON is read; the names are those of `from_json`."""
+    return JsonSettings(
+        Grammar(
+            comments=options["allowComments"],
+            unquoted_names=options["allowUnquotedFieldNames"],
+            single_quotes=options["allowSingleQuotes"],
+            leading_zeros=options["allowNumericLeadingZeros"],
+            non_numeric_numbers=options["allowNonNumericNumbers"],
+            any_escapes=options["allowBackslashEscapingAnyCharacter"],
+            control_chars=options["allowUnquotedControlChars"],
+        ),
+        options["columnNameOfCorruptRecord"],
+        TimestampFormat(options["timestampFormat"] or "", options["timeZone"]),
+        LocalFormat(options["timestampNTZFormat"] or ""),
+        DateFormat(options["dateFormat"] or ""),
+    )
 
 
 _METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
@@ -181,19 +233,21 @@ def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = Fal
     known = {field.name: field.dataType for field in (*SCHEMA_FIELDS, *(METADATA_FIELDS if metadata else ()))}
     names = tuple(_known_name(field.name, known) for field in schema)
     value_format = str(options["valueFormat"])
-    for field, name in zip(schema, names, strict=True):
+    for column, name in zip(schema, names, strict=True):
         if name == "value":
-            value_format = _format_of(field.dataType)
+            value_format = _format_of(column.dataType)
             if value_format == "json":
-                _check_json(field, name)
-        elif not _same(field.dataType, known[name]):
-            raise OptionFault(f"column {name} is {known[name].simpleString()}, not {field.dataType.simpleString()}")
-        elif name == "headers" and not field.nullable:
+                _check_json(column, name)
+                _check_corrupt_record(column.dataType, options["columnNameOfCorruptRecord"])
+        elif not _same(column.dataType, known[name]):
+            raise OptionFault(f"column {name} is {known[name].simpleString()}, not {column.dataType.simpleString()}")
+        elif name == "headers" and not column.nullable:
             raise OptionFault("column headers is declared NOT NULL, and is null where a message has none")
     if len(set(names)) < len(names):
         raise OptionFault(f"the schema names a column twice: {', '.join(names)}")
-    strict = str(options["valueMode"]).upper() == "FAILFAST"
-    return RowShape(names, arrow_schema(schema), value_format, strict, bool(options["includeHeaders"]))
+    mode = str(options["valueMode"])
+    headers = bool(options["includeHeaders"])
+    return RowShape(names, arrow_schema(schema), value_format, mode, json_settings(options), headers)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -252,11 +306,20 @@ def _check_json(field: StructField, path: str) -> None:
             raise OptionFault(f"column {path} is {kind.simpleString()}, and in JSON the keys of a map are strings")
         kind = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
     if not isinstance(kind, StructType):
+        if not isinstance(kind, JSON_TYPES):
+            raise OptionFault(f"column {path} is {kind.simpleString()}, which JSON is not read as here")
         return
     if len(set(kind.names)) < len(kind.names):
         raise OptionFault(f"column {path} names a field twice: {', '.join(kind.names)}")
     for each in kind:
         _check_json(each, f"{path}.{each.name}")
+
+
+def _check_corrupt_record(kind: DataType, name: str) -> None:
+    """Raise OptionFault where the field of malformed records is no text."""
+    for each in kind if isinstance(kind, StructType) else ():
+        if each.name == name and not isinstance(each.dataType, StringType):
+            raise OptionFault(f"field {name} holds the text of malformed records: it is string")
 
 
 def _same(one: DataType, other: DataType) -> bool:

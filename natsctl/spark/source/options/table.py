@@ -19,6 +19,8 @@ from natsctl.spark.source.options.values import (
     some_text,
     subjects,
     text,
+    time_pattern,
+    time_zone,
     wait_s,
     whole,
 )
@@ -88,7 +90,8 @@ READING: Final = (
     Option("endingOffsets", "latest", (BATCH_READ,), sequences("latest"),
            '`latest`, or the last sequence by stream, itself included: `{"ORDERS": 999}`, -1 latest.'),
     Option("startingTimestamp", "", READ, moment_ns,
-           "The first message at or after a time, RFC 3339 or milliseconds since 1970; wins over `startingOffsets`."),
+           "The first message at or after a time, RFC 3339 or milliseconds since 1970; wins over `startingOffsets`. A "
+           "number from 1 to 99999999999, which would be before March 1973, is refused: it is likely in seconds."),
     Option("endingTimestamp", "", (BATCH_READ,), moment_ns,
            "Only messages before a time; wins over `endingOffsets`."),
     Option("startingOffsetsByTimestamp", "", READ, moments_ns,
@@ -122,8 +125,25 @@ READING: Final = (
            "The column `value`: bytes, text, or what `valueSchema` says of JSON."),
     Option("valueSchema", "", READ, some_text,
            "The type of JSON values, as DDL such as `id bigint, total double` or as Spark's JSON."),
-    Option("valueMode", "PERMISSIVE", READ, one_of("permissive", "failfast"),
-           "What becomes of a value that `valueSchema` does not fit: null, or a failure."),
+    Option("valueMode", "PERMISSIVE", READ, one_of("permissive", "failfast", "dropmalformed"),
+           "What becomes of a message that `valueSchema` does not fit: what does not fit is null, the query fails, or "
+           "the row is left out."),
+    Option("columnNameOfCorruptRecord", "_corrupt_record", READ, some_text,
+           "The field of `valueSchema` that holds the text of a message which does not fit, null in all others."),
+    Option("timestampFormat", "", READ, time_pattern,
+           "A pattern of Java's for times in JSON, such as `dd.MM.yyyy HH:mm`.",
+           otherwise="RFC 3339 and what else `cast` takes; numbers are seconds since 1970"),
+    Option("timestampNTZFormat", "", READ, time_pattern, "The same for times without a zone.",
+           otherwise="what `cast` takes"),
+    Option("dateFormat", "", READ, time_pattern, "The same for dates.", otherwise="what `cast` takes"),
+    Option("timeZone", "UTC", READ, time_zone, "The zone of times in JSON that have none."),
+    Option("allowComments", "false", READ, flag, "Whether JSON may have comments as in Java."),
+    Option("allowUnquotedFieldNames", "false", READ, flag, "Whether names of fields may stand without quotes."),
+    Option("allowSingleQuotes", "true", READ, flag, "Whether names and texts may stand in single quotes."),
+    Option("allowNumericLeadingZeros", "false", READ, flag, "Whether numbers may begin with 0, such as 007."),
+    Option("allowNonNumericNumbers", "true", READ, flag, "Whether `NaN`, `Infinity` and the like are numbers."),
+    Option("allowBackslashEscapingAnyCharacter", "false", READ, flag, "Whether any character may be escaped."),
+    Option("allowUnquotedControlChars", "false", READ, flag, "Whether texts may have control characters."),
     Option("filterPushdown", "false", (BATCH_READ,), flag,
            "The server does what it can of `WHERE`; needs `spark.sql.python.filterPushdown.enabled`. Only for a frame "
            "of which one query takes one look: Spark keeps what it pushed for every other use of it.",
@@ -192,5 +212,8 @@ OF_KAFKA: Final = {
 }
 """What options of Spark's Kafka source, in lower case, are called here."""
 
-OF_SPARK: Final = frozenset({"path", "paths", "checkpointlocation", "queryname"})
-"""What Spark itself puts among the options, in lower case; `path` is what `load` was given."""
+OF_SPARK: Final = frozenset(
+    {"path", "paths", "checkpointlocation", "queryname", "primitivesasstring", "prefersdecimal", "multiline"}
+)
+"""What Spark itself puts among the options, in lower case, and options of JSON that change nothing where there is a
+schema; `path` is what `load` was given."""

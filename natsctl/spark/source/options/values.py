@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from natsctl.spark.source.columns.json_times import check_pattern, zone_of
+
 EARLIEST = -2
 LATEST = -1
 """What stands for a sequence in an offset by stream, as with Spark's Kafka source."""
@@ -17,6 +19,8 @@ _UNIT_S = {
     "h": 3600, "hour": 3600, "d": 86400, "day": 86400,
 }  # fmt: skip
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+LEAST_MS = 100_000_000_000
+"""1973-03-03 as milliseconds since 1970; as seconds, such a number is of the year 5138."""
 _LATEST_MS = 253_402_300_799_999
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
 
@@ -113,10 +117,18 @@ def names(said: str) -> tuple[str, ...]:
 
 
 def moment_ns(said: str) -> int:
-    """Nanoseconds since 1970, of RFC 3339 or of milliseconds since 1970."""
+    """Nanoseconds since 1970, of RFC 3339 or of milliseconds since 1970.
+
+    Numbers that are small enough for seconds are refused, except 0.
+    """
     if re.fullmatch(r"\s*\d+\s*", said):
         if int(said) > _LATEST_MS:
             raise ValueError("there is no such time: it is milliseconds since 1970, of a year before 10000")
+        if 0 < int(said) < LEAST_MS:
+            raise ValueError(
+                f"{said.strip()} milliseconds since 1970 are before March 1973; if these are seconds, write "
+                f"{datetime.fromtimestamp(int(said), UTC):%Y-%m-%dT%H:%M:%SZ}"
+            )
         return int(said) * 1_000_000
     found = _MOMENT.fullmatch(said.strip())
     if not found:
@@ -148,6 +160,17 @@ def moments_ns(said: str) -> dict[str, int]:
         except ValueError as failure:
             raise ValueError(f"{name}: {failure}") from None
     return moments
+
+
+def time_pattern(said: str) -> str:
+    """A pattern of times and dates."""
+    return check_pattern(said)
+
+
+def time_zone(said: str) -> str:
+    """A zone, by its name or its offset."""
+    zone_of(said.strip())
+    return said.strip()
 
 
 def sequences(*words: str) -> Callable[[str], str | dict[str, int]]:

@@ -1,0 +1,414 @@
+"""Tokens of JSON text as Spark's parser sees them, also where the text is malformed.
+
+Theory of operation. `from_json` reads its text with Jackson and goes on after an error inside of a field, so that the
+fields behind a fault depend on where the reader stopped and on what it was about to read. This reader stops at the same
+characters and keeps the same state: a name is read with the first characters of its value, a string is read only when
+it is asked for, and a value whose beginning is malformed leaves the name without one. Source: jackson-core 2.19,
+ReaderBasedJsonParser.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+NAME: Final = "name"
+STRING: Final = "string"
+INT: Final = "int"
+FLOAT: Final = "float"
+WORDS: Final = {"t": "true", "f": "false", "n": "null"}
+CLOSED: Final = {"}": "{", "]": "["}
+
+MOST_DEPTH: Final = 1000
+"""Of objects and arrays in one another. Source: Jackson's StreamReadConstraints."""
+MOST_DIGITS: Final = 1000
+"""Of one number. Source: Jackson's StreamReadConstraints."""
+MOST_WORD: Final = 256
+"""Characters of a malformed word that are passed over. Source: Jackson's ErrorReportConfiguration."""
+
+NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?(?=[^0-9.eE])")
+PLAIN: Final = re.compile(r'[^"\'\\\x00-\x1f]*')
+DIGITS: Final = "0123456789"
+FIRST_DIGITS: Final = frozenset(DIGITS)
+ESCAPES: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "/": "/", "\\": "\\"}
+HEX: Final = {**{char: int(char, 16) for char in "0123456789abcdef"}, **{char: int(char, 16) for char in "ABCDEF"}}
+STARTS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
+PARTS: Final = STARTS | {"Nd", "Mc", "Mn", "Cf"}
+"""Categories of characters that names in Java begin with and are made of."""
+BASE64: Final = {char: at for at, char in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
+PADDING: Final = "="
+
+
+class Malformed(ValueError):
+    """Text is no JSON, or a value does not fit its type."""
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Departures from JSON's grammar that are accepted, by the names of Spark's options."""
+
+    comments: bool = False
+    unquoted_names: bool = False
+    single_quotes: bool = True
+    leading_zeros: bool = False
+    non_numeric_numbers: bool = True
+    any_escapes: bool = False
+    control_chars: bool = False
+
+
+class Scope:
+    """An object, an array, or what is around all."""
+
+    __slots__ = ("kind", "name", "started")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.name: str | None = None
+        self.started = False
+
+
+class JsonTokens:
+    """A reader of one text; `token` is the current token, "" before the first and after the last."""
+
+    def __init__(self, text: str, grammar: Grammar) -> None:
+        self.text = text
+        self.end = len(text)
+        self.at = 0
+        self.grammar = grammar
+        self.token = ""
+        self._value = ""
+        """The token behind a name, "" where its beginning is malformed."""
+        self._unread = False
+        """Whether the current string is still to be read."""
+        self._held = ""
+        self._scopes = [Scope("")]
+
+    # Tokens
+
+    def next(self) -> str:
+        """Go to the next token and return it, "" at the end; raise Malformed."""
+        if self.token == NAME:
+            token, self._value = self._value, ""
+            if token in ("{", "["):
+                self._open(token)
+            self.token = token
+            return token
+        if self._unread:
+            self._unread = False
+            self._read_string('"')
+        char = self._after_blanks()
+        if not char:
+            if len(self._scopes) > 1:
+                raise Malformed("the text ends within an object or an array")
+            self.token = ""
+            return ""
+        if char in CLOSED:
+            return self._close(char)
+        scope = self._scopes[-1]
+        if scope.kind and scope.started:
+            char = self._after_comma(char)
+        scope.started = True
+        if scope.kind != "{":
+            token = self._value_at(char)
+            if token in ("{", "["):
+                self._open(token)
+            self.token = token
+            return token
+        scope.name = self._name_at(char)
+        self.token = NAME
+        self._value = self._value_at(self._after_colon())
+        return NAME
+
+    def skip_children(self) -> None:
+        """Go to the end of the object or array that begins here; raise Malformed."""
+        depth = int(self.token in ("{", "["))
+        while depth:
+            token = self.next()
+            if not token:
+                raise Malformed("the text ends within an object or an array")
+            depth += (token in ("{", "[")) - (token in CLOSED)
+
+    @property
+    def name(self) -> str | None:
+        """The name of the field that the current token belongs to, None in an array."""
+        at = -2 if self.token in ("{", "[") and len(self._scopes) > 1 else -1
+        return self._scopes[at].name
+
+    @property
+    def string(self) -> str:
+        """The text of a string or number; raise Malformed."""
+        if self._unread:
+            self._unread = False
+            self._held = self._read_string('"')
+        return self._held
+
+    def _open(self, kind: str) -> None:
+        self._scopes.append(Scope(kind))
+        if len(self._scopes) > MOST_DEPTH + 1:
+            raise Malformed(f"objects and arrays are nested deeper than {MOST_DEPTH}")
+
+    def _close(self, char: str) -> str:
+        if self._scopes[-1].kind != CLOSED[char]:
+            raise Malformed(f"{char!r} closes nothing at character {self.at}")
+        self._scopes.pop()
+        self.token = char
+        return char
+
+    # Blanks
+
+    def _take(self) -> str:
+        if self.at >= self.end:
+            raise Malformed("the text ends within a value")
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def _after_blanks(self) -> str:
+        """Return the next character that is no blank, "" at the end."""
+        while self.at < self.end:
+            char = self.text[self.at]
+            self.at += 1
+            if char == "/":
+                self._comment()
+            elif char > " ":
+                return char
+            elif char not in " \t\r\n":
+                raise self._unexpected(char)
+        return ""
+
+    def _comment(self) -> None:
+        if not self.grammar.comments:
+            raise self._unexpected("/")
+        kind = self._take()
+        if kind == "/":
+            ends = [at for at in (self.text.find("\n", self.at), self.text.find("\r", self.at)) if at >= 0]
+            self.at = min(ends) + 1 if ends else self.end
+        elif kind == "*":
+            close = self.text.find("*/", self.at)
+            self.at = close + 2 if close >= 0 else self.end
+            if close < 0:
+                raise Malformed("the text ends within a comment")
+        else:
+            raise self._unexpected(kind)
+
+    def _after_comma(self, char: str) -> str:
+        if char != ",":
+            raise self._unexpected(char)
+        found = self._after_blanks()
+        if not found:
+            raise Malformed("the text ends behind a comma")
+        return found
+
+    def _after_colon(self) -> str:
+        char = self._after_blanks()
+        if char and char != ":":
+            raise self._unexpected(char)
+        char = self._after_blanks() if char else ""
+        if not char:
+            raise Malformed("the text ends behind a name")
+        return char
+
+    def _unexpected(self, char: str) -> Malformed:
+        return Malformed(f"{char!r} is not expected at character {self.at}")
+
+    # Names and strings
+
+    def _name_at(self, char: str) -> str:
+        if char == '"' or (char == "'" and self.grammar.single_quotes):
+            return self._read_string(char)
+        if not self.grammar.unquoted_names or not _names_field(char):
+            raise self._unexpected(char)
+        begin = self.at - 1
+        while self.at < self.end and _names_field(self.text[self.at]):
+            self.at += 1
+        return self.text[begin : self.at]
+
+    def _read_string(self, quote: str) -> str:
+        parts: list[str] = []
+        while True:
+            found = PLAIN.match(self.text, self.at)
+            self.at = found.end() if found else self.at
+            parts.append(found[0] if found else "")
+            char = self._take()
+            if char == quote:
+                return "".join(parts)
+            if char == "\\":
+                char = self._escaped()
+            elif char < " " and not self.grammar.control_chars:
+                raise Malformed(f"the control character {char!r} stands in a string")
+            parts.append(char)
+
+    def _escaped(self) -> str:
+        char = self._take()
+        if char in ESCAPES:
+            return ESCAPES[char]
+        if char != "u":
+            if self.grammar.any_escapes or (char == "'" and self.grammar.single_quotes):
+                return char
+            raise Malformed(f"{char!r} cannot be escaped")
+        code = 0
+        for _ in range(4):
+            char = self._take()
+            digit = HEX.get(chr(ord(char) & 0xFF))
+            if digit is None:
+                raise self._unexpected(char)
+            code = code << 4 | digit
+        return chr(code)
+
+    def binary(self) -> bytes:
+        """Return the bytes of a string in base64; raise Malformed."""
+        if not self._unread:
+            return _base64_bytes(iter(self._held))
+        found = _base64_bytes(self._base64_chars(), self)
+        self._unread = False
+        return found
+
+    def _base64_chars(self) -> Iterator[str]:
+        while (char := self._take()) != '"':
+            yield self._escaped() if char == "\\" else char
+
+    # Values
+
+    def _value_at(self, char: str) -> str:
+        if char == '"':
+            self._unread = True
+            return STRING
+        if char in "{[":
+            return char
+        if char in WORDS:
+            self._match(WORDS[char])
+            return WORDS[char]
+        if char in DIGITS or (char == "-" and self.text[self.at : self.at + 1] in FIRST_DIGITS):
+            return self._number()
+        if char == "'" and self.grammar.single_quotes:
+            self._held = self._read_string(char)
+            return STRING
+        if char in "NI":
+            return self._not_a_number("NaN" if char == "N" else "Infinity", 1)
+        if char in "+-":
+            return self._signed_word(char)
+        if unicodedata.category(char) in STARTS:
+            self._invalid_word(char)
+        raise self._unexpected(char)
+
+    def _match(self, word: str, matched: int = 1) -> None:
+        for expected in word[matched:]:
+            if self.at >= self.end or self.text[self.at] != expected:
+                self._invalid_word(word[:matched])
+            self.at += 1
+            matched += 1
+        if self.at < self.end and self.text[self.at] >= "0" and _names(self.text[self.at]):
+            self._invalid_word(word)
+
+    def _invalid_word(self, begun: str) -> NoReturn:
+        size = len(begun)
+        begin = self.at
+        while self.at < self.end and _names(self.text[self.at]) and size < MOST_WORD:
+            self.at += 1
+            size += 1
+        raise Malformed(f"{(begun + self.text[begin : self.at])[:40]!r} is no value")
+
+    def _not_a_number(self, word: str, matched: int) -> str:
+        self._match(word, matched)
+        if not self.grammar.non_numeric_numbers:
+            raise Malformed(f"{word} is no value")
+        self._held = word
+        return FLOAT
+
+    def _signed_word(self, sign: str) -> str:
+        if self._take() == "I":
+            char = self._take()
+            if char in "Nn":
+                return self._not_a_number(f"{sign}{'INF' if char == 'N' else 'Infinity'}", 3)
+        raise Malformed(f"no digit follows {sign!r}")
+
+    def _number(self) -> str:
+        begin = self.at - 1
+        found = NUMBER.match(self.text, begin)
+        if found is None or found.end() - begin >= MOST_DIGITS:
+            return self._careful_number(begin)
+        self.at = found.end()
+        self._held = found[0]
+        return INT if found[1] is None and found[2] is None else FLOAT
+
+    def _careful_number(self, begin: int) -> str:
+        """Read a number that the text ends with, that is long, that has zeros before it, or that is malformed.
+
+        A malformed number is left behind its first point or `e`, or behind the character that is wrong if it begins
+        with 0 or the text ends with it.
+        """
+        first = begin + (self.text[begin] == "-")
+        at = self._passed(first)
+        zero = self.text[first] == "0"
+        whole = self.text[first:at]
+        if zero and len(whole) > 1:
+            if not self.grammar.leading_zeros:
+                raise Malformed("a number begins with 0")
+            whole = whole.lstrip("0") or "0"
+        behind, parts, mark = at, [], 0
+        for marks, signs in ((".", ""), ("eE", "+-")):
+            if at >= self.end or self.text[at] not in marks:
+                parts.append(0)
+                continue
+            at += 1
+            mark = mark or at
+            at += at < self.end and signs != "" and self.text[at] in signs
+            close = self._passed(at)
+            if close == at:
+                self.at = min(at + 1, self.end) if zero or at >= self.end else mark
+                raise Malformed("a number has no digit behind its point or its e")
+            parts.append(close - at)
+            at = close
+        self.at = at
+        absent = -parts.count(0) if zero or at >= self.end else 0
+        if len(whole) + (sum(parts) + absent if any(parts) else 0) > MOST_DIGITS:
+            raise Malformed(f"a number has more than {MOST_DIGITS} digits")
+        self._held = self.text[begin:first] + whole + self.text[behind:at]
+        return FLOAT if any(parts) else INT
+
+    def _passed(self, at: int) -> int:
+        while at < self.end and self.text[at] in DIGITS:
+            at += 1
+        return at
+
+
+def _names(char: str) -> bool:
+    """Whether a character can be part of a name in Java."""
+    return unicodedata.category(char) in PARTS or char < "\x09" or "\x0e" <= char < "\x1c" or "\x7f" <= char < "\xa0"
+
+
+def _names_field(char: str) -> bool:
+    """Whether a character can be part of a name without quotes."""
+    return char > " " and (char in "@#*-+" or _names(char))
+
+
+def _base64_bytes(chars: Iterator[str], tokens: JsonTokens | None = None) -> bytes:
+    """Return what the characters stand for; where padding lacks, `tokens` stays before the quote. Raise Malformed."""
+    found = bytearray()
+    while True:
+        char = next(chars, "")
+        while char and char <= " ":
+            char = next(chars, "")
+        if not char:
+            return bytes(found)
+        bits = _six_bits(char) << 6 | _six_bits(next(chars, ""))
+        for more in (1, 2):
+            char = next(chars, "")
+            if not char and tokens is not None:
+                tokens.at -= 1
+            if char == PADDING:
+                if more == 1 and next(chars, "") != PADDING:
+                    raise Malformed("base64 lacks its padding")
+                found += (bits >> (4 if more == 1 else 2)).to_bytes(more, "big")
+                break
+            bits = bits << 6 | _six_bits(char)
+        else:
+            found += bits.to_bytes(3, "big")
+
+
+def _six_bits(char: str) -> int:
+    if char not in BASE64:
+        raise Malformed(f"{char!r} is no base64")
+    return BASE64[char]
