@@ -348,17 +348,19 @@ class FileStreamStore(FileLog):
                 callback(asked[0])
 
     def _poison(self, commit: FileCommit, error: OSError | StoreError) -> StoreError:
-        if commit.plan.birth and isinstance(error, OSError) and error.errno in NO_SPACE:
-            self.fault = "the stream could not be created: no space left"
-            self._host.stillborn(self)
-            return StoreFull(self.fault)
         if commit.plan.birth:
+            self.close_files()
             self._host.stillborn(self)
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                self.fault = "the stream could not be created: no space left"
+                return StoreFull(self.fault)
         if self.fault is None or commit.plan.farewell:
             self.fault = f"stream {self.key}: write or sync failed: {error}"
             self._host.report_fault(self.fault)
         poisoned = StorePoisoned(self.fault)
         self.refused(self.durable_seq, poisoned)
+        if self._leaving and not commit.plan.farewell:
+            return poisoned  # the deletion was asked for meanwhile, and comes next
         waiting, self._callbacks = self._callbacks, []
         commit.callbacks.extend(waiting)
         self._clean = True
@@ -405,8 +407,8 @@ class FileStreamStore(FileLog):
         return True
 
     def close_files(self) -> None:
-        """Give every descriptor back."""
-        for segment in self._index.segments:
+        """Give every descriptor back, also those of files that a failed commit was to unlink."""
+        for segment in [*self._index.segments, *self._compaction.old_segments()]:
             if segment.body is not None:
                 segment.body.close()
                 self._cache.drop(segment.body)

@@ -1,11 +1,13 @@
-"""Power failures on real file systems: `python -m natsctl.testing.power --fs ext4 --sessions 10 --cuts 40`.
+"""Failures of power and of disks on real file systems: `python -m natsctl.testing.power --fs ext4 --sessions 10`.
 
 Theory of operation. A file system is made on a loop device whose backing file is served by this process through
 /dev/fuse, so that every block that the file system writes, and every flush that it sends, arrives here in order. A
 store works on it, driven by the program of `simulation`. Afterwards the power fails as often as asked, at any entry of
 that list: what was flushed before is on the disk, and of what came after the last flush any part may be, down to single
 sectors. Each image is mounted, so that the file system repairs itself, a store is opened on it, and the ledger as it
-was at that moment judges. Needs root, /dev/fuse, loop devices and mkfs of the file system.
+was at that moment judges. In a session of its own (`fail_disk`) the device answers EIO from some moment on, to every
+write or to some; what was confirmed is judged on what the device has taken. Needs root, /dev/fuse, loop devices and
+mkfs of the file system.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ OPTIONS: Final = {"ext4": "loop,noatime", "xfs": "loop,noatime,nouuid"}
 """XFS refuses a file system that it has mounted, and every image is a copy of one."""
 STEPS: Final = 600
 """Steps of the program in one session."""
+STEPS_WITH_ERRORS: Final = 150
+"""Steps that follow once the device answers errors."""
 SAMPLE: Final = 0.5
 """How often a commit is one in which the power may fail."""
 
@@ -91,10 +95,16 @@ def image_after(base: Path, image: Path, writes: list[Write], cut: int, rng: ran
 
 
 class Recorder:
-    """A folder with one file, `disk`, whose writes and flushes are listed."""
+    """A folder with one file, `disk`, whose writes and flushes are listed.
+
+    `failing` is the share of writes and flushes that are answered with EIO, and `refused` counts them.
+    """
 
     def __init__(self, image: Path, folder: Path) -> None:
         self.writes: list[Write] = []
+        self.failing = 0.0
+        self.refused = 0
+        self._rng = random.Random(0)
         self._image = os.open(image, os.O_RDWR | os.O_CLOEXEC)
         self._size = os.fstat(self._image).st_size
         self._device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
@@ -133,6 +143,9 @@ class Recorder:
 
     def _answer(self, code: int, node: int, body: bytes) -> bytes | int:
         """Return the answer to one request, or the number of an error."""
+        if code in (_WRITES, _FSYNC) and self._rng.random() < self.failing:
+            self.refused += 1
+            return errno.EIO
         if code == _INIT:
             flags = struct.unpack_from("<IIII", body)[3] & (_BIG_WRITES | _MAX_PAGES)
             return struct.pack("<IIIIHHIIHH32x", 7, 31, 1 << 17, flags, 16, 12, 1 << 20, 1, 256, 0)
@@ -187,10 +200,11 @@ class RealDisk(PosixDisk):
 class RealSession(Session):
     """The program of a simulated session on a mounted file system; `marks` say what holds in which part of the list."""
 
-    def __init__(self, seed: int, root: Path, writes: list[Write]) -> None:
+    def __init__(self, seed: int, root: Path, recorder: Recorder) -> None:
         super().__init__(seed)
         self._disk = RealDisk(root)  # type: ignore[assignment]
-        self._writes = writes
+        self._recorder = recorder
+        self._writes = recorder.writes
         self.marks: list[Mark] = []
 
     def work(self) -> None:
@@ -198,6 +212,27 @@ class RealSession(Session):
         self._open()
         for _ in range(STEPS):
             self._step()
+
+    def work_on_failing_disk(self) -> Mark:
+        """Take steps, the last of them on a device that answers errors; return what must be found behind them."""
+        self._open()
+        for _ in range(self._faults.randrange(STEPS)):
+            self._step()
+        self._recorder.failing = self._faults.choice((0.02, 0.2, 1.0))
+        with contextlib.suppress(OSError):  # no file can be made any more, and the machine is given up
+            for _ in range(STEPS_WITH_ERRORS):
+                self._step()
+        while self._flights:
+            self._run_commit()
+            self._finish()
+        with contextlib.suppress(OSError):
+            self._store.close()
+        end = len(self._writes)
+        return Mark(end, end, pickle.dumps(self._ledger), list(self._erased))
+
+    def _is_of_disk(self, error: OSError, faults_before: int) -> bool:
+        """Whether a commit failed because the device did: the kernel reports errors late, and turns to reading only."""
+        return self._recorder.refused > 0 and error.errno in (errno.EIO, errno.EROFS)
 
     def _run_commit(self) -> None:
         start = len(self._writes)
@@ -255,37 +290,60 @@ def unmount(folder: Path) -> None:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def fail_power(kind: str, seed: int, cuts: int, folder: Path) -> int:
-    """Run one session on a new file system and judge `cuts` power failures; return how many entries its list has."""
-    base, image = folder / "base", folder / "image"
+@contextlib.contextmanager
+def session_on(kind: str, seed: int, folder: Path) -> Iterator[tuple[RealSession, Recorder]]:
+    """Return a session on a new file system, whose device `folder` has as `image`; unmount it afterwards."""
+    base, image, blocks = folder / "base", folder / "image", folder / "blocks"
     with base.open("wb") as file:
         file.truncate(SIZES[kind])
     subprocess.run([*MAKE[kind], str(base)], check=True, stdout=subprocess.DEVNULL)
     shutil.copyfile(base, image)
-    blocks = folder / "blocks"
     blocks.mkdir(exist_ok=True)
     recorder = Recorder(image, blocks)
     try:
         with mounted(kind, blocks / "disk", folder / "mount") as root:
-            session = RealSession(seed, root / "store", recorder.writes)
-            session.work()
-            session.end()
-            writes = list(recorder.writes)
+            yield RealSession(seed, root / "store", recorder), recorder
     finally:
         recorder.close()
+
+
+def judge_image(kind: str, image: Path, session: RealSession, mark: Mark, title: str) -> None:
+    """Mount an image and let the session judge the store on it; raises Violation that begins with `title`."""
+    with mounted(kind, image, image.parent / "mount") as root:
+        try:
+            session.judge(root / "store", mark)
+        except Violation as violation:
+            raise Violation(f"{kind}, seed {session.report.seed}, {title}: {violation}") from violation
+
+
+def fail_power(kind: str, seed: int, cuts: int, folder: Path) -> int:
+    """Run one session on a new file system and judge `cuts` power failures; return how many entries its list has."""
+    with session_on(kind, seed, folder) as (session, recorder):
+        session.work()
+        session.end()
+        writes = list(recorder.writes)
     rng = random.Random(seed)
+    image = folder / "image"
     for number in range(cuts):
         mark = rng.choice(session.marks)
         cut = rng.randint(mark.start, mark.end)
         image.unlink()
         image = folder / f"image-{number}"  # a loop device that is still there would show blocks of the one before
-        image_after(base, image, writes, cut, rng)
-        with mounted(kind, image, folder / "mount") as root:
-            try:
-                session.judge(root / "store", mark)
-            except Violation as violation:
-                raise Violation(f"{kind}, seed {seed}, cut {cut} of {len(writes)}: {violation}") from violation
+        image_after(folder / "base", image, writes, cut, rng)
+        judge_image(kind, image, session, mark, f"cut {cut} of {len(writes)}")
     return len(writes)
+
+
+def fail_disk(kind: str, seed: int, folder: Path) -> int:
+    """Run one session on a device that begins to answer errors, and judge what it has taken; return how many."""
+    with session_on(kind, seed, folder) as (session, recorder):
+        mark = session.work_on_failing_disk()
+        if seed % 2 or kind == "xfs":  # which does not let itself be unmounted before it has written what it holds
+            recorder.failing = 0.0  # what the kernel still holds may be written after all
+    after = folder / "after"
+    shutil.copyfile(folder / "image", after)
+    judge_image(kind, after, session, mark, f"{recorder.refused} errors")
+    return recorder.refused
 
 
 def able(kind: str) -> bool:
@@ -307,6 +365,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--cuts", type=int, default=40, help="power failures of each session")
+    parser.add_argument("--errors", action="store_true", help="answer errors instead of failing the power")
     options = parser.parse_args()
     if not able(options.fs):
         print(f"needs root, /dev/fuse, loop devices and mkfs.{options.fs}", file=sys.stderr)
@@ -314,7 +373,13 @@ def main() -> int:
     entries = 0
     for seed in range(options.first, options.first + options.sessions):
         with tempfile.TemporaryDirectory(prefix="natsctl-power-") as folder:
-            entries += fail_power(options.fs, seed, options.cuts, Path(folder))
+            if options.errors:
+                entries += fail_disk(options.fs, seed, Path(folder))
+            else:
+                entries += fail_power(options.fs, seed, options.cuts, Path(folder))
+    if options.errors:
+        print(f"{options.sessions} sessions on {options.fs}: {entries:,} errors of the device")
+        return 0
     print(f"{options.sessions} sessions on {options.fs}: {entries:,} writes and flushes, ", end="")
     print(f"{options.sessions * options.cuts:,} power failures")
     return 0

@@ -424,9 +424,13 @@ class Session:
             try:
                 flight.commit.run()
             except (OSError, StoreError) as error:
-                if self._disk.faults == before or not (isinstance(error, OSError) and error.errno in ERRORS):
+                if not (isinstance(error, OSError) and self._is_of_disk(error, before)):
                     raise Violation(f"a commit failed on a disk that did nothing wrong: {error}") from error
                 flight.error = error
+
+    def _is_of_disk(self, error: OSError, faults_before: int) -> bool:
+        """Whether a commit failed because the disk did."""
+        return self._disk.faults > faults_before and error.errno in ERRORS
 
     def _finish(self) -> None:
         done = [flight for flight in self._flights if flight.ran]

@@ -316,3 +316,19 @@ def test_messages_that_are_on_disk_count_although_the_journal_found_no_room(lab)
     assert refused == [4] and stream.last_seq == 4
     again = lab.open().streams["A"]
     assert again.last_seq == 4 and again.get(4).payload == b"written" and not lab.report.damaged
+
+
+def test_a_stream_deleted_beside_a_commit_that_fails_is_gone(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 3)
+    stream.append(b"s", b"", b"x", 1)
+    commit = stream.begin_commit()
+    ended = []
+    store.delete("A").on_durable(ended.append)
+    stream.finish_commit(commit, OSError(5, "Input/output error"))
+    lab.pump(store)
+    assert ended == [None]
+    lab.fill(store, store.create("A", b"", "file"), 1)
+    store.close()
+    assert lab.open().streams["A"].messages == 1

@@ -7,7 +7,7 @@ import pytest
 
 from natsctl.testing.ledger import Violation
 from natsctl.testing.plants import PLANTS
-from natsctl.testing.power import Write, able, fail_power, image_after
+from natsctl.testing.power import Write, able, fail_disk, fail_power, image_after
 
 real = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
 
@@ -44,3 +44,16 @@ def test_no_promise_is_broken_on_ext4(tmp_path: Path) -> None:
 def test_a_missing_sync_is_noticed_on_ext4(tmp_path: Path) -> None:
     with PLANTS["ack_before_sync"](), pytest.raises(Violation):
         fail_power("ext4", 0, 25, tmp_path)
+
+
+@real
+@pytest.mark.timeout(120)
+def test_what_was_confirmed_outlives_a_device_that_answers_errors(tmp_path: Path) -> None:
+    assert fail_disk("ext4", 1, tmp_path) > 0
+
+
+@real
+@pytest.mark.timeout(120)
+def test_a_sync_that_is_tried_again_is_noticed_on_ext4(tmp_path: Path) -> None:
+    with PLANTS["sync_retried"](), pytest.raises(Violation):
+        fail_disk("ext4", 1, tmp_path)
