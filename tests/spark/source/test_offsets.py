@@ -15,7 +15,11 @@ CREATED = "2026-11-21T03:38:08.293843492Z"
 
 
 def test_offsets_come_back_as_they_were() -> None:
-    offsets = {"B": Position(5, CREATED, since=2), "A": Position(0, CREATED)}
+    offsets = {
+        "B": Position(5, CREATED, since=2, cuts=(3, 4)),
+        "A": Position(0, CREATED, cuts=()),
+        "C": Position(1, CREATED),
+    }
     assert parse_offsets(json.loads(json.dumps(encode_offsets(offsets)))) == offsets
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from natsctl.spark.source.errors import (
     StreamNotFound,
     StreamRecreated,
 )
+from natsctl.spark.source.reading import planning
 from natsctl.spark.source.reading.part import StreamPart
 from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
 from natsctl.testing.process import ServerProcess
@@ -501,6 +503,66 @@ def allowed(planned: list[InputPartition]) -> list[InputPartition]:
     """The same parts with losses allowed."""
     parts = [part for part in planned if isinstance(part, StreamPart)]
     return [StreamPart(part.todo, part.created, part.expected, fail=False) for part in parts]
+
+
+def test_a_batch_that_is_run_again_has_the_same_parts_on_any_number_of_cores(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "MESSAGES_PER_TASK", 3)
+    for seed in range(6):
+        chance = random.Random(seed)
+        (remake if seed else make)(api, number=chance.randint(20, 150))
+        alive = set(range(1, api.stream_info("ORDERS")["state"]["last_seq"] + 1))
+        options = {"failOnDataLoss": "false", "subject": chance.choice(["", "ORDERS.1", "ORDERS.1,ORDERS.2"])}
+        options["maxOffsetsPerTrigger"] = chance.choice(["", "40"])
+        thin(api, alive, chance)
+        on = planned_on(api, monkeypatch, options)
+        start = Query(api, **options).begin()
+        monkeypatch.setattr(planning, "cores", lambda chance=chance: chance.randint(1, 16))
+        end = Query(api, **options).next(start)
+        last = seqs(end)["ORDERS"]
+        begun, held = on(1, start, end)
+        for cores in (16, chance.randint(2, 15)):
+            thin(api, alive, chance)
+            again, found = on(cores, start, end)
+            assert len(again) == len(begun)
+            gone = api.stream_info("ORDERS")["state"]["first_seq"] - 1
+            assert again == [(max(first, min(gone, last) + 1), end_) for first, end_ in begun], seed
+            assert found == [[seq for seq in part if seq in alive] for part in held], seed
+
+
+def planned_on(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> Callable[[int, Offset, Offset], tuple[list[tuple[int, int]], list[list[int]]]]:
+    """A function that plans and reads a batch on so many cores: the parts' ranges, and their sequences."""
+
+    def on(cores: int, start: Offset, end: Offset) -> tuple[list[tuple[int, int]], list[list[int]]]:
+        monkeypatch.setattr(planning, "cores", lambda: cores)
+        query = Query(api, **options)
+        found = [part for part in query.reader.partitions(start, end) if isinstance(part, StreamPart)]
+        return [(part.todo.first, part.todo.last) for part in found], [read(query, [part]) for part in found]
+
+    return on
+
+
+def thin(api: JetStreamApi, alive: set[int], chance: random.Random) -> None:
+    """Delete some messages, and perhaps those at the beginning."""
+    gone = set(chance.sample(sorted(alive), min(chance.choice([0, 1, 20]), len(alive))))
+    delete(api, *gone)
+    below = chance.choice([1, 1, min(alive - gone, default=1) + chance.randint(0, 30)])
+    purge(api, below)
+    alive -= gone | set(range(1, below))
+
+
+def test_a_batch_of_an_earlier_version_is_planned_anew(api: JetStreamApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "MESSAGES_PER_TASK", 10)
+    make(api)
+    query = Query(api, minPartitions="4")
+    start = query.begin()
+    end = query.next(start)
+    assert end["streams"]["ORDERS"].pop("cuts") == [25, 50, 75]
+    assert len(query.reader.partitions(start, end)) == 4
+    assert len(Query(api, minPartitions="2").reader.partitions(start, end)) == 2
 
 
 def test_lag_is_reported_in_sequences_messages_and_bytes(api: JetStreamApi) -> None:

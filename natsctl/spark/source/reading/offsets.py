@@ -5,7 +5,9 @@ exclusive and an end inclusive, so that an empty stream is at 0. `created` is th
 does not go on from the batch before, because a stream was found by its pattern or is another one of the same name, the
 end of that batch says `since`: the sequence behind which it begins, so that the batch is the same whenever it runs.
 `known` is where the stream ended when the offset was made, and `gone` how many messages between the two were deleted
-by then, if any: what is deleted later was lost to the query.
+by then, if any: what is deleted later was lost to the query. `cuts` are the last sequences of the parts of the batch
+that ends here, but for the last part: a batch that is run again has the same parts, on however many cores. Offsets of
+earlier versions have none.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ class Position:
     since: int | None = None
     known: int | None = None
     gone: int = 0
+    cuts: tuple[int, ...] | None = None
 
     def same_stream(self, created: str) -> bool:
         """Whether it is of the stream that was made at that time."""
@@ -50,6 +53,8 @@ def encode_offsets(offsets: Offsets) -> dict[str, Any]:
             streams[name]["known"] = position.known
         if position.gone:
             streams[name]["gone"] = position.gone
+        if position.cuts is not None:
+            streams[name]["cuts"] = list(position.cuts)
     return {"v": VERSION, "streams": streams}
 
 
@@ -60,9 +65,16 @@ def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
             f"the checkpoint's offsets are not of this source, or of a newer version than {VERSION}: give the query a "
             "checkpoint of its own, or use the natsctl that wrote it"
         )
-    return {
-        name: Position(
-            int(each["seq"]), str(each["created"]), each.get("since"), each.get("known"), each.get("gone", 0)
-        )
-        for name, each in said["streams"].items()
-    }
+    return {name: _position(each) for name, each in said["streams"].items()}
+
+
+def _position(said: Mapping[str, Any]) -> Position:
+    cuts = said.get("cuts")
+    return Position(
+        int(said["seq"]),
+        str(said["created"]),
+        said.get("since"),
+        said.get("known"),
+        said.get("gone", 0),
+        None if cuts is None else tuple(map(int, cuts)),
+    )

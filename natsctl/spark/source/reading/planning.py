@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.errors import ApiRefused, NotAuthorised, OptionFault, StreamNotFound
@@ -197,6 +198,36 @@ def parts(
         number = max(min(share, weight // MESSAGES_PER_TASK), 1)
         found += _split(api, stretch, reading, filters, number, known)
     return found
+
+
+def planned_parts(
+    api: JetStreamApi, stretch: Stretch, begin: int, cuts: Sequence[int], reading: Reading
+) -> list[StreamPart]:
+    """The parts of a batch that was cut before: from behind `begin` to each cut, and to the end of the stretch.
+
+    The stretch is what is left of the batch; a part of which nothing is left is there and empty, so that each part
+    keeps its number.
+    """
+    state = stretch.state
+    bounds = [begin, *(min(each, stretch.last) for each in cuts), stretch.last]
+    found = []
+    for (before, last), held in zip(pairwise(bounds), _counts(api, state, bounds, reading.filters), strict=True):
+        todo = ReadRange(state.name, max(before + 1, stretch.first), last, reading.filters, reading.transport)
+        found.append(StreamPart(todo, state.created, held, reading.fail))
+    return found
+
+
+def _counts(
+    api: JetStreamApi, state: StreamState, bounds: Sequence[int], filters: Sequence[str]
+) -> Sequence[int | None]:
+    """How many messages there are from behind each bound to the next one; None where that is not known, or none."""
+    if state.whole and not filters:
+        return [max(last - max(before, state.first - 1), 0) for before, last in pairwise(bounds)]
+    try:
+        pending = [api.counted(state.name, bound + 1, filters) for bound in bounds]
+    except (ApiRefused, NotAuthorised):
+        return [None] * (len(bounds) - 1)
+    return [max(here - behind, 0) or None for here, behind in pairwise(pending)]
 
 
 def _split(

@@ -2,9 +2,10 @@
 
 Theory of operation. Spark keeps one reader for as long as a query runs, asks it for the next end (`latestOffset`),
 writes that into its checkpoint, and has the batch planned (`partitions`). A query that was interrupted in a batch
-begins with `partitions` for that batch; hence whether messages are gone is looked at there too. What a batch holds
-depends on its start and its end alone. Between calls the reader remembers only what concerns this run: the end that
-`availableNow` stops at, when the last batch was, and how far it has come, for the lag that it reports.
+begins with `partitions` for that batch; hence whether messages are gone is looked at there too. What a batch holds, and
+how it is cut into parts, depends on its start and its end alone. Between calls the reader remembers only what concerns
+this run: the end that `availableNow` stops at, when the last batch was, and how far it has come, for the lag that it
+reports.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,16 @@ from natsctl.spark.source.reading.loss import (
 )
 from natsctl.spark.source.reading.offsets import Position, encode_offsets, parse_offsets
 from natsctl.spark.source.reading.part import StreamPart
-from natsctl.spark.source.reading.planning import Stretch, check_names, chosen_streams, count, cut, parts, starting_at
+from natsctl.spark.source.reading.planning import (
+    Stretch,
+    check_names,
+    chosen_streams,
+    count,
+    cut,
+    parts,
+    planned_parts,
+    starting_at,
+)
 from natsctl.spark.source.reading.reading import Reading
 from natsctl.spark.source.reading.task import read_part
 from natsctl.spark.source.spark_api import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
@@ -123,7 +133,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._follow(api, stood)
         steps = self._steps(api, stood)
         if not limited:
-            return {name: step.position(step.stretch.last) for name, step in steps.items()}
+            return self._cut(api, steps, {name: step.stretch.last for name, step in steps.items()})
         counts = {name: count(api, step.stretch, self._reading.filters) for name, step in steps.items()}
         waiting = {
             name: step.stretch.width if counts[name] is None else counts[name] or 0 for name, step in steps.items()
@@ -135,9 +145,19 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         sizes = {name: average_bytes(step.stretch.state) for name, step in steps.items()}
         shares = self._admission.shares(waiting, sizes)
         self._last_batch_s = time.monotonic()
+        ends = {name: self._end(api, step.stretch, shares[name], counts[name]) for name, step in steps.items()}
+        return self._cut(api, steps, ends)
+
+    def _cut(self, api: JetStreamApi, steps: dict[str, Step], ends: dict[str, int]) -> dict[str, Position]:
+        """The end of a batch, with the cuts of its parts."""
+        stretches = [Stretch(step.stretch.state, step.stretch.first, ends[name]) for name, step in steps.items()]
+        cuts: dict[str, tuple[int, ...]] = {}
+        for part in parts(api, stretches, self._reading, self._reading.filters):
+            cuts[part.todo.stream] = (*cuts.get(part.todo.stream, ()), part.todo.last)
+        found = {name: step.position(ends[name]) for name, step in steps.items()}
         return {
-            name: step.position(self._end(api, step.stretch, shares[name], counts[name]))
-            for name, step in steps.items()
+            name: replace(position, cuts=cuts[name][:-1]) if name in cuts else position
+            for name, position in found.items()
         }
 
     def _end(self, api: JetStreamApi, stretch: Stretch, share: int, known: int | None) -> int:
@@ -204,7 +224,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._asking(lambda api: self._plan(api, before, until))
 
     def _plan(self, api: JetStreamApi, before: dict[str, Position], until: dict[str, Position]) -> list[InputPartition]:
-        stretches = []
+        stretches, found = [], list[InputPartition]()
         for name, end in until.items():
             begin = _begin(before.get(name), end)
             if end.seq <= begin:
@@ -212,10 +232,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             stood = Position(begin, end.created)
             state = self._state(api, name, stood)
             if state is not None and check_identity(stood, state, fail=self._reading.fail):
-                stretches.append(self._stretch(state, begin, end.seq))
+                stretch = self._stretch(state, begin, end.seq)
+                if end.cuts is None:
+                    stretches.append(stretch)
+                else:
+                    found += planned_parts(api, stretch, begin, end.cuts, self._reading)
                 if before.get(name) is not None and before[name].same_stream(end.created):
                     check_deleted(before[name], end.seq, state, fail=self._reading.fail)
-        return [*parts(api, stretches, self._reading, self._reading.filters)]
+        return [*found, *parts(api, stretches, self._reading, self._reading.filters)]
 
     def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:
         """What of a planned range is still there; raises DataLoss where that is an error."""
