@@ -64,7 +64,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         Flag("--subscriptions", SWITCH, _detailed, "also subscriptions"),
     ),
     "IPQUEUESZ": (
-        Flag("--all", SWITCH, "all", "also queues that are empty"),
+        Flag("--all", SWITCH, "all", "also queues that are empty (given unless --no-all is)"),
         Flag("--filter", TEXT, "filter", "only queues whose name contains this"),
     ),
     "HEALTHZ": (*HEALTH, Flag("--details", SWITCH, "details", "every failure with its stream or consumer")),
@@ -92,8 +92,8 @@ KINDS: dict[str, tuple[Flag, ...]] = {
     "VARZ": (),
 }  # fmt: skip
 """What is asked for, and the flags that go into its request."""
-FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}}
-"""What a request always says: without it connections lack their account and user."""
+FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}, "HEALTHZ": {"details": True}, "IPQUEUESZ": {"all": True}}
+"""Fields of a request unless a flag says otherwise: without the first connections lack their account and user."""
 
 
 def _asking(what: str, help: str) -> Callable[..., None]:

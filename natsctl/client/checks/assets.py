@@ -195,6 +195,8 @@ async def check_message(manager: Manager, check: Check, stream: str, limits: Lim
     if pattern := limits.get("content"):
         found = compiled(pattern, "--content").search(body.decode("utf-8", "replace"))
         check.require(found is not None, f"the body matches {pattern}", f"the body does not match {pattern}")
+    if not check.warning and not check.critical:
+        check.ok.append(f"Valid message on {stream} > {subject}")
 
 
 def compiled(pattern: str, flag: str) -> re.Pattern[str]:

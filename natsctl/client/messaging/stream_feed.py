@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api import codec, endpoints
+from natsctl.api import acks, codec, endpoints
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
@@ -72,7 +72,9 @@ async def feed_of_stream(
     if durable:
         config = {"durable_name": durable, "ack_policy": "explicit", **start.fields(time.time_ns())}
         known = await durable_consumer(manager, name, {**config, **_filter(subjects)})
-        return DurableFeed(manager, name, known, count, to_end=to_end)
+        if known["config"].get("deliver_subject"):
+            return PushFeed(manager, known, to_end=to_end)
+        return DurableFeed(manager, name, known["config"], count, to_end=to_end)
     if direct or info["config"].get("retention") in _UNREADABLE:
         return DirectFeed(manager, name, subjects, _direct_start(start, subjects, info["state"]), to_end=to_end)
     reader = ordered_reader(manager, name, subjects, start, headers_only=headers_only)
@@ -191,6 +193,45 @@ class DurableFeed:
         return None
 
 
+class PushFeed:
+    """Messages that a durable push consumer delivers, from when it is listened to; `info` describes the consumer.
+
+    With `to_end` the feed ends with the last message that was stored.
+    """
+
+    def __init__(self, manager: Manager, info: dict[str, Any], *, to_end: bool = False) -> None:
+        from natsctl.client.messaging.push import pushed
+
+        self._messages = pushed(manager, info["config"])
+        self._to_end = to_end
+        waiting = int(info.get("num_pending") or 0) or int(info.get("num_ack_pending") or 0)
+        self.ended = to_end and not waiting
+
+    async def __aenter__(self) -> PushFeed:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._messages.aclose()
+
+    def now(self) -> Message | None:
+        """Return nothing: each message is waited for."""
+        return None
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message, or None when none came in time or all were read, which ends the feed."""
+        if self.ended:
+            return None
+        try:
+            async with asyncio.timeout(timeout_s):
+                message = await anext(self._messages)
+        except TimeoutError:
+            self.ended = True
+            return None
+        place = acks.parse(message.reply.encode("utf-8", "surrogateescape"))
+        self.ended = self._to_end and place is not None and place.pending == 0
+        return message
+
+
 class DirectFeed:
     """What a stream has stored and stores, by direct gets: no consumer is made, and nothing is acknowledged."""
 
@@ -286,10 +327,7 @@ async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
 
 
 async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of the durable consumer that `config` names, which is made if there is none.
-
-    Raises UsageError for one that pushes.
-    """
+    """Return the description of the durable consumer that `config` names, which is made if there is none."""
     name = config["durable_name"]
     try:
         answer: Any = await manager.consumer_info(stream, name)
@@ -297,7 +335,4 @@ async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]
         if failure.err_code != CONSUMER_NOT_FOUND:
             raise
         answer = await manager.consumer_create(stream, config, action="create")
-    known = dict(answer.raw["config"])
-    if known.get("deliver_subject"):
-        raise UsageError(f"Consumer {stream} > {name} is push-based", hint=f"natsctl con sub {stream} {name} reads it")
-    return known
+    return dict(answer.raw)

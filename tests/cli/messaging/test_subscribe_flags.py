@@ -92,7 +92,11 @@ def test_a_durable_is_made_read_on_with_and_kept(five: Run) -> None:
     nothing = five("sub", "s.a", "--durable", "D", "-T", "--raw")
     assert (nothing.code, nothing.out) == (0, "")
     five("con", "add", "S", "P", "--target", "x")
-    assert five("sub", "s.a", "--durable", "P").code == 2
+    assert five("sub", "s.a", "--durable", "P", "-T", "--raw").out == "1\n2\n3\n4\n5\n"
+    assert five("con", "info", "S", "P", "-j").json["num_ack_pending"] == 0
+    assert five("sub", "s.a", "--durable", "P", "-T", "--raw").out == ""
+    five("pub", "s.a", "6", "-q", "-J")
+    assert five("sub", "s.a", "--durable", "P", "--count", "1", "--raw").out == "6\n"
 
 
 def test_a_work_queue_is_looked_at_and_nothing_is_taken(natsctl: Run) -> None:

@@ -40,6 +40,12 @@ def test_what_a_server_may_have_nothing_of_is_asked_too(system: Run, kind: str) 
     assert isinstance(answer["data"], dict)
 
 
+def test_details_are_asked_for_unless_a_flag_says_otherwise(system: Run) -> None:
+    for kind, flag, field in (("ipqueue", "--no-all", "all"), ("jetstream-health", "--no-details", "details")):
+        for words, wanted in (((), "true"), ((flag,), "false")):
+            assert f'"{field}":{wanted}' in system("srv", "req", kind, *words, "--trace").err.replace(": ", ":")
+
+
 def test_flags_go_into_the_request(system: Run, user: Run) -> None:
     user("str", "add", "S", "--subjects", "s", "--defaults")
     (answer,) = system("srv", "req", "jsz", "--all", "--account", "A").lines
