@@ -1,8 +1,9 @@
 """JSON payloads as a column of structs, each payload as Spark's `from_json` reads it.
 
-Theory of operation. Python's own scanner reads well-formed objects, and values are looked at column by column: where
-every one fits as it is, that is all. A record of which anything is out of the ordinary is read again, alone, by
-`json_rows`, which does what Spark does with it. So a payload's neighbours change neither its value nor its cost.
+Theory of operation. Python's own scanner reads well-formed objects, and values are looked at column by column: what
+does not fit its type is null, as far as that is all that Spark makes of it. A record that is malformed, has a name
+twice, or has a fault that changes how Spark reads what follows, is read again, alone, by `json_rows`. So a payload's
+neighbours change neither its value nor its cost.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import base64
 import json
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, Final
 
@@ -24,16 +27,16 @@ from natsctl.spark.source.columns.json_rows import (
     RecordReader,
     Value,
     decimal_of,
+    epoch_micros,
+    not_finite,
     plain_text,
     quoted,
     single,
     spelled_double,
+    whole,
 )
-from natsctl.spark.source.columns.json_times import SECOND_US, Memo
+from natsctl.spark.source.columns.json_times import Memo
 from natsctl.spark.source.columns.json_tokens import MOST_DEPTH, MOST_DIGITS
-
-Fit = Callable[[list[Any], set[int]], list[Value]]
-"""Makes values of what the scanner found; adds the rows that it leaves to `RecordReader`, and has None for them."""
 
 AT_ONCE: Final = 1024
 """Records that are objects of Python at a time: more of them cost the garbage collector a third more."""
@@ -56,6 +59,22 @@ class _OutOfOrdinary(Exception):
     """A record is left to `RecordReader`."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Faults:
+    """Values that do not fit, by their places in a list."""
+
+    odd: set[int] = field(default_factory=set)
+    """Those that are left to `RecordReader`."""
+    wholly: set[int] = field(default_factory=set)
+    """Those that are null instead."""
+    partly: set[int] = field(default_factory=set)
+    """Those with null in place of a part."""
+
+
+Fit = Callable[[list[Any], _Faults], list[Value]]
+"""Makes values of what the scanner found, None for what does not fit, and adds that to the faults."""
+
+
 class JsonColumn:
     """Makes columns of one type; its field for malformed records, if it has one, holds their text."""
 
@@ -70,22 +89,22 @@ class JsonColumn:
         decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_Fraction, parse_constant=constant)
         self._scan: Callable[[str, int], tuple[Any, int]] = vars(decoder)["scan_once"]
 
-    def column(self, payloads: Sequence[bytes]) -> tuple[pa.StructArray, dict[int, str]]:
-        """Return one struct for each payload, null for blank ones, and why rows are malformed."""
+    def column(self, payloads: Sequence[bytes]) -> tuple[pa.StructArray, list[int]]:
+        """Return one struct for each payload, null for blank ones, and the rows that are malformed."""
         columns: list[list[Value]] = [[] for _ in self._fields]
-        odd: list[int] = []
-        for first in range(0, len(payloads), AT_ONCE):
-            odd += self._append(payloads[first : first + AT_ONCE], first, columns)
+        malformed: list[int] = []
         blank: set[int] = set()
-        malformed: dict[int, str] = {}
-        for at in odd:
-            record, why = self._reader.record(java_text(payloads[at]))
-            if record is None:
-                blank.add(at)
-            if why:
-                malformed[at] = why
-            for column, value in zip(columns, record or (None,) * len(columns), strict=True):
-                column[at] = value
+        for first in range(0, len(payloads), AT_ONCE):
+            faults = self._append(payloads[first : first + AT_ONCE], columns)
+            found = faults.wholly | faults.partly
+            for at in faults.odd:
+                record, why = self._reader.record(java_text(payloads[first + at]))
+                if record is None:
+                    blank.add(first + at)
+                (found.add if why else found.discard)(at)
+                for column, value in zip(columns, record or (None,) * len(columns), strict=True):
+                    column[first + at] = value
+            malformed += [first + at for at in sorted(found)]
         if self._corrupt is not None:
             texts: list[Value] = [None] * len(payloads)
             for at in malformed:
@@ -94,14 +113,18 @@ class JsonColumn:
         valid = [at not in blank for at in range(len(payloads))] if blank else None
         return _struct_array(self._kind, columns, valid, len(payloads)), malformed
 
-    def _append(self, payloads: Sequence[bytes], first: int, columns: list[list[Value]]) -> list[int]:
-        """Append what is in the payloads, and return the rows that are left to `RecordReader`."""
-        odd: set[int] = set()
-        objects = [self._scanned(payload, at, odd) for at, payload in enumerate(payloads)]
-        for field, fit, column in zip(self._fields, self._fits, columns, strict=True):
-            name = field.name
-            column += fit([each.get(name) for each in objects], odd)
-        return [first + at for at in sorted(odd)]
+    def fault(self, payload: bytes) -> str:
+        """Return why a payload is malformed, "" if it is not."""
+        return self._reader.record(java_text(payload))[1]
+
+    def _append(self, payloads: Sequence[bytes], columns: list[list[Value]]) -> _Faults:
+        """Append what is in the payloads, and return what of it does not fit."""
+        faults = _Faults()
+        objects = [self._scanned(payload, at, faults.odd) for at, payload in enumerate(payloads)]
+        for each_field, fit, column in zip(self._fields, self._fits, columns, strict=True):
+            name = each_field.name
+            column += fit([each.get(name) for each in objects], faults)
+        return faults
 
     def _scanned(self, payload: bytes, at: int, odd: set[int]) -> dict[str, Any]:
         """Return what is in an object; nothing, and add the row to `odd`, where that is not all."""
@@ -117,12 +140,16 @@ class JsonColumn:
         return found
 
 
-def json_column(
-    payloads: Sequence[bytes], kind: pa.StructType, settings: JsonSettings
-) -> tuple[pa.StructArray, dict[int, str]]:
-    """Return one struct for each payload, null for blank ones, and why rows are malformed."""
+def json_column(payloads: Sequence[bytes], kind: pa.StructType, settings: JsonSettings) -> tuple[pa.Array, list[int]]:
+    """Return one struct for each payload, null for blank ones, and the rows that are malformed."""
     column: JsonColumn = COLUMNS[kind, settings]
     return column.column(payloads)
+
+
+def json_fault(payload: bytes, kind: pa.StructType, settings: JsonSettings) -> str:
+    """Return why a payload is malformed, "" if it is not."""
+    column: JsonColumn = COLUMNS[kind, settings]
+    return column.fault(payload)
 
 
 def _column_of(key: tuple[pa.StructType, JsonSettings]) -> JsonColumn:
@@ -177,67 +204,70 @@ def _fit(kind: pa.DataType, settings: JsonSettings) -> Fit:
     if pa.types.is_map(kind):
         return _maps(_fit(kind.item_type, settings))
     if pa.types.is_boolean(kind):
-        return lambda found, odd: _of_types(found, frozenset({bool, NONE}), odd)
+        return lambda found, faults: _of_type(found, bool, faults)
     if kind in WHOLE_BITS:
         return _whole_numbers(WHOLE_BITS[kind])
-    by_type: Mapping[type, Callable[[Any], Value]]
+    by_type: dict[type, Callable[[Any], Value]]
     if pa.types.is_string(kind):
-        by_type = {str: str, int: _digits, _Fraction: spelled_double, bool: _spelled, dict: _spelled, list: _spelled}
-    elif pa.types.is_float32(kind):
-        by_type = {int: lambda number: single(_digits(number)), _Fraction: single}
+        by_type = {str: str, int: str, _Fraction: spelled_double, bool: _spelled, dict: _spelled, list: _spelled}
     elif pa.types.is_floating(kind):
         by_type = {int: float, _Fraction: float}
+        if pa.types.is_float32(kind):
+            by_type = {int: lambda number: single(str(number)), _Fraction: single}
+        if settings.grammar.non_numeric_numbers:
+            by_type[str] = not_finite
     elif pa.types.is_decimal(kind):
         decimal = decimal_of(kind)
-        by_type = {int: lambda number: decimal(_digits(number)), _Fraction: decimal, str: decimal}
+        by_type = {int: lambda number: decimal(str(number)), _Fraction: decimal, str: decimal}
     elif pa.types.is_date32(kind):
         by_type = {str: settings.dates.days}
     elif pa.types.is_binary(kind):
-        by_type = {str: lambda text: base64.b64decode(text, validate=True)}
+        by_type = {str: _binary}
     elif kind.tz is None:
         by_type = {str: settings.local_timestamps.micros}
     else:
-        by_type = {str: settings.timestamps.micros, int: _epoch}
+        by_type = {str: settings.timestamps.micros, int: epoch_micros}
     plain = str if pa.types.is_string(kind) else NONE
-    return lambda found, odd: _converted(found, by_type, frozenset({plain, NONE}), odd)
+    return lambda found, faults: _converted(found, by_type, frozenset({plain, NONE}), faults)
 
 
-def _of_types(found: list[Any], types: frozenset[type], odd: set[int]) -> list[Any]:
-    """Return the values with None in place of those that are of no such type."""
+def _of_type(found: list[Any], kind: type, faults: _Faults) -> list[Any]:
+    """Return the values with None in place of those that are of another type."""
+    types = frozenset({kind, NONE})
     if types.issuperset(map(type, found)):
         return found
-    odd.update(at for at, each in enumerate(found) if type(each) not in types)
+    faults.wholly.update(at for at, each in enumerate(found) if type(each) not in types)
     return [each if type(each) in types else None for each in found]
 
 
 def _converted(
-    found: list[Any], by_type: Mapping[type, Callable[[Any], Value]], plain: frozenset[type], odd: set[int]
+    found: list[Any], by_type: Mapping[type, Callable[[Any], Value]], plain: frozenset[type], faults: _Faults
 ) -> list[Value]:
     if plain.issuperset(map(type, found)):
         return found
     values: list[Value] = []
     for at, each in enumerate(found):
-        if each is None:
-            values.append(None)
-            continue
-        try:
-            values.append(by_type[type(each)](each))
-        except (KeyError, ValueError, ArithmeticError, RecursionError):
-            odd.add(at)
-            values.append(None)
+        value = None
+        if each is not None:
+            try:
+                value = by_type[type(each)](each)
+            except (OverflowError, RecursionError, _OutOfOrdinary):
+                faults.odd.add(at)
+            except (KeyError, ValueError, ArithmeticError):
+                faults.wholly.add(at)
+        values.append(value)
     return values
 
 
 def _whole_numbers(bits: int) -> Fit:
     most = 1 << bits - 1
 
-    def fit(found: list[Any], odd: set[int]) -> list[Value]:
-        values = _of_types(found, frozenset({int, NONE}), odd)
+    def fit(found: list[Any], faults: _Faults) -> list[Value]:
+        values = _of_type(found, int, faults)
         present = [each for each in values if each is not None]
         if not present or (min(present) >= -most and max(present) < most):
             return values
-        odd.update(at for at, each in enumerate(values) if each is not None and not -most <= each < most)
-        return [None if each is not None and not -most <= each < most else each for each in values]
+        return _converted(values, {int: lambda number: whole(number, bits)}, frozenset({NONE}), faults)
 
     return fit
 
@@ -246,10 +276,11 @@ def _structs(kind: pa.StructType, settings: JsonSettings) -> Fit:
     names = [kind.field(at).name for at in range(kind.num_fields)]
     fits = [_fit(kind.field(at).type, settings) for at in range(kind.num_fields)]
 
-    def fit(found: list[Any], odd: set[int]) -> list[Value]:
-        objects = _of_types(found, frozenset({dict, NONE}), odd)
+    def fit(found: list[Any], faults: _Faults) -> list[Value]:
+        objects = _of_type(found, dict, faults)
+        inner = _Faults(faults.odd, faults.partly, faults.partly)
         columns = [
-            each([(value or NOTHING).get(name) for value in objects], odd)
+            each([(value or NOTHING).get(name) for value in objects], inner)
             for name, each in zip(names, fits, strict=True)
         ]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(objects))
@@ -259,47 +290,50 @@ def _structs(kind: pa.StructType, settings: JsonSettings) -> Fit:
 
 
 def _lists(item: Fit) -> Fit:
-    def fit(found: list[Any], odd: set[int]) -> list[Value]:
-        lists = _of_types(found, frozenset({list, NONE}), odd)
-        return _regrouped(lists, lists, item, odd)
+    """Return what makes lists; what follows an item that does not fit is read by Spark as if it were outside."""
+
+    def fit(found: list[Any], faults: _Faults) -> list[Value]:
+        lists = _of_type(found, list, faults)
+        groups, inner = _regrouped(lists, item)
+        faults.odd.update(inner.odd, inner.wholly)
+        faults.partly.update(inner.partly)
+        return groups
 
     return fit
 
 
 def _maps(item: Fit) -> Fit:
-    def fit(found: list[Any], odd: set[int]) -> list[Value]:
-        maps = _of_types(found, frozenset({dict, NONE}), odd)
-        groups = _regrouped(maps, [each and each.values() for each in maps], item, odd)
+    """Return what makes maps; one with a value that does not fit is null."""
+
+    def fit(found: list[Any], faults: _Faults) -> list[Value]:
+        maps = _of_type(found, dict, faults)
+        groups, inner = _regrouped([each and each.values() for each in maps], item)
+        faults.odd.update(inner.odd)
+        faults.wholly.update(inner.wholly)
+        faults.partly.update(inner.partly)
         return [
-            None if each is None else list(zip(map(plain_text, each), values, strict=True))
-            for each, values in zip(maps, groups, strict=True)
+            None if each is None or at in inner.wholly else list(zip(map(plain_text, each), values, strict=True))
+            for at, (each, values) in enumerate(zip(maps, groups, strict=True))
         ]
 
     return fit
 
 
-def _regrouped(owners: list[Any], groups: list[Any], item: Fit, odd: set[int]) -> list[Value]:
-    """Return the groups with their items as values; an owner of an item that is out of the ordinary is so itself."""
-    inner: set[int] = set()
-    items = item(list(chain.from_iterable(each for each in groups if each)), inner)
-    ends = list(accumulate((len(each) if each else 0 for each in owners), initial=0))
-    if inner:
-        odd.update(at for at in range(len(owners)) if not inner.isdisjoint(range(ends[at], ends[at + 1])))
-    return [None if each is None else items[ends[at] : ends[at + 1]] for at, each in enumerate(owners)]
+def _regrouped(groups: list[Any], item: Fit) -> tuple[list[Value], _Faults]:
+    """Return the groups with their items as values, and the groups that have faults in them."""
+    faults = _Faults()
+    items = item(list(chain.from_iterable(each for each in groups if each)), faults)
+    ends = list(accumulate((len(each) if each else 0 for each in groups), initial=0))
+    found = [None if each is None else items[ends[at] : ends[at + 1]] for at, each in enumerate(groups)]
+    by_group = [{bisect_right(ends, at) - 1 for at in each} for each in (faults.odd, faults.wholly, faults.partly)]
+    return found, _Faults(*by_group)
 
 
-def _epoch(seconds: int) -> int:
-    micros = seconds * SECOND_US
-    if not -(1 << 63) <= micros < 1 << 63:
-        raise ValueError("a time is too far from 1970")
-    return micros
-
-
-def _digits(number: int) -> str:
-    spelled = str(number)
-    if len(spelled) >= MOST_DIGITS:
-        raise ValueError(f"a number has more than {MOST_DIGITS} digits")
-    return spelled
+def _binary(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise _OutOfOrdinary from None
 
 
 def _spelled(value: Any) -> str:
@@ -314,7 +348,7 @@ def _spelled(value: Any) -> str:
         return f"[{','.join([_spelled(each) for each in value])}]"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return _digits(value)
+    return str(value)
 
 
 # Arrow's buffers

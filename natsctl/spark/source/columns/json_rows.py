@@ -123,7 +123,7 @@ class RecordReader:
             number = single if pa.types.is_float32(kind) else double
             by_token = {INT: number, FLOAT: number}
             if self._settings.grammar.non_numeric_numbers:
-                by_token[STRING] = _not_finite
+                by_token[STRING] = not_finite
         elif pa.types.is_decimal(kind):
             decimal = decimal_of(kind)
             by_token = {INT: decimal, FLOAT: decimal, STRING: decimal}
@@ -244,7 +244,8 @@ def _rounded(number: float) -> float:
         return math.copysign(math.inf, number)
 
 
-def _not_finite(text: str) -> float:
+def not_finite(text: str) -> float:
+    """Return the number of a text such as `NaN`, which is none of digits; raise Malformed."""
     if text not in NOT_FINITE:
         raise Malformed(f"{text[:60]!r} is no number")
     return float(text)

@@ -32,7 +32,7 @@ from natsctl.spark.source.columns.arrays import binary_array, int_array, repeate
 from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.columns.decompression import Damaged, decompressed
 from natsctl.spark.source.columns.header_column import header_column
-from natsctl.spark.source.columns.json_column import json_column
+from natsctl.spark.source.columns.json_column import json_column, json_fault
 from natsctl.spark.source.columns.json_rows import JsonSettings
 from natsctl.spark.source.columns.json_times import DateFormat, LocalFormat, TimestampFormat
 from natsctl.spark.source.columns.json_tokens import Grammar
@@ -177,17 +177,20 @@ class RowShape:
         kind = self.arrow_schema.field(self.names.index("value")).type
         column, malformed = json_column(payloads, kind, self.json)
         if malformed and self.mode == "failfast":
-            first = min(malformed)
+            first = malformed[0]
             raise ValueDoesNotFit(
-                f"message {stream} {rows.seqs[first].as_py()} does not fit valueSchema: {malformed[first]}; "
-                "valueMode PERMISSIVE gives null, DROPMALFORMED leaves the row out"
+                f"message {stream} {rows.seqs[first].as_py()} does not fit valueSchema: "
+                f"{json_fault(payloads[first], kind, self.json)}; valueMode PERMISSIVE gives null, DROPMALFORMED "
+                "leaves the row out"
             )
         return column, malformed if self.mode == "dropmalformed" else ()
 
 
 def _others(rows: Collection[int], size: int) -> pa.BooleanArray:
     """Return a mask of the rows that are not among those."""
-    kept = bytes(at not in rows for at in range(size))
+    kept = bytearray(b"\x01" * size)
+    for at in rows:
+        kept[at] = 0
     return pa.Array.from_buffers(pa.uint8(), size, [None, pa.py_buffer(kept)]).cast(pa.bool_())
 
 
