@@ -220,6 +220,7 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             await asyncio.sleep(NAME_HELD_S)
             if (there := await _left(manager, sending)) is not None:
                 return there
+            await give_free(manager, name)
 
     async def attempt(manager: Manager) -> Answer[Any]:
         # The attempt before may have come to its end unheard, or have left a part behind.
@@ -229,6 +230,8 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             return await send(manager)
         except ApiFailure as failure:
             if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
+                if failure.err_code == NAME_HELD and await is_held(manager, name):
+                    failure.hint = f"a restore of it goes on or was cut off: natsctl stream rm {name} --force ends that"
                 raise
             # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in: only
             # where there is no other stream. And a server of a cluster may hold a stream's name for a moment after the
@@ -246,6 +249,19 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
         if sending.begun:
             await _clear(lifeline, sending)
         raise
+
+
+async def is_held(manager: Manager, name: str) -> bool:
+    """Return whether a cluster holds the name of a stream that is not there: for a restore, which may be cut off."""
+    listed = name in await manager.stream_names() if manager.connection.info.get("cluster") else False
+    return listed and await _existing(manager, name) is None
+
+
+async def give_free(manager: Manager, name: str) -> None:
+    """End a restore of this process, or of one that is gone, whose name a cluster holds without an end."""
+    if await is_held(manager, name):
+        with contextlib.suppress(ApiFailure):
+            await manager.stream_delete(name)
 
 
 async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:

@@ -33,7 +33,7 @@ from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.compare import NotWhole
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.progress import silent
-from natsctl.client.backup.restore import NAME_HELD, restore_sent
+from natsctl.client.backup.restore import NAME_HELD, give_free, restore_sent
 from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.send import Sending
@@ -197,6 +197,7 @@ async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) ->
                 raise
         lifeline.say(f"the server still waits for the rest of {marker.stream} from before")
         await asyncio.sleep(AGAIN_AFTER_S)
+        await give_free(lifeline.manager, marker.stream)
     if told := await _lacking_in_the_end(lifeline, marker, answer.raw, how):
         await lifeline.manager.stream_delete(marker.stream)
         raise NotWhole(f"{marker.stream} would lose something: {', '.join(told)}", hint="it is as it was before")
