@@ -26,8 +26,6 @@ from natsctl.client.short_client import ShortClient
 from natsctl.testing import nursery
 from natsctl.testing.process import Kind, ServerProcess, reference_binary, reference_version
 
-JETSTREAM = Path(__file__).parent / "jetstream"
-"""Its tests compare whole answers with the reference's, to the letter."""
 SPARK = Path(__file__).parent / "spark"
 """Its own tests share a session of Spark, which takes ten seconds to start and gets quicker with use."""
 
@@ -72,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     elif reference_version() != SERVER_VERSION:
         why = f"nats-server is {reference_version()}, not {SERVER_VERSION}: another Go words errors and names otherwise"
         for item in items:
-            if item.get_closest_marker("exact") or (JETSTREAM in item.path.parents and "reference" in item.nodeid):
+            if item.get_closest_marker("exact"):
                 item.add_marker(pytest.mark.skip(reason=why))
 
 

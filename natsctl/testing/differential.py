@@ -43,7 +43,7 @@ from typing import Any, Final, cast
 from natsctl.testing.jet import Jet
 from natsctl.testing.live_wire import PATIENCE_S, Live, Score
 from natsctl.testing.machine import Machine, Message
-from natsctl.testing.process import ServerProcess, as_released
+from natsctl.testing.process import ServerProcess, alike
 
 MAX_DIFFERENCES: Final = 2
 """Different answers of `*.INFO.*` after which a conversation is broken off: each has cost `PATIENCE_S`."""
@@ -113,7 +113,9 @@ class Talk:
             reply = re.sub(rb"\.\d{19}\.", b".T.", m.reply)
             reply = re.sub(rb"^(\$JS\.FC\.S\.C\.).*", rb"\1X", reply)
             header = re.sub(rb"\.\d{19}\.", b".T.", m.header)
-            self.notes.append((b"" if m.subject.startswith(b"_INBOX") else m.subject, reply, header, m.payload))
+            self.notes.append(
+                (b"" if m.subject.startswith(b"_INBOX") else m.subject, reply, alike(header), alike(m.payload))
+            )
 
     def event(self, sid: bytes) -> None:
         """Note advisories without what differs from run to run."""
@@ -130,6 +132,8 @@ def scrub(value: Any) -> Any:
     """Return an answer without times, ids and names of servers."""
     if isinstance(value, dict):
         return [(k, scrub(v)) for k, v in value.items() if k not in DROPPED]
+    if isinstance(value, str):
+        return alike(value)
     return [scrub(v) for v in value] if isinstance(value, list) else value
 
 
@@ -185,20 +189,11 @@ def ours(run: Scenario, machine: Machine | None = None) -> tuple[list[Any], Scor
     return told(run, Talk(jet)), score
 
 
-def _released(notes: Any) -> Any:
-    """Return notes in which the reference server has the version that natsctl's reports."""
-    if isinstance(notes, list):
-        return [_released(one) for one in notes]
-    if isinstance(notes, tuple):
-        return tuple(_released(one) for one in notes)
-    return as_released(notes) if isinstance(notes, str) else notes
-
-
 def differences(run: Scenario, url: str, notes: list[Any], score: Score) -> str:
     """Have a conversation with the server at `url` and return what it tells otherwise than an engine did."""
     live = Live(url, score)
     with closing(live.connect()) as wire:
-        theirs = _released(told(run, Talk(Jet(cast(Machine, live)), notes)))
+        theirs = told(run, Talk(Jet(cast(Machine, live)), notes))
         different = [(mine, other) for mine, other in zip(notes, theirs, strict=False) if mine != other]
         if different:
             return "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)

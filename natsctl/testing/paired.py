@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import as_released
+from natsctl.testing.process import alike
 from natsctl.wire import ops
 from natsctl.wire.encode import encode_pub
 from natsctl.wire.server_parser import ServerParser
@@ -78,7 +78,7 @@ class Reference:
             for op in self._parser.feed(self._socket.recv(1 << 20)):
                 if op[0] == ops.MSG and op[1] == inbox:
                     answer: bytes = op[5] or op[4]
-                    return as_released(answer)
+                    return answer
         return b""
 
     def close(self) -> None:
@@ -134,9 +134,9 @@ def _difference(reference: Side, engine: Side, requests: Sequence[Request]) -> s
 def comparable(answer: bytes) -> str:
     """Return an answer as text without what differs from run to run; key order stays."""
     try:
-        return json.dumps(_steady(json.loads(answer)))
+        return json.dumps(_steady(json.loads(alike(answer))))
     except ValueError:
-        return answer.decode("latin-1")
+        return alike(answer).decode("latin-1")
 
 
 def _steady(value: Any) -> Any:

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from natsctl.testing.machine import Machine
+from natsctl.testing.process import alike
 from natsctl.wire import ops
 from natsctl.wire.encode import encode_pub
 from natsctl.wire.server_parser import ServerParser
@@ -144,14 +145,14 @@ def scrubbed(value: Any, key: str = "") -> Any:
             return json.dumps(scrubbed(json.loads(value)))
         except ValueError:
             return value
-    return value
+    return alike(value) if isinstance(value, str) else value
 
 
 def shown(heard: Iterable[Heard]) -> list[tuple[str, str, str]]:
     """Return messages as texts that can be compared: answers in their order, then events by subject."""
     texts = []
     for subject, header, payload in heard:
-        lines = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1varies", header).decode("latin-1")
+        lines = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1varies", alike(header)).decode("latin-1")
         try:
             texts.append((subject, lines, json.dumps(scrubbed(json.loads(payload)))))
         except ValueError:

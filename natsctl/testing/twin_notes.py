@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
+from natsctl.testing.process import alike
+
 
 class Got(NamedTuple):
     """A message that a client received."""
@@ -39,7 +41,7 @@ def scrub(value: Any) -> Any:
             value = {**value, "delivered": {"consumer_seq": 0}}  # in memory it moves whenever the reference looks
         return [(k, "" if k in DROPPED else scrub(v)) for k, v in value.items()]
     if isinstance(value, str):
-        return OWN_NAME.sub(r"\1", value)
+        return OWN_NAME.sub(r"\1", alike(value))
     return [scrub(v) for v in value] if isinstance(value, list) else value
 
 
@@ -59,7 +61,7 @@ def plain(data: bytes) -> bytes:
     """Return a header block or a reply subject without what differs from run to run."""
     for pattern, text in VARYING:
         data = pattern.sub(text, data)
-    return data
+    return alike(data)
 
 
 def shown(got: Got, in_flight: bool) -> tuple[str, str, str, Any]:

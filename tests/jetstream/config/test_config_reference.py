@@ -222,7 +222,6 @@ GROUPS: Final[tuple[Callable[[], Iterator[Case]], ...]] = (
 
 
 @pytest.mark.reference
-@pytest.mark.exact
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_both_answer_the_same(group: Callable[[], Iterator[Case]], server: ServerProcess) -> None:
     found = differences(server.url, group(), KNOWN)
