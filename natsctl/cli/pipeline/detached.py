@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.globals import GLOBAL_FLAGS
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.runner import RunPlan
 
-START_WAIT_S: Final = 30.0
+CHECK_WAIT_S: Final = 300.0
+"""How long a run may take to start Spark and to check its pipeline; one that takes longer is not waited for."""
+SILENT_S: Final = 2.0
 STOP_WAIT_S: Final = 90.0
 """How long a run may take to end: what is on its way is finished or undone, and Spark ends."""
 POLL_S: Final = 0.1
@@ -34,8 +39,11 @@ _SECRETS: Final = {
 
 
 def start_detached(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
-    """Start the same run in the background and tell of it. Raises PipelineBusy, NatsctlError where it ends at once."""
-    from natsctl.spark.pipeline.run_record import is_running, log_path, only_run, read_record
+    """Start the same run in the background, and report it when its pipeline has been found sound.
+
+    Raises PipelineBusy, RunEnded.
+    """
+    from natsctl.spark.pipeline.run_record import log_path, only_run
 
     with only_run(project):
         pass
@@ -51,16 +59,52 @@ def start_detached(session: Session, spark: SparkFlags, project: Project, plan: 
             env=environment,
             start_new_session=True,
         )
-    until_s = time.monotonic() + START_WAIT_S
+    _wait_until_checked(session, project, process)
+    if process.poll():
+        raise _ended(process.returncode, log)
+    _tell(session, project, process.pid, str(log))
+
+
+class RunEnded(NatsctlError):
+    """A run in the background that ended before its pipeline was found sound."""
+
+    def __init__(self, text: str, exit_code: int, hint: str) -> None:
+        super().__init__(text, hint=hint)
+        self._exit_code = exit_code if exit_code > 0 else ExitCode.FAILED
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]  # the run's own, where others are by class
+        """The exit code of the run."""
+        return self._exit_code
+
+
+def _wait_until_checked(session: Session, project: Project, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the run has checked its pipeline, has ended, or takes longer than CHECK_WAIT_S."""
+    from natsctl.spark.pipeline.run_record import read_record
+
+    begin_s = time.monotonic()
+    until_s, told = begin_s + CHECK_WAIT_S, False
     while process.poll() is None and time.monotonic() < until_s:
         record = read_record(project)
-        if record and record.pid == process.pid and is_running(project):
-            break
+        if record and record.pid == process.pid and record.is_checked:
+            return
+        if not (told or session.json) and time.monotonic() > begin_s + SILENT_S:
+            output.note("Spark starts and checks the pipeline …")
+            told = True
         time.sleep(POLL_S)
-    if process.poll():
-        said = log.read_text(encoding="utf-8", errors="replace").strip()
-        raise NatsctlError(f"the run ended at once:\n{said}", hint=f"its log is {log}")
-    _tell(session, project, process.pid, str(log))
+
+
+def _ended(code: int, log: Path) -> RunEnded:
+    """The failure of a run, in its own words where it had any."""
+    said = log.read_text(encoding="utf-8", errors="replace").strip()
+    hint = f"its log is {log}"
+    try:
+        error = json.loads(said.splitlines()[-1])["error"]
+        return RunEnded(
+            f"the run ended: {error['description']}", code, "\n".join((error.get("hint") or "", hint)).strip()
+        )
+    except (ValueError, LookupError, TypeError):
+        return RunEnded(f"the run ended at once:\n{said}", code, hint)
 
 
 def stop_run(project: Project, *, force: bool = False) -> int:

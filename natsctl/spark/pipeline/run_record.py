@@ -52,6 +52,11 @@ class RunRecord:
     error: str = ""
     flows: dict[str, FlowRecord] = field(default_factory=dict)
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether the pipeline was found sound: Spark speaks of flows only then."""
+        return bool(self.flows or self.updates > self.failed_updates)
+
 
 class Recorder:
     """Writes the record of the run that holds the project's lock."""

@@ -74,9 +74,11 @@ def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path
     faults = checked.json["faults"]
     assert [(fault["file"], fault["line"]) for fault in faults] == [("natsctl.yml", line) for line in (2, 2, 4)]
     assert "maxOffsetsPerTrigger" in faults[0]["text"] + faults[1]["text"]
-    ended = natsctl("pipeline", "run", "shop", "--once")
-    assert ended.code == 2
-    assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
+    for words in ((), ("-d",)):
+        ended = natsctl("pipeline", "run", "shop", "--once", *words)
+        assert ended.code == 2
+        assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
+        assert "runs in process" not in ended.out
 
 
 @pytest.mark.ours("flags alone")

@@ -9,6 +9,7 @@ import pytest
 from natsctl.spark.pipeline.faults import NoPipeline, PipelineFaults
 from natsctl.spark.pipeline.own_settings import StreamSink, StreamView, load_own_settings
 from natsctl.spark.pipeline.project import Project, find_project
+from natsctl.spark.pipeline.run_record import Recorder, only_run, read_record
 from natsctl.spark.pipeline.scaffold import write_project
 from natsctl.spark.sql.text import literal
 
@@ -119,3 +120,17 @@ def test_a_new_project_is_a_right_one_whatever_it_and_its_stream_are_called(
 
 def test_a_project_without_own_settings_has_none(tmp_path: Path) -> None:
     assert load_own_settings(tmp_path).streams == ()
+
+
+def test_a_run_is_checked_once_its_flows_are_known(tmp_path: Path) -> None:
+    def is_checked() -> bool:
+        record = read_record(shop)
+        return record is not None and record.is_checked
+
+    shop = project(tmp_path)
+    with only_run(shop):
+        recorder = Recorder(shop, 0.0)
+        recorder.state("updating")
+        assert not is_checked()
+        recorder.flow("messages", "QUEUED")
+        assert is_checked()
