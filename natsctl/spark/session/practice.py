@@ -44,10 +44,10 @@ def has_source(session: SparkSession) -> bool:
         raise
 
 
-def practise(session: SparkSession) -> None:
+def practise(session: SparkSession, times: int = TIMES) -> None:
     """Ask what commands ask, of a data source that the session knows and whose tasks run on this machine."""
     with backup() as folder:
-        for _ in range(TIMES):
+        for _ in range(times):
             table(session, folder).createOrReplaceTempView("practice")
             for query in _QUERIES:
                 session.sql(query).toArrow()

