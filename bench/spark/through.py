@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PARTS = 2
 FEWER = 10
 """What a query costs whatever it reads is taken off: by another query on so much less."""
+FEW = "{}: a query on few"
+"""The name of that."""
 TIMES = 3
 """Runs of each, of which the one that took the least CPU counts: other work on the machine only adds."""
 WARM_UPS = 3
@@ -65,7 +67,7 @@ def measure_through_spark(spark: SparkSession, server: ServerProcess, number: in
             work(most // FEWER)
         fewer, whole = (_least(partial(work, number), pid) for number in (most // FEWER, most))
         figures[name] = most - most // FEWER, whole - fewer
-        figures[f"{name}: a query on few"] = most // FEWER, fewer
+        figures[FEW.format(name)] = most // FEWER, fewer
     return figures
 
 
