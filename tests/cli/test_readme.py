@@ -18,7 +18,7 @@ from natsctl.testing.process import ServerProcess
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 DOCUMENTS = (README, ROOT / "docs" / "server.md", ROOT / "docs" / "permissions.md", ROOT / "docs" / "monitoring.md",
-    ROOT / "docs" / "desired-state.md", ROOT / "docs" / "spark.md",
+    ROOT / "docs" / "desired-state.md", ROOT / "docs" / "spark.md", ROOT / "docs" / "spark-where.md",
 )  # fmt: skip
 BLOCK = re.compile(r"```console\n(natsctl (?!server run).*?)```", re.DOTALL)
 

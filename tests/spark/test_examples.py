@@ -7,6 +7,11 @@ import base64
 import contextlib
 import importlib.util
 import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +24,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import nats
 import nats.errors
+import yaml
 
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
@@ -29,6 +35,7 @@ from tests.spark.source.streams import REACHED_WITHIN_S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PG_TIMEOUT_S = 60
 FOLDER = Path(__file__).parents[2] / "examples" / "spark"
 
 
@@ -134,6 +141,90 @@ def test_dead_letters_are_told_with_what_they_hold(
         (2, 1, ["IMPATIENT"], None, None),
         (3, 1, ["IMPATIENT"], "ORDERS.new", "order 2"),
     ]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """The URI of a PostgreSQL of the machine's packages, in a folder of its own, on a socket."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found or shutil.which("psql") is None:
+        pytest.skip("PostgreSQL is not installed")
+    as_user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryDirectory(prefix="natsctl-pg-", dir="/tmp") as name:
+        folder, bin_folder = Path(name), found[-1].parent
+        if as_user:
+            shutil.chown(folder, "postgres", "postgres")
+
+        def run(*words: str) -> None:
+            subprocess.run(words, check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=PG_TIMEOUT_S, **as_user)
+
+        run(str(found[-1]), "-D", f"{folder}/data", "-U", "postgres", "-A", "trust", "--no-sync")
+        settings = f"-k {folder} -c listen_addresses='' -c fsync=off"
+        run(str(bin_folder / "pg_ctl"), "-D", f"{folder}/data", "-l", f"{folder}/log", "-w", "-o", settings, "start")
+        yield f"postgres:///postgres?host={folder}&user=postgres"
+        run(str(bin_folder / "pg_ctl"), "-D", f"{folder}/data", "-m", "immediate", "stop")
+
+
+def test_orders_are_in_postgres_once_however_often_a_batch_is_done(
+    spark: SparkSession, api: JetStreamApi, running: ServerProcess, tmp_path: Path, postgres: str
+) -> None:
+    stream(api, "ORDERS")
+    customers = ["ann", "tab\there", 'x\n\\.\nDROP TABLE orders;\n"', "nul\0"]
+    for number, customer in enumerate(customers):
+        publish(api, "ORDERS.new", json.dumps({"customer": customer, "amount": number + 0.5}))
+    publish(api, "ORDERS.new", "no JSON")
+    module, checkpoint = example("orders_to_postgres"), tmp_path / "checkpoint"
+    module.start(spark, str(checkpoint), postgres, servers=running.url).awaitTermination()
+    (checkpoint / "commits" / "0").unlink()  # as if it was killed when all was merged and nothing noted
+    (checkpoint / "commits" / ".0.crc").unlink()
+    publish(api, "ORDERS.new", json.dumps({"customer": "bob"}))
+    module.start(spark, str(checkpoint), postgres, servers=running.url).awaitTermination()
+    rows = module.psql(postgres, "SELECT json_build_array(seq, customer, amount) FROM orders ORDER BY seq")
+    found = [json.loads(line) for line in rows.splitlines()]
+    expected = [[seq, each.replace("\0", "\ufffd"), seq - 0.5] for seq, each in enumerate(customers, 1)]
+    assert found == [*expected, [5, None, None], [6, "bob", None]]
+
+
+@pytest.fixture
+def avro(spark: SparkSession) -> None:
+    """Spark's package for Avro in the session, where Maven or Ivy has it on this machine already."""
+    places = (Path.home() / ".m2/repository/org/apache/spark", Path.home() / ".ivy2.5.2", Path.home() / ".ivy2")
+    jars = [jar for place in places for jar in place.glob("**/*spark-avro_2.13-4*.jar")]
+    if not jars:
+        pytest.skip("spark-avro is not on this machine; `mvn dependency:get` or spark.jars.packages brings it")
+    spark.sql(f"ADD JAR '{max(jars, key=lambda jar: jar.name)}'")
+
+
+def test_avro_is_published_and_read(spark: SparkSession, api: JetStreamApi, running: ServerProcess, avro: None) -> None:
+    for name in ("ORDERS", "COPY"):
+        stream(api, name)
+    module, server = example("avro_orders"), {"servers": running.url}
+    rows = [(1, "ann", 2.5, None), (2, "bob", 4.0, "soon")]
+    module.publish(
+        spark.createDataFrame(rows, "seq bigint, customer string, amount double, note string"), "ORDERS", **server
+    )
+    api.link.request("ORDERS.none", b"\xff")
+    found = module.orders(spark, **server)
+    expected = {("ORDERS.ann", "ann", 2.5, None), ("ORDERS.bob", "bob", 4.0, "soon"), ("ORDERS.none", None, None, None)}
+    assert {tuple(row)[1:] for row in found.collect()} == expected
+
+
+def test_the_manifest_for_kubernetes_starts_what_its_image_has() -> None:
+    service, job = yaml.safe_load_all((FOLDER / "kubernetes" / "orders.yaml").read_text())
+    pod = job["spec"]["template"]
+    (driver,) = pod["spec"]["containers"]
+    assert service["spec"]["selector"] == pod["metadata"]["labels"]
+    conf = dict(word.removeprefix("--conf=").split("=", 1) for word in driver["args"] if word.startswith("--conf="))
+    assert conf["spark.kubernetes.container.image"] == driver["image"]
+    assert conf["spark.driver.host"] == service["metadata"]["name"]
+    assert [conf["spark.driver.port"], conf["spark.driver.blockManager.port"]] == [
+        str(port["port"]) for port in service["spec"]["ports"]
+    ]
+    mounted = {each["name"] for each in driver["volumeMounts"]}
+    assert mounted == {each["name"] for each in pod["spec"]["volumes"]}
+    image = (FOLDER / "kubernetes" / "Dockerfile").read_text()
+    assert re.search(r"^FROM apache/spark:(\S+)-python3$", image, re.MULTILINE)
+    assert "natsctl" in image
 
 
 def give_up(api: JetStreamApi, name: str, number: int) -> None:
