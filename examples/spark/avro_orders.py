@@ -4,7 +4,7 @@
 
 Take the package in the version of your Spark. Payloads are single Avro records without a container and without a
 schema registry's header of five bytes; `--registry` skips that header, and takes all records for those of one schema.
-Protobuf works alike: `from_protobuf(value, "Order", binaryDescriptorSet=…)` of `spark-protobuf` in place of `from_avro`.
+Protobuf works alike: `from_protobuf(value, "Order", binaryDescriptorSet=…)` of the package `spark-protobuf`.
 """
 
 from __future__ import annotations

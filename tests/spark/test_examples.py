@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -188,7 +189,8 @@ def test_orders_are_in_postgres_once_however_often_a_batch_is_done(
 @pytest.fixture
 def avro(spark: SparkSession) -> None:
     """Spark's package for Avro in the session, where Maven or Ivy has it on this machine already."""
-    places = (Path.home() / ".m2/repository/org/apache/spark", Path.home() / ".ivy2.5.2", Path.home() / ".ivy2")
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    places = (home / ".m2/repository/org/apache/spark", home / ".ivy2.5.2", home / ".ivy2")
     jars = [jar for place in places for jar in place.glob("**/*spark-avro_2.13-4*.jar")]
     if not jars:
         pytest.skip("spark-avro is not on this machine; `mvn dependency:get` or spark.jars.packages brings it")
