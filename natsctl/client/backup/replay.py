@@ -155,30 +155,63 @@ class Replay:
 async def with_all_consumers(
     lifeline: Lifeline, stream: str, writer: BackupWriter, config: dict[str, Any], state: dict[str, Any]
 ) -> dict[str, Any]:
-    """Add the consumers that a cluster's snapshot lacks, and return the state that goes with them.
+    """Complete the consumers of a cluster's snapshot by what their leaders say, and return the state that goes with it.
 
-    Before 2.15 the stream's leader saves the consumers that it has a copy of, and counts no others.
+    Before 2.15 the stream's leader saves the consumers that it has a copy of, as far as that copy has come, and counts
+    no others. A leader tells up to where all is acknowledged; messages behind that which are acknowledged too are
+    delivered again.
     """
     listed = [one for one in await listed_consumers(lifeline.manager, stream) if one.config.durable_name]
-    if len(listed) <= int(state.get("consumer_count") or 0):
+    if not listed:
         return state
     with writer.written() as raw, tempfile.TemporaryFile() as data:
         source = OpenBackup(
             writer.target, Form.DIRECTORY, config, state, BackupData(writer.target, DATA_NAME, raw), writer.data_bytes
         )
 
-        def complete(on_read: OnRead) -> tuple[dict[str, Any], list[str]]:
-            there = {one.name for one in summarise(source, on_read).consumers}
-            more = [_within(one, int(state.get("last_seq") or 0)) for one in listed if one.name not in there]
-            return rewrite(source, data, config, 1, more=more, on_read=on_read), [one.name for one in more]
+        def complete(on_read: OnRead) -> tuple[dict[str, Any], list[str], list[str]]:
+            saved = {one.name: one for one in summarise(source, on_read).consumers}
+            led = [_within(one, int(state.get("last_seq") or 0)) for one in listed]
+            absent = [one for one in led if one.name not in saved]
+            raised = [_raised(saved[one.name], one) for one in led if one.name in saved and _lags(saved[one.name], one)]
+            if not absent and not raised:
+                return state, [], []
+            done = rewrite(source, data, config, 1, more=[*absent, *raised], on_read=on_read)
+            return done, [one.name for one in absent], [one.name for one in raised]
 
-        state, names = await aside(complete, unseen)
+        state, added, raised = await aside(complete, unseen)
+        if not added and not raised:
+            return state
         writer.restart()
         data.seek(0)
         while piece := data.read(_COPY_BYTES):
             writer.write(piece)
-    lifeline.say(f"{stream}: added what only other servers of the cluster have: {', '.join(names)}")
+    if added:
+        lifeline.say(f"{stream}: added what only other servers of the cluster have: {', '.join(added)}")
+    if raised:
+        lifeline.say(f"{stream}: brought up to their leaders' acknowledgements: {', '.join(raised)}")
     return state
+
+
+def _lags(saved: ArchivedConsumer, led: ArchivedConsumer) -> bool:
+    """Return whether a copy of a consumer is behind its leader."""
+    if saved.config.ack_policy == "none":
+        return saved.progress.delivered_sseq < led.progress.delivered_sseq
+    return saved.progress.floor_sseq < led.progress.floor_sseq
+
+
+def _raised(saved: ArchivedConsumer, led: ArchivedConsumer) -> ArchivedConsumer:
+    """Return a copy of a consumer as far as its leader: nothing up to the leader's ack floor is pending."""
+    old, new = saved.progress, led.progress
+    progress = Reached(
+        max(old.delivered_cseq, new.delivered_cseq),
+        max(old.delivered_sseq, new.delivered_sseq),
+        new.floor_cseq,
+        new.floor_sseq,
+        {seq: entry for seq, entry in old.pending.items() if seq > new.floor_sseq},
+        {seq: count for seq, count in old.redelivered.items() if seq > new.floor_sseq},
+    )
+    return replace(saved, progress=progress)
 
 
 def _within(consumer: ArchivedConsumer, last_seq: int) -> ArchivedConsumer:

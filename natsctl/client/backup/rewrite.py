@@ -139,18 +139,21 @@ def rewrite(
     """Write the archive anew to `out` and return the state that goes with it. Raises StorageError, UsageError.
 
     With `keep` only those messages, under the sequences that they had; the stream's last sequence stays. With
-    `renumber` their sequences begin at 1, and no consumer may be kept. `more` are consumers that the archive lacks.
+    `renumber` their sequences begin at 1, and no consumer may be kept. `more` are consumers that the archive lacks, or
+    that stand in for those of the same name.
     """
     found = summarise(backup, on_read)
     known = StreamState() if not backup.state else _typed_state(backup)
-    state = msgspec.structs.replace(known, consumer_count=(len(found.consumers) if consumers else 0) + len(more))
+    stand_ins = {one.name for one in more}
+    left = [one for one in found.consumers if consumers and one.name not in stand_ins]
+    state = msgspec.structs.replace(known, consumer_count=len(left) + len(more))
     if keep is not None:
         _recount(backup, found, keep, state)
     if renumber:
         state.first_seq, state.last_seq = 1, state.messages
         state.num_deleted, state.deleted = 0, []
     head = ArchivedStream(config=_typed_config(config), created_ns=found.inner.created_ns, state=state)
-    kept_consumers = _fitting(found.consumers, backup, found, keep) if consumers else []
+    kept_consumers = _fitting(left, backup, found, keep)
     kept_consumers = [_lowered(one, _replicas(config)) for one in (*kept_consumers, *more)]
     writer: ArchiveWriter = WriterV1() if version == 1 else WriterV2()
     frames = FrameWriter()
