@@ -83,6 +83,7 @@ ROWS: Final = {
     "server cluster balance": Row("--account A -f"),
     # Removed for good, a server comes back only after a new start.
     "server cluster peer-remove": Row("n3 --dry-run", ("n3",)),
+    "server cluster rescue": Row(prints=(*NAMES, "Cluster is healthy with a leader")),
     "server account info": Row("A", ("A",)),
     "server watch servers": Row("--count 1", NAMES),
     "server watch jetstream": Row("--count 1", NAMES),

@@ -85,6 +85,7 @@ LOSING: dict[str, tuple[Row, ...]] = {
     "pipeline run": (Row("pipeline run shop --full-refresh-all", ends=False),),
     "server repair": (Row("server repair nowhere S", ends=False),),
     "server account purge": (Row("server account purge A", ends=False),),
+    "server cluster rescue": (Row("server cluster rescue --quorum 1", ends=False),),
     "server cluster peer-remove": (Row("server cluster peer-remove X", ends=False),),
 }  # fmt: skip
 """What can lose something, in an order in which each line finds what it needs."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from natsctl.client.system.cluster import Member
+
 
 class Server(msgspec.Struct):
     """Who answered."""
@@ -168,6 +170,13 @@ class Election(msgspec.Struct):
     previous: str
     leader: str
     meta_cluster: dict[str, Any]
+
+
+class Rescue(msgspec.Struct):
+    """JetStream's cluster as its servers see it, and what each answered that was to lower its quorum."""
+
+    servers: list[Member]
+    answers: list[dict[str, Any]]
 
 
 class Balance(msgspec.Struct):

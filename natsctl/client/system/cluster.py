@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api.errors import NatsctlError, Unreachable
+import msgspec
+
+from natsctl.api.errors import NatsctlError, Unreachable, UsageError
 from natsctl.client.assets.leaders import NotClustered, hand_over, peers_of
 from natsctl.client.preview import Planned, Previewed
 from natsctl.client.system.answers import ALL, Scope, ServerAnswer
-from natsctl.client.system.census import System
+from natsctl.client.system.census import System, gather
 from natsctl.client.system.reports import Row, listed, span_ns
 
 if TYPE_CHECKING:
@@ -78,6 +80,74 @@ async def find_peer(manager: Manager, name: str) -> Row:
 async def remove_peer(manager: Manager, peer: Mapping[str, Any]) -> dict[str, Any]:
     """Take a member out of the group; the server's answer."""
     return await change(manager, REMOVE, {"peer": peer.get("name"), "peer_id": peer.get("peer") or ""})
+
+
+class Member(msgspec.Struct):
+    """JetStream's cluster as one of its servers sees it: peers, how many of them are up, and what a quorum takes.
+
+    `rescue` is true while the quorum is lowered.
+    """
+
+    server: str
+    cluster: str
+    leader: str
+    cluster_size: int
+    peers: int
+    online: int
+    quorum_needed: int
+    rescue: bool
+
+
+async def members(manager: Manager) -> list[Member]:
+    """Return the cluster as each server sees it that can be rescued, those of the asked JetStream domain.
+
+    Raises UsageError where the servers are in other domains, NotClustered where none is in a cluster.
+    """
+    answers = await System(manager).ask("JSZ")
+    domain = manager.connection.target.settings.jetstream_domain
+    domains = {str(one.server.get("domain") or "") for one in answers}
+    if domain not in domains:
+        there = ", ".join(sorted(filter(None, domains)))
+        if not there:
+            raise UsageError(
+                "servers are not in a JetStream domain, remove the domain set using --js-domain or the context"
+            )
+        raise UsageError(f"servers are in domain {there}, specify it using --js-domain")
+    found = [
+        _member(one)
+        for one in answers
+        if str(one.server.get("domain") or "") == domain and one.data.get("meta_cluster", {}).get("quorum_needed")
+    ]
+    if not found:
+        raise NotClustered(
+            "no server can be rescued: none is in a cluster", hint="this is about clusters of nats-server from 2.15 on"
+        )
+    return found
+
+
+def _member(answer: ServerAnswer) -> Member:
+    meta = answer.data["meta_cluster"]
+    replicas, leader = meta.get("replicas") or (), str(meta.get("leader") or "")
+    return Member(
+        server=answer.name,
+        cluster=answer.cluster,
+        leader=leader,
+        cluster_size=int(meta.get("cluster_size") or 0),
+        peers=len(replicas) + bool(leader),
+        online=sum(not one.get("offline") for one in replicas) + bool(leader),
+        quorum_needed=int(meta.get("quorum_needed") or 0),
+        rescue=bool(meta.get("rescue")),
+    )
+
+
+async def rescue(manager: Manager, quorum: int, servers: int) -> list[Row]:
+    """Have that many servers lower the quorum of their cluster for five minutes, and return what each answers."""
+    connection = manager.connection
+    subject, body = f"{connection.target.api_prefix}.META.RESCUE", {"quorum_needed": quorum}
+    if connection.dry_run:
+        raise Previewed(Planned(subject, body))
+    answers = await gather(connection, subject, body, expected=lambda _: servers)
+    return sorted((one.raw for one in answers), key=lambda one: str(one.get("server")))
 
 
 async def purge_account(manager: Manager, account: str) -> dict[str, Any]:

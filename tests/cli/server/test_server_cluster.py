@@ -7,6 +7,9 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from natsctl.client.system.cluster import Member
 from natsctl.testing.cluster import Cluster
 
 Run = Callable[..., Any]
@@ -93,3 +96,34 @@ def test_connections_are_sent_from_where_there_are_more(cluster: Run, three: Clu
     finally:
         for client in clients:
             client.close()
+
+
+def test_a_cluster_that_has_lost_its_majority_is_rescued(cluster: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[dict[str, Any]] = []
+    asked: list[tuple[int, int]] = []
+
+    async def members(manager: Any) -> list[Member]:
+        return [Member(f"n{at}", "C", "", 5, 5, 2, 3, rescue=False) for at in (1, 2)]
+
+    async def rescue(manager: Any, quorum: int, servers: int) -> list[dict[str, Any]]:
+        asked.append((quorum, servers))
+        return answers
+
+    assert cluster("srv", "cluster", "rescue", "--js-domain", "hub").code == 2
+    dry = cluster("srv", "cluster", "rescue", "--quorum", "1", "--dry-run")
+    assert (dry.code, "Cluster is healthy with a leader" in dry.out) == (0, True)
+    monkeypatch.setattr("natsctl.client.system.cluster.members", members)
+    dry = cluster("srv", "cluster", "rescue", "--quorum", "1", "--dry-run").out
+    assert all(text in dry for text in ("$JS.API.META.RESCUE", '"quorum_needed": 1', "2 online / 5 peers"))
+    monkeypatch.setattr("natsctl.client.system.cluster.rescue", rescue)
+    for words, text in (((), "2 servers answered"), (("--quorum", "3", "-f"), "expected 1 to 2")):
+        refused = cluster("srv", "cluster", "rescue", *words)
+        assert (refused.code, text in refused.err, asked) == (2, True, [])
+    answers.append({"server": "n1", "prev_quorum": 3, "new_quorum": 2})
+    answers.append({"server": "n2", "error": {"description": "raft: log is empty"}})
+    done = cluster("srv", "cluster", "rescue", "--quorum", "2", "-f")
+    assert (done.code, asked) == (0, [(2, 2)])
+    assert "Server n1 now requires 2 servers (was 3)\nwarning: n2: raft: log is empty\n" in done.err
+    assert cluster("srv", "cluster", "rescue", "--quorum", "2", "-f", "-j").json["answers"] == answers
+    del answers[0]
+    assert cluster("srv", "cluster", "rescue", "--quorum", "2", "-f").code == 1

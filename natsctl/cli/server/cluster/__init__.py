@@ -11,6 +11,12 @@ VERBS = (
     ),
     Verb("peer-remove, rm, pr", "server.cluster.meta:peer_remove", answer="cli.server.shapes:Success"),
     Verb(
+        "rescue",
+        "server.cluster.meta:rescue",
+        answer="cli.server.shapes:Rescue",
+        examples=("natsctl server cluster rescue", "natsctl server cluster rescue --quorum 1"),
+    ),
+    Verb(
         "balance",
         "server.cluster.balance:balance",
         answer="cli.server.shapes:Balance",

@@ -1,17 +1,24 @@
-"""`natsctl server cluster step-down` and `peer-remove`: the group of servers that runs JetStream's cluster."""
+"""`server cluster step-down`, `peer-remove` and `rescue`: the group of servers that runs JetStream's cluster."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.flags import TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.client.system.cluster import Member
 
 _PLACEMENT = (
     Flag("--host", TEXT, "preferred", "the server that should lead next", aliases=("--preferred",)),
@@ -64,3 +71,83 @@ def peer_remove(
         return
     answer = session.run(lambda manager: system_cluster.remove_peer(manager, peer))
     output.emit_json(answer) if json else output.note(f"{safe(shown)} was removed from JetStream's cluster")
+
+
+def rescue(
+    ctx: typer.Context,
+    quorum: Annotated[
+        int | None,
+        typer.Option("--quorum", metavar="N", help="how many servers are to be enough", min=1, show_default=False),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Show whether JetStream's cluster has a leader; without one --quorum lowers how many servers must be up.
+
+    This is for a cluster that has lost more than half of its servers for good, without a peer-remove before. The quorum
+    is lowered for five minutes, in which the lost servers are to be removed. What only they had stored is lost.
+    """
+    from natsctl.client.system import cluster as system_cluster
+
+    session = session_of(ctx)
+    action = f"lower the quorum of JetStream's cluster to {quorum}"
+    if quorum is not None:
+        check_consent(session, action, force)
+    members = session.run(system_cluster.members)
+    if not json:
+        _show_members(members)
+    healthy = any(member.leader for member in members)
+    if healthy:
+        if not json:
+            output.emit("Cluster is healthy with a leader, no rescue needed")
+    elif quorum is None:
+        up = plural(len(members), "server")
+        raise UsageError("--quorum is missing: JetStream's cluster has no leader", hint=f"{up} answered, give as many")
+    elif quorum > len(members):
+        raise UsageError(f"--quorum: expected 1 to {len(members)}, as many servers as answer, not {quorum}")
+    answers: list[dict[str, Any]] = []
+    if quorum is not None and not healthy:
+        if not confirmed(session, action, force):
+            return
+        answers = session.run(lambda manager: system_cluster.rescue(manager, quorum, len(members)))
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json({"servers": to_builtins(members), "answers": answers})
+    _show_rescued(answers, quiet=json)
+
+
+def _show_members(members: Sequence[Member]) -> None:
+    from natsctl.cli.render.table import render_table
+    from natsctl.cli.render.values import yes
+    from natsctl.cli.screen import show_table
+
+    columns = ("Server", "Cluster", "Size", "Peers", "Quorum Requires", "Rescuing")
+    rows = [
+        (
+            f"{one.server}*" if one.server == one.leader else one.server,
+            one.cluster,
+            str(one.cluster_size),
+            f"{one.online} online / {plural(one.peers, 'peer')}",
+            str(one.quorum_needed),
+            yes(one.rescue),
+        )
+        for one in members
+    ]
+    show_table(render_table("Current Cluster State", columns, rows, right=("Size", "Quorum Requires")))
+
+
+def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
+    """Say what each server did; raises NatsctlError where none has lowered its quorum."""
+    done = [one for one in answers if not one.get("error")]
+    refused = [f"{one.get('server')}: {one['error'].get('description')}" for one in answers if one.get("error")]
+    if answers and not done:
+        raise NatsctlError(f"no server has lowered its quorum: {'; '.join(refused)}")
+    if quiet or not done:
+        return
+    for one in done:
+        now = plural(int(one.get("new_quorum") or 0), "server")
+        output.note(f"Server {safe(str(one.get('server')))} now requires {now} (was {one.get('prev_quorum')})")
+    for text in refused:
+        output.note(f"warning: {safe(text)}")
+    output.note("Remove the lost servers now: natsctl server cluster peer-remove")
