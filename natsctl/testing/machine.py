@@ -89,10 +89,10 @@ class Wire:
     def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
         """Send a request and return the JSON of its answer (the raw Message where it is no JSON)."""
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        inbox = f"_INBOX.{self.session.cid}.{self._sids + 1}"
-        sid = self.subscribe(inbox)
-        self.publish(subject, payload, inbox, header)
-        self.unsubscribe(sid)
+        self._sids += 1
+        sid, inbox = b"%d" % self._sids, b"_INBOX.%d.%d" % (self.session.cid, self._sids)
+        ask = encode_sub(inbox, b"", sid) + encode_unsub(sid, 1) + encode_pub(subject.encode(), inbox, header, payload)
+        self.send(ask)
         answers = [m for m in self._inbox if m.sid == sid]
         self._inbox = [m for m in self._inbox if m.sid != sid]
         assert len(answers) == 1, f"{subject}: {len(answers)} answers"

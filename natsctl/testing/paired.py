@@ -92,15 +92,15 @@ class InMemory:
     def __init__(self) -> None:
         """Start a machine."""
         self._wire = Machine().connect()
+        self._sid = self._wire.subscribe("_INBOX.>")
         self._numbers = itertools.count(1)
 
     def ask(self, verb: str, body: bytes = b"") -> bytes:
         """Return the answer to one API request, empty when none came."""
         inbox = f"_INBOX.{next(self._numbers)}"
-        sid = self._wire.subscribe(inbox)
         self._wire.publish(f"$JS.API.{verb}", body, inbox)
-        self._wire.unsubscribe(sid)
-        return next((message.payload or message.header for message in self._wire.take(sid)), b"")
+        answers = [message for message in self._wire.take(self._sid) if message.subject == inbox.encode()]
+        return next((message.payload or message.header for message in answers), b"")
 
 
 def differences(url: str, cases: Iterable[Case], known: Collection[str] = ()) -> list[str]:

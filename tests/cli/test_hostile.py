@@ -28,6 +28,7 @@ def stored(natsctl: Run) -> Run:
     return natsctl
 
 
+@pytest.mark.ours("nothing here differs between servers, and each line starts a process")
 @pytest.mark.parametrize(
     ("closed", "code"),
     [("<&-", 0), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0)],
@@ -93,6 +94,7 @@ def test_a_pipe_that_never_ends_is_neither_read_nor_asked(
     assert "? " not in done.stdout
 
 
+@pytest.mark.ours("nothing here differs between servers, and each line starts a process")
 def test_stdin_stays_for_the_next_command(stored: Run, shared_server: ServerProcess) -> None:
     command = f"{sys.executable} -m natsctl -s {shared_server.url}"
     lines = f'while read -r body; do {command} pub s.b "$body" -q; {command} account info >/dev/null; done'
