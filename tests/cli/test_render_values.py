@@ -6,10 +6,12 @@ import time
 
 import pytest
 
+from natsctl.api.errors import Unreachable
 from natsctl.cli.progress import _Lines
 from natsctl.cli.render import values
 from natsctl.cli.render.values import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
 from natsctl.cli.spark_work import Measured, _Meter
+from natsctl.cli.stream.load import Stored
 
 S = 1_000_000_000
 
@@ -99,3 +101,20 @@ def test_work_that_is_measured_in_another_unit_gets_another_bar(
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith("Import: 25% of 4 tasks")
     assert second.endswith("Import: 0% of 500 messages")
+
+
+def test_an_import_goes_on_when_the_server_cannot_be_asked_how_far_it_is() -> None:
+    answers: list[int | Exception] = [0, 40, Unreachable("away"), 200]
+
+    def stored() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    measured = Stored(stored)
+    assert measured() is None
+    assert len(answers) == 4, "nothing is asked before the rows are counted"
+    measured.total = 100
+    found = [measured() for _ in range(4)]
+    assert [each and each.done for each in found] == [None, 40, 40, 100]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.api.stream import StreamConfig
+    from natsctl.cli.spark_work import Measured
     from natsctl.spark.loading.loading import Content
 
 Ids = Annotated[
@@ -74,12 +77,15 @@ def load(
     _check_open(before.config)
     left = left_out(before.config)
 
-    from natsctl.cli.spark_work import Measured, run_on_spark
+    from natsctl.cli.spark_work import run_on_spark
 
-    total = 0
+    def stored() -> int:
+        state = session.run(lambda manager: manager.stream_info(stream)).value.state
+        return state.last_seq - before.state.last_seq
+
+    measured = Stored(stored)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
-        nonlocal total
         from natsctl.client.preview import Previewed
         from natsctl.spark.loading.loading import check_subjects, look, messages, store, subjects_of
         from natsctl.spark.loading.source import read_once, read_rows
@@ -89,21 +95,30 @@ def load(
             check_subjects(stream, before.config.subjects, content)
             if session.dry_run:
                 raise Previewed(effect=_effect(content, subjects_of(rows)))
-            total = content.messages
+            measured.total = content.messages
             repeated = content.has_repeated_ids
             store(messages(rows, ids, writers, left, has_repeated_ids=repeated), options, ids, _name(stream, source))
         return content
 
-    def stored() -> int:
-        state = session.run(lambda manager: manager.stream_info(stream)).value.state
-        return state.last_seq - before.state.last_seq
-
-    def measured() -> Measured | None:
-        done = stored() if total else 0  # nothing is until all rows are in their order: that time has no rate
-        return Measured("messages", min(done, total), total) if done > 0 else None
-
     content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}", measured=measured)
     _show(stream, content, stored(), json)
+
+
+class Stored:
+    """How many of `total` rows are stored, of which nothing is known before the first is."""
+
+    def __init__(self, stored: Callable[[], int]) -> None:
+        self._stored = stored
+        self._done = self.total = 0
+
+    def __call__(self) -> Measured | None:
+        """The last that the server has said: that it cannot be asked now is nothing to end an import for."""
+        from natsctl.cli.spark_work import Measured
+
+        if self.total:
+            with suppress(NatsctlError):
+                self._done = self._stored()
+        return Measured("messages", min(self._done, self.total), self.total) if self._done > 0 else None
 
 
 def _check_open(config: StreamConfig) -> None:
