@@ -79,6 +79,8 @@ class MemoryServer:
         self.now = 0.0
         self.breaks: random.Random | None = None
         """Chance by which connections end, with the answers that are on their way; None: they do not."""
+        self.outage_s = 0.0
+        """For how long the server is away then."""
         self.lives: int | None = None
         """Messages until the process that writes is killed; None: it is not."""
 
@@ -168,6 +170,7 @@ class MemoryWire:
         for pattern, sid in self._subscriptions.items():
             if reply.startswith(pattern.rstrip("*")):
                 self._broken = self._server.breaks is not None and self._server.breaks.random() < BREAKS
+                self._server.now += self._server.outage_s * self._broken
                 self._out += b"MSG %s %s %d\r\n%s\r\n" % (reply.encode(), sid, len(body), body)
 
 

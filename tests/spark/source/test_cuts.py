@@ -110,6 +110,7 @@ def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
             monkeypatch.setattr(suspects, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
         with connected(MemoryServer(retention)) as memory:
             memory.breaks = chance if seed % 2 else None
+            memory.outage_s = 1000.0 if idempotence == "ledger" else 0.0
             earlier = [
                 cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
                 for _ in range(chance.randint(0, 2))

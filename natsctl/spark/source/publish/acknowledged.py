@@ -7,7 +7,7 @@ from rows with ids of their own, which are meant to be stored once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -60,10 +60,10 @@ class Acknowledged:
         else:
             self._take_numbered(part)
 
-    def found(self, messages: Messages, places: Iterable[tuple[int, Place]]) -> None:
+    def found(self, messages: Messages, places: Mapping[int, Place]) -> None:
         """Note where messages are that need not be sent, by their rows."""
         made = messages.made
-        again = {row: place for row, place in places if made is not None and made[row].as_py()}
+        again = {row: place for row, place in places.items() if made is not None and made[row].as_py()}
         for place in again.values():
             self._add(self._duplicates, place.stream, place.seq + b"\n")
         self._suspects.add(messages, again)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -25,15 +26,15 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.rows import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.errors import JetStreamSourceError, PublishFailed
+from natsctl.spark.source.errors import PublishFailed
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 from natsctl.spark.source.publish.acknowledged import Acknowledgement
 from natsctl.spark.source.publish.header_blocks import binary, header_blocks
 from natsctl.spark.source.publish.ids import digest_of, id_of
 from natsctl.spark.source.publish.job import WriteJob, Written
-from natsctl.spark.source.publish.ledger import Ledger, Stored
-from natsctl.spark.source.publish.messages import Messages
+from natsctl.spark.source.publish.ledger import look_up
+from natsctl.spark.source.publish.messages import Messages, Stored
 from natsctl.spark.source.publish.publisher import Publisher
 from natsctl.spark.source.publish.sequences import repeated, unpack, windows
 
@@ -131,14 +132,10 @@ class _Rest:
         self._digests, self._times = found.times()
         self._next: dict[bytes, int] = {}
         self._rows = 0
+        look = partial(look_up, job.settings, job.stream, key) if key else None
+        self._stored = look() if look else Stored()
         self._link = Link.open(job.settings)
-        try:
-            ledger = Ledger(self._link, job.settings, job.stream)
-            self._stored = ledger.stored(key) if key else Stored()
-        except JetStreamSourceError:
-            self._link.close()
-            raise
-        self._publisher = Publisher(self._link, job.limits, job.stream)
+        self._publisher = Publisher(self._link, job.limits, job.stream, look=look)
         self._expected = f"Nats-Expected-Stream: {job.stream}\r\n".encode() if job.stream else b""
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 from natsctl.spark.source.publish.acks import stream_key
 from natsctl.spark.source.publish.header_blocks import header_blocks
 from natsctl.spark.source.publish.ids import counted_ids
+from natsctl.spark.source.publish.messages import Stored
 from natsctl.spark.source.publish.report import LOGGER
 
 BUCKET: Final = "natsctl_spark"
@@ -47,18 +48,6 @@ _TAKEN: Final = 10071
 """The contract's number for a key that has a value already."""
 _EXISTS: Final = 10058
 _ONLY_NEW: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """Message ids that are in the target from an earlier attempt."""
-
-    ids: pa.BinaryArray = field(default_factory=lambda: binary_array([]))
-    seqs: pa.Int64Array = field(default_factory=lambda: int_array([]))
-    """Where they are."""
-    stream: str = ""
-    """The target, as its acknowledgements name it."""
-    warnings: tuple[str, ...] = ()
 
 
 def forget(settings: ServerSettings, key: str) -> None:
@@ -73,6 +62,12 @@ def forget(settings: ServerSettings, key: str) -> None:
         return
     except JetStreamSourceError as failure:
         logging.getLogger(LOGGER).warning("the ledger's notes %s stay in %s: %s", key, BUCKET, failure)
+
+
+def look_up(settings: ServerSettings, target: str, key: str) -> Stored:
+    """Return what is stored under a key for which there is a note, over a connection of its own."""
+    with Link.open(settings) as link:
+        return Ledger(link, settings, target).stored(key)
 
 
 class Ledger:

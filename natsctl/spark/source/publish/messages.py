@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.columns.arrays import int_array
+from natsctl.spark.source.columns.arrays import binary_array, int_array
+from natsctl.spark.source.publish.acks import Place
 from natsctl.spark.source.publish.header_blocks import MSG_ID_HEADER, constant, joined
 
 FIRST_LINE = b"NATS/1.0\r\n"
@@ -109,6 +110,27 @@ class Messages:
         subjects, headers, payloads, ids = map(change, self._columns())
         made = None if self.made is None else change(self.made)
         return replace(self, subjects=subjects, headers=headers, payloads=payloads, ids=ids, made=made)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Message ids that are in the target from an earlier attempt."""
+
+    ids: pa.BinaryArray = field(default_factory=lambda: binary_array([]))
+    seqs: pa.Int64Array = field(default_factory=lambda: int_array([]))
+    """Where they are."""
+    stream: str = ""
+    """The target, as its acknowledgements name it."""
+    warnings: tuple[str, ...] = ()
+
+    def places(self, messages: Messages) -> dict[int, Place]:
+        """Where messages are that are stored, by their rows."""
+        if not len(self.ids):
+            return {}
+        found = pc.index_in(messages.ids, value_set=self.ids)
+        rows, seqs = pc.indices_nonzero(pc.is_valid(found)), self.seqs.take(found.drop_null())
+        pairs = zip(rows.to_pylist(), seqs.to_pylist(), strict=True)
+        return {row: Place(self.stream, b"%d" % seq) for row, seq in pairs}
 
 
 def content(column: pa.BinaryArray) -> bytes:

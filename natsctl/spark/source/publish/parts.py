@@ -148,6 +148,18 @@ class NumberedPart:
                 self._refused[number] = refusal
         return ""
 
+    def settle(self, places: dict[int, Place]) -> None:
+        """Note where messages are that are stored, by their rows: they are not sent again."""
+        for row, place in places.items():
+            number = b"%d" % (self.first + row)
+            if number in self._pending:
+                self._pending.discard(number)
+                self._held.discard(number)
+                self._refused.pop(number, None)
+                self.places[row] = place
+                self.again.add(row)
+                self.duplicates += 1
+
     def apart(self) -> NumberedPart:
         """The same part, all of whose pending messages are to be sent again."""
         self._held = set(self._pending)

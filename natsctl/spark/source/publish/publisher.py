@@ -12,13 +12,14 @@ refuses that one, and not half a window.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.errors import ConnectionLost, NoAnswer, PublishFailed
+from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, PublishFailed, ServerUnreachable
 from natsctl.spark.source.publish.acknowledged import Acknowledged
 from natsctl.spark.source.publish.acks import AckParser, Answers
-from natsctl.spark.source.publish.messages import Messages
+from natsctl.spark.source.publish.messages import Messages, Stored
 from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
 from natsctl.spark.source.publish.window import Window
 
@@ -41,9 +42,18 @@ class Publisher:
     """Publishes over one connection, in order; all is stored when `finish` returns."""
 
     def __init__(
-        self, link: Link, limits: PublishLimits, stream: str = "", acknowledged: Acknowledged | None = None
+        self,
+        link: Link,
+        limits: PublishLimits,
+        stream: str = "",
+        acknowledged: Acknowledged | None = None,
+        look: Callable[[], Stored] | None = None,
     ) -> None:
-        """`stream` is the only one that may acknowledge; empty: any. `acknowledged` gets the sequences."""
+        """`stream` is the only one that may acknowledge; empty: any. `acknowledged` gets the sequences.
+
+        `look` returns what is stored, before anything is sent again: a server may have forgotten its id by then.
+        """
+        self._look = look
         self.messages = 0
         self.bytes = 0
         """Of subjects, headers, ids and payloads, each message counted once."""
@@ -138,7 +148,17 @@ class Publisher:
         """Have all that is not acknowledged sent again, in a moment."""
         self._count_failure(self._window.excuse())
         time.sleep(self._limits.retry_interval_s)
-        self._window.hold()
+        self._hold()
+
+    def _hold(self) -> None:
+        stored = None
+        while self._look and stored is None:
+            try:
+                stored = self._look()
+            except (ApiRefused, ServerUnreachable) as failure:
+                self._count_failure(f"{self._window.excuse()}; {failure.text}")
+                time.sleep(self._limits.retry_interval_s)
+        self._window.hold(stored)
 
     def _reconnect(self, lost: ConnectionLost) -> None:
         self._count_failure(f"{self._window.excuse()}; {lost.text}")
@@ -146,7 +166,7 @@ class Publisher:
         self._acks.forget()
         self._lost = None
         self._subscribe()
-        self._window.hold()
+        self._hold()
 
     def _subscribe(self) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,12 +15,11 @@ from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import JetStreamSourceError
 from natsctl.spark.source.publish.acknowledged import Acknowledged, Acknowledgement
-from natsctl.spark.source.publish.acks import Place
 from natsctl.spark.source.publish.ids import RowIds
 from natsctl.spark.source.publish.job import WriteJob, Written
-from natsctl.spark.source.publish.ledger import Ledger, Stored
+from natsctl.spark.source.publish.ledger import Ledger, look_up
 from natsctl.spark.source.publish.message_maker import MessageMaker
-from natsctl.spark.source.publish.messages import Messages
+from natsctl.spark.source.publish.messages import Messages, Stored
 from natsctl.spark.source.publish.publisher import Publisher
 from natsctl.spark.source.publish.suspects import Suspects
 
@@ -64,8 +64,9 @@ class _Writing:
         if ask:
             self._maker.taken(_subjects_of(job, link))
         self._acknowledged = Acknowledged(suspects) if self._ids and self._ids.of_content else None
-        self._publisher = Publisher(link, job.limits, job.stream, self._acknowledged)
         self._with_ledger = job.idempotence == "ledger"
+        look = partial(look_up, job.settings, job.stream, key) if self._with_ledger else None
+        self._publisher = Publisher(link, job.limits, job.stream, self._acknowledged, look)
 
     def write(self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Written:
         """Publish all and wait until it is stored."""
@@ -92,13 +93,10 @@ class _Writing:
 
     def _missing(self, messages: Messages) -> Messages:
         """The messages that the ledger does not show to be stored."""
-        places = pc.index_in(messages.ids, value_set=self._stored.ids)
-        known = pc.is_valid(places)
+        places = self._stored.places(messages)
         if self._acknowledged is not None:
-            seqs = zip(pc.indices_nonzero(known).to_pylist(), self._stored.seqs.take(places.drop_null()), strict=True)
-            stream = self._stored.stream
-            self._acknowledged.found(messages, ((row, Place(stream, b"%d" % seq.as_py())) for row, seq in seqs))
-        return messages.where(pc.invert(known))
+            self._acknowledged.found(messages, places)
+        return messages.where(pc.invert(pc.is_in(messages.ids, value_set=self._stored.ids))) if places else messages
 
     def _acknowledgement(self) -> Acknowledgement:
         if self._acknowledged is None or self._ids is None:

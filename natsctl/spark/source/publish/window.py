@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from natsctl.spark.source.publish.acknowledged import Acknowledged
 from natsctl.spark.source.publish.acks import Answers
+from natsctl.spark.source.publish.messages import Stored
 from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
 
 
@@ -32,9 +33,14 @@ class Window:
         """Whether anything that was sent was refused for a passing reason."""
         return any(part.refusal for part in self.parts)
 
-    def hold(self) -> None:
-        """Have all that is not acknowledged sent again, each message under its own number."""
-        self.parts = [self._apart(part) for part in self.parts]
+    def hold(self, stored: Stored | None = None) -> None:
+        """Keep all that is not acknowledged to be sent again, each message under its own number, but what is stored."""
+        apart = [self._apart(part) for part in self.parts]
+        self.parts = [*apart]
+        if stored is not None:
+            for part in apart:
+                part.settle(stored.places(part.messages))
+        self._drop_done()
 
     def release(self, only_first: bool) -> bytes:
         """What to send now of what is held: the first message, or all."""
@@ -45,21 +51,23 @@ class Window:
     def take(self, answers: Answers) -> str:
         """Note answers; returns what is wrong with a message that is refused for good, or nothing."""
         faults = [part.take(answers) for part in self.parts]
-        done = [part for part in self.parts if not part.pending]
-        self.duplicates += sum(part.duplicates for part in done)
-        if self._acknowledged is not None:
-            for part in done:
-                self._acknowledged.take(part)
+        self._drop_done()
         self.parts = [
-            self._apart(part) if isinstance(part, CountedPart) and part.unclear else part
-            for part in self.parts
-            if part.pending
+            self._apart(part) if isinstance(part, CountedPart) and part.unclear else part for part in self.parts
         ]
         return next(filter(None, faults), "")
 
     def excuse(self) -> str:
         """The subject of the first message that is pending, and what the server said of it, if anything."""
         return self.parts[0].excuse()
+
+    def _drop_done(self) -> None:
+        done = [part for part in self.parts if not part.pending]
+        self.duplicates += sum(part.duplicates for part in done)
+        if self._acknowledged is not None:
+            for part in done:
+                self._acknowledged.take(part)
+        self.parts = [part for part in self.parts if part.pending]
 
     def _apart(self, part: CountedPart | NumberedPart) -> NumberedPart:
         if self._acknowledged is not None and isinstance(part, CountedPart):
