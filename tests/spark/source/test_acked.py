@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +16,13 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import ConsumerUnfit, OptionFault
 from natsctl.spark.source.reading import durable
 from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader, runs
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import Kind, ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import api_fixture, settings_fixture  # noqa: F401  # fixtures
@@ -57,12 +60,12 @@ class Query:
 
 
 @pytest.fixture
-def runs_of(server: ServerProcess) -> Iterator[Any]:  # noqa: F811  # the fixture
-    """Makes runs of queries, which end with the test."""
+def runs_of(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Makes runs of queries, on the shared server unless another one is named; they end with the test."""
     with ExitStack() as stack:
 
         def run(url: str = "", **options: str) -> Query:
-            query = Query(url or server.url, **options)
+            query = Query(url or request.getfixturevalue("server").url, **options)
             stack.callback(query.reader.stop)
             return query
 
@@ -250,6 +253,45 @@ def test_a_lost_connection_loses_no_acknowledgement(
         query.reader.commit(end)
         assert left(api) == (0, 0)
         assert query.next(end) == end
+
+
+EXPORTS = """
+accounts {
+  STORE: {
+    users: [ { user: store, password: a } ], jetstream: enabled
+    exports: [
+      { service: "$JS.API.CONSUMER.MSG.NEXT.ORDERS.SPARK", response: stream }, { service: "$JS.ACK.ORDERS.SPARK.>" }
+    ]
+  }
+  SHOP: {
+    users: [ { user: shop, password: b } ]
+    imports: [
+      { service: { account: STORE, subject: "$JS.API.CONSUMER.MSG.NEXT.ORDERS.SPARK" },
+        to: "JS.STORE.API.CONSUMER.MSG.NEXT.ORDERS.SPARK" }
+      { service: { account: STORE, subject: "$JS.ACK.ORDERS.SPARK.>" } }
+    ]
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=pytest.mark.reference)])
+def test_an_account_that_exports_a_consumer_alone_is_enough(kind: Kind, tmp_path: Path, runs_of: Any) -> None:
+    (tmp_path / "accounts.conf").write_text(EXPORTS)
+    with ServerProcess(tmp_path / "server", kind, "-c", str(tmp_path / "accounts.conf")) as process:
+        owner = ServerSettings(urls=(process.url,), user="store", password="a")
+        with Link.open(owner) as link:
+            api = JetStreamApi(link, owner)
+            make(api, number=10, **QUEUE)
+            consumer(api)
+            query = runs_of(process.url, user="shop", password="b", apiPrefix="JS.STORE.API")
+            start = query.begin()
+            end = query.next(start)
+            assert sorted(query.seqs(start, end)) == list(range(1, 11))
+            assert query.reader.reportLatestOffset() is None
+            query.reader.commit(end)
+            assert left(api) == (0, 0)
+            query.reader.stop()
 
 
 @pytest.mark.both
