@@ -52,6 +52,7 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
     """The plan that makes the account be as documents say, or that removes what they describe."""
     from datetime import UTC, datetime
 
+    from natsctl.api.units import plural
     from natsctl.plan.planner.account_plan import destruction_for, plan_for
 
     if options.prune:
@@ -61,7 +62,7 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
     if plan.max_removals is not None and plan.removals > plan.max_removals:
         most = plan.removals
         plan.notes.append(
-            f"it removes {most:,} assets, more than {plan.max_removals:,}: --max-removals {most} allows it"
+            f"it removes {plural(most, 'asset')}, more than {plan.max_removals:,}: --max-removals {most} allows it"
         )
     if not destroy:
         plan.notes += session.run(lambda manager: patiently(manager, _unfinished))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.api.units import plural
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.manager import Manager
 from natsctl.client.preview import Planned, Previewed
@@ -37,7 +38,8 @@ class TooManyRemovals(NatsctlError):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(
-            f"nothing was changed: the plan removes {plan.removals:,} assets, more than {plan.max_removals or 0:,}",
+            f"nothing was changed: the plan removes {plural(plan.removals, 'asset')}, "
+            f"more than {plan.max_removals or 0:,}",
             hint=f"look whether that is meant; --max-removals {plan.removals} allows it",
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from natsctl.api.documents import TOLD
 from natsctl.plan.documents.found import Found
+from natsctl.plan.documents.interpolation import has_references
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
 
 
@@ -16,6 +17,9 @@ def items(spot: Spot, name: str, found: Found) -> Iterator[Spot]:
     elif isinstance(spot.value, Mapped):
         for key in spot.value:
             inner = spot.at(key)
+            if has_references(key):
+                found.fault(inner, f"a key is not replaced: write a list, with `{name}: {key}` in its item")
+                continue
             if inner.value is None:
                 inner = inner.holding(Mapped(inner.line))
             if not isinstance(inner.value, Mapped):

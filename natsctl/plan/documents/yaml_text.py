@@ -168,12 +168,14 @@ class _Reader:
         text: str = event.value
         plain, tag = event.implicit[0], event.tag
         if self._expand is not None and "${" in (text := shown(text)):
+            may_be_empty = ":-" in text  # a variable that is empty by itself is no null, which would lift a limit
             try:
                 text, plain = self._expand(text), plain and is_one_reference(text)
             except ValueError as fault:
                 self._report(event.start_mark.line + 1, self._path, str(fault))
                 return TOLD
-            if tag in (None, "!") and not (plain and plain_value(text) is None):
+            is_null = plain and plain_value(text) is None and (bool(text) or may_be_empty)
+            if tag in (None, "!") and not is_null:
                 return untyped(text)
         if plain:
             return plain_value(text)

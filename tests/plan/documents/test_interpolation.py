@@ -110,6 +110,26 @@ def test_keys_are_never_replaced(told) -> None:
     assert fault == (1, '$["${NAME}"]', "unknown key, did you mean name?")
 
 
+def test_a_name_that_is_a_key_is_not_taken_as_it_stands(told) -> None:
+    (fault,) = told("streams:\n  ${NAME}:\n    subjects: [a]\n", environ={"NAME": "A"})
+    assert fault == (
+        2,
+        '$.streams["${NAME}"]',
+        "a key is not replaced: write a list, with `name: ${NAME}` in its item",
+    )
+
+
+@pytest.mark.parametrize("value", ["${EMPTY}", "'${EMPTY}'"])
+def test_an_empty_variable_is_no_null(read, told, value: str) -> None:
+    """A limit would be lifted by a variable that somebody forgot to fill; `${NAME:-}` says that it may be empty."""
+    (fault,) = told(f"name: A\nmax_msgs: {value}\n", environ={"EMPTY": ""})
+    assert fault == (2, "$.max_msgs", "expected a whole number, got nothing")
+    assert read(f"name: A\ndescription: {value}\n", environ={"EMPTY": ""}).wanted[STREAM].config == {
+        "name": "A",
+        "description": "",
+    }
+
+
 def test_a_value_is_no_yaml(read) -> None:
     environ = {"TEXT": "[a, b]\nmax_msgs: 5"}
     assert read("name: A\ndescription: ${TEXT}\n", environ=environ).wanted[STREAM].config == {
