@@ -155,7 +155,6 @@ FAILURES = (
     ("sub", 2),
     ("sub nobody.stores --all", 2),
     ("sub --stream NOPE", 3),
-    ("sub s.* --durable PUSH", 2),
     ("pub s.a x --expect-last-seq 99", 4),
     ("pub s.a x --schedule-after 5s", 2),
     ("pub s.a x --atomic", 2),
