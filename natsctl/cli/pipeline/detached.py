@@ -66,10 +66,12 @@ def start_detached(session: Session, spark: SparkFlags, project: Project, plan: 
 
 
 class RunEnded(NatsctlError):
-    """A run in the background that ended before its pipeline was found sound."""
+    """A run in the background that ended before its pipeline was found sound; each line it said is a fault."""
 
-    def __init__(self, text: str, exit_code: int, hint: str) -> None:
-        super().__init__(text, hint=hint)
+    def __init__(self, said: str, exit_code: int, hint: str) -> None:
+        super().__init__(f"the run ended: {said}", hint=hint)
+        self.faults = tuple(said.splitlines())
+        self.headline = "the run ended:" if len(self.faults) > 1 else ""
         self._exit_code = exit_code if exit_code > 0 else ExitCode.FAILED
 
     @property
@@ -100,11 +102,10 @@ def _ended(code: int, log: Path) -> RunEnded:
     hint = f"its log is {log}"
     try:
         error = json.loads(said.splitlines()[-1])["error"]
-        return RunEnded(
-            f"the run ended: {error['description']}", code, "\n".join((error.get("hint") or "", hint)).strip()
-        )
+        own_hint = error.get("hint") or ""
+        return RunEnded(error["description"], code, f"{own_hint}\n{hint}".strip())
     except (ValueError, LookupError, TypeError):
-        return RunEnded(f"the run ended at once:\n{said}", code, hint)
+        return RunEnded(said or f"exit code {code}", code, hint)
 
 
 def stop_run(project: Project, *, force: bool = False) -> int:

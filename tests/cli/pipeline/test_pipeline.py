@@ -78,6 +78,7 @@ def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path
         ended = natsctl("pipeline", "run", "shop", "--once", *words)
         assert ended.code == 2
         assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
+        assert sum(line.strip().startswith("natsctl.yml:") for line in ended.err.splitlines()) == 3
         assert "runs in process" not in ended.out
 
 
