@@ -1,8 +1,9 @@
 """The Spark job that spark_kills.py kills and starts again: it copies one stream into another.
 
-Every message's text is made upper-case and its amount doubled. The copies have ids of stream and sequence, so a message
-is stored once however often it is sent. Each subject is in one partition, sorted by sequence: only so does the order of
-its messages stay, since partitions write at the same time, and what a shuffle brings is in no order.
+Every message's text is made upper-case and its amount doubled. The copies have ids of stream and sequence, or such as
+the sink makes, so a message is stored once however often it is sent. Each subject is in one partition, sorted by
+sequence: only so does the order of its messages stay, since partitions write at the same time, and what a shuffle
+brings is in no order.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def copy(spark: SparkSession, options: argparse.Namespace) -> None:
         frame = frame.options(ackMode="explicit", consumer=options.consumer, createConsumer="true")
     else:
         frame = frame.option("startingOffsets", "earliest")
-    out = transformed(frame.load(SOURCE), 2, with_ids=options.idempotence == "explicit")
+    out = transformed(frame.load(SOURCE), options.partitions, with_ids=options.idempotence == "explicit")
     writer = out.writeStream.format("jetstream").options(**reach).option("checkpointLocation", options.checkpoint)
     writer = writer.option("orderBy", "seq").option("window", options.window)
     if options.idempotence in ("none", "ledger"):
@@ -62,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--java", default="")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--per-batch", type=int, required=True)
+    parser.add_argument("--partitions", type=int, default=2, help="tasks that write")
     parser.add_argument("--by-value", action="store_true", help="for Pythons in which natsctl is not installed")
     parser.add_argument("--window", type=int, default=4000)
     parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")

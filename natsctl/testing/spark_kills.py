@@ -3,7 +3,8 @@
 `python -m natsctl.testing.spark_kills --messages 1000000` fills a stream, has Spark read it, transform each message and
 write it into another stream (spark_copy.py), and meanwhile kills with signal 9, each when a certain part is written: an
 executor (with local[N], the Python process of a task), the driver with its Java, which goes on from its checkpoint, and
-the NATS server, which goes on from its store. On a cluster no Python that Spark starts can import natsctl. At the end
+the NATS server, which goes on from its store. A driver that is started again may have other cores, and then cuts the
+work in another way (`--cores 1,2,4`). On a cluster no Python that Spark starts can import natsctl. At the end
 the sink is read without Spark and compared message by message: count, sums, distinctness, content, and order per
 subject. Exit status 1 when anything differs.
 
@@ -90,11 +91,12 @@ class KillRun:
         self.summary = Summary(options.messages, options.master, kind, options.idempotence)
         self._folder = folder
         self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
-        self._kills = {name: (at + 1) / (len(options.kills) + 1) for at, name in enumerate(options.kills)}
+        self._kills = [((at + 1) / (len(options.kills) + 1), name) for at, name in enumerate(options.kills)]
         self._cluster: LocalCluster | None = None
         self._driver: subprocess.Popen[bytes] | None = None
         self._log = folder / "driver.log"
         self._java = options.java
+        self._cores: list[int] = options.cores
         self._acked: bool = options.acked
         self._watcher: RawClient | None = None
 
@@ -131,13 +133,16 @@ class KillRun:
                     raise RuntimeError(f"the driver failed {ATTEMPTS} times:\n{self._said()}")
                 self._start_driver()
             part = await self._written() / self.summary.messages
-            for name in [name for name, at in self._kills.items() if part >= at]:
+            if self._kills and part >= self._kills[0][0]:
+                name = self._kills[0][1]
                 if await asyncio.to_thread(getattr(self, f"_{name}_dies")):
-                    del self._kills[name]
+                    del self._kills[0]
                     self.summary.kills.append(f"{name} at {part:.0%}")
             await asyncio.sleep(POLL_S)
         if self._kills:
-            raise RuntimeError(f"all was written before these could be killed: {', '.join(self._kills)}")
+            raise RuntimeError(
+                f"all was written before these could be killed: {', '.join(name for _, name in self._kills)}"
+            )
 
     async def _written(self) -> int:
         """How many messages the sink has; 0 while the server is away."""
@@ -149,7 +154,7 @@ class KillRun:
             return 0
 
     async def _judge(self) -> None:
-        judge = Judge(self.summary.messages)
+        judge = Judge(self.summary.messages, explicit=self.summary.idempotence == "explicit")
         client = await RawClient.connect(self._server.url)
         await read_all(client, SINK, judge.take)
         await client.close()
@@ -172,7 +177,9 @@ class KillRun:
     def _start_driver(self) -> None:
         local = _LOCAL.fullmatch(self.summary.master)
         master = self._cluster.url if self._cluster else self.summary.master
-        words = ["--master", f"local[{local[1]},4]" if local else master, "--java", self._java]
+        cores = self._cores[min(self.summary.drivers, len(self._cores) - 1)] if self._cores else 0
+        words = ["--master", f"local[{cores or local[1]},4]" if local else master, "--java", self._java]
+        words += ["--partitions", str(cores)] if cores else []
         words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
         words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
         words += ["--idempotence", "none" if self._acked else self.summary.idempotence]
@@ -269,6 +276,10 @@ def _kinds(text: str) -> list[str]:
     return names
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; return 1 when the sink is not what it has to be."""
     parser = argparse.ArgumentParser(prog="python -m natsctl.testing.spark_kills", description=__doc__)
@@ -283,6 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="explicit: ids of stream and sequence; none plants the fault that must be found",
     )
     parser.add_argument("--acked", action="store_true", help="drain a work queue with acknowledgements")
+    parser.add_argument("--cores", type=_numbers, default=[], help="of the drivers in turn, by commas, with local[N]")
     parser.add_argument("--java", default="", help="a Java in place of the one that is found")
     parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")
     parser.add_argument("-j", "--json", action="store_true", help="print one JSON document")

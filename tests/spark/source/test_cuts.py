@@ -33,7 +33,7 @@ from tests.spark.source.memory_server import Killed, MemoryServer, connected
 
 SCHEMA = parsed_schema("subject string, value string")
 CORES = 16
-SEEDS = range(12)
+SEEDS = range(6)
 Row = tuple[str, str]
 
 

@@ -2,7 +2,7 @@
 
 Sequences are kept by windows of 2^20, so that the driver looks at one window of all tasks at a time. Within a window
 they are the differences between neighbours, in as few bytes as the largest needs, and deflated: some bytes in all
-where one task writes alone, about a third of a byte a row where several tasks take turns.
+where one task writes alone, less than a byte a row where several tasks take turns.
 """
 
 from __future__ import annotations
