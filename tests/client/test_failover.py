@@ -11,6 +11,7 @@ import pytest
 
 from natsctl.api.errors import ApiFailure, NotAuthorised
 from natsctl.client import requests
+from natsctl.client.assets.consumer_progress import progress
 from natsctl.client.connection import Connection, ConnectionLost
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -122,6 +123,18 @@ async def test_a_lasting_subscription_is_made_again_and_others_fail(both: Connec
         assert lasting.now() is None
         await asyncio.sleep(0.001)
     assert "answers" not in other.subscribed
+
+
+async def test_a_report_asks_for_the_consumers_whose_leader_was_just_elected(both: Connection, fake: Any) -> None:
+    listed = answer(total=3, offset=0, limit=256, consumers=[{"name": "B"}], missing=["C", "D"])
+    fake.answers = {
+        f"{API}STREAM.INFO.S": answer(config={"name": "S"}, state={"messages": 7}),
+        f"{API}CONSUMER.LIST.S": listed,
+        f"{API}CONSUMER.INFO.S.C": answer(name="C"),
+        f"{API}CONSUMER.INFO.S.D": refusal(10119),
+    }
+    found = await progress(Manager(both), "S")
+    assert ([one.raw["name"] for one in found.infos], found.missing) == (["B", "C"], ["D"])
 
 
 async def test_no_server_that_takes_a_connection_is_unreachable(both: Connection, fake: Any, other: Any) -> None:

@@ -12,6 +12,7 @@ from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, Rounds, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
+from natsctl.cli.render.values import safe
 from natsctl.cli.waiting import watch_seconds
 from natsctl.client.assets.leaders import leader_of
 
@@ -74,7 +75,9 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
     from natsctl.cli.render.consumer_table import render_leaders, render_report
 
     found = _load(session, stream)
-    if not found.infos:
+    if found.missing:
+        output.note(f"warning: inaccessible consumers: {', '.join(map(safe, found.missing))}")
+    if not found.infos and not found.missing:
         from rich.text import Text
 
         return Text("No Consumers defined")
@@ -98,6 +101,8 @@ def _document(found: Progress, leaders: bool) -> dict[str, Any]:
         "messages": found.messages,
         "consumers": [one.raw for one in found.infos],
     }
+    if found.missing:
+        document["missing"] = [*found.missing]
     if leaders:
         document["leaders"] = [
             {"server": server, "cluster": cluster, "consumers": number} for server, cluster, number in _led(found)

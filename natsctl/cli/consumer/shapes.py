@@ -22,6 +22,8 @@ class Report(Model):
     stream: str
     messages: int
     consumers: list[ConsumerInfo]
+    missing: list[str] = field(default_factory=list)
+    """Consumers whose leaders do not answer."""
     leaders: list[Leader] = field(default_factory=list)
 
 
