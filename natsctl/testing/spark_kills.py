@@ -88,7 +88,8 @@ class KillRun:
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         """Prepare a run in an empty folder."""
         kind: Kind = options.server
-        self.summary = Summary(options.messages, options.master, kind, options.idempotence)
+        idempotence = "none" if options.acked else options.idempotence
+        self.summary = Summary(options.messages, options.master, kind, idempotence)
         self._folder = folder
         self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
         self._kills = [((at + 1) / (len(options.kills) + 1), name) for at, name in enumerate(options.kills)]
@@ -182,7 +183,7 @@ class KillRun:
         words += ["--partitions", str(cores)] if cores else []
         words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
         words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
-        words += ["--idempotence", "none" if self._acked else self.summary.idempotence]
+        words += ["--idempotence", self.summary.idempotence]
         words += ["--consumer", CONSUMER] if self._acked else []
         words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
         if self._cluster:

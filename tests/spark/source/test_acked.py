@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.protocol import Message
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import ConsumerUnfit, OptionFault
@@ -235,6 +236,28 @@ def test_large_batches_are_cut_by_bytes_and_a_message_above_them_is_read(api: Je
     add(api, "ORDERS", 2, b"y" * 30_000)
     middle = tiny.next(end)
     assert len(tiny.rows(end, middle)) == 1
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("status", "delivered", "more"),
+    [
+        (b"408 Request Timeout", 1, True),
+        (b"408 Request Timeout", 0, False),
+        (b"404 No Messages", 1, False),
+        (b"409 Message Size Exceeds MaxBytes", 1, True),
+        (b"", 1, True),
+    ],
+)
+def test_a_pull_that_was_being_served_when_it_ended_has_more_to_come(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch, status: bytes, delivered: int, more: bool
+) -> None:
+    make(api, number=1)
+    consumer(api)
+    found = [durable.Delivery(seq, b"", False, 0, b"") for seq in range(delivered)]
+    ended = Message(b"", b"", b"", b"NATS/1.0 %b\r\n\r\n" % status, b"") if status else None
+    monkeypatch.setattr(durable.Durable, "_answers", lambda *_: (found, ended))
+    assert durable.Durable("ORDERS", "SPARK").pull(api, durable.About(), 5, 100) == (found, more)
 
 
 @pytest.mark.both

@@ -44,8 +44,8 @@ ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
 WORKING: Final = b"+WPI"
 
-WAIT_S: Final = 0.3
-"""How long a pull waits for a first message: a server that has none is asked three times a second."""
+WAIT_S: Final = 1.0
+"""How long a pull is good for: a server that has nothing is asked once a second, and a busy one has time to answer."""
 ASSUMED_ACK_WAIT_S: Final = 15.0
 """Where the consumer's configuration is not to be seen; the server's default is 30 s."""
 BEATS: Final = 3
@@ -56,6 +56,7 @@ NEW_ACK_WAIT_S: Final = 60
 NEW_MAX_ACK_PENDING: Final = 100_000
 """Of a durable that the source makes; the server's default of 1,000 would be the size of each batch."""
 _MARK: Final = {"natsctl.spark": "is read by queries"}
+TIMED_OUT: Final = 408
 _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 _MOVED: Final = ("leadership change", "server shutdown")
 _log = logging.getLogger("pyspark_jetstream")
@@ -137,9 +138,13 @@ class Durable:
             found, status = self._answers(link, b"%d" % sid, wanted, wait_s)
         finally:
             link.unsubscribe(sid)
-        if not found and status is not None and description_of(status.headers) == _TOO_LARGE:
+        if status is None:
+            return found, True
+        too_large = description_of(status.headers) == _TOO_LARGE
+        if too_large and not found:
             return self.pull(api, about, 1, 0)
-        return found, status is None or description_of(status.headers) == _TOO_LARGE
+        # A pull that was still being served when its time was over has more to come.
+        return found, too_large or (bool(found) and status_of(status.headers) == TIMED_OUT)
 
     def _answers(self, link: Link, sid: bytes, wanted: int, wait_s: float) -> tuple[list[Delivery], Message | None]:
         """Return the deliveries of a pull, and the status that ended it before it had all, if one did."""
@@ -165,7 +170,7 @@ class Durable:
     def _heed(self, status: Message) -> None:
         """Raise what a status means that is no end of a pull."""
         code, text = status_of(status.headers), description_of(status.headers)
-        if code in (404, 408) or text in (_TOO_LARGE, "Batch Completed"):
+        if code in (404, TIMED_OUT) or text in (_TOO_LARGE, "Batch Completed"):
             return
         if code == 503:
             raise ConsumerUnfit(
