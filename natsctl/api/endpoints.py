@@ -22,7 +22,7 @@ class BodyRule(StrEnum):
     REQUIRED = "required"
     """Strict JSON; empty is refused with 10003."""
     OPTIONAL = "optional"
-    """Empty, strict JSON, or something that is no JSON object, which is ignored."""
+    """Empty, strict JSON, or something that is not a JSON object, which is ignored."""
     LATE = "late"
     """Like REQUIRED, but read only once what the subject names was found."""
     PLAIN = "plain"

@@ -59,10 +59,14 @@ def has_valid_tokens(subject: AnyStr) -> bool:
 
 def subject_fault(subject: str) -> str:
     """Return why a configuration or a subscription can not name `subject`, or ""."""
-    if not subject or any(blank in subject for blank in " \t\r\n\f\0"):
-        return f"invalid subject {subject!r}: it is empty or has blanks"
+    if not subject:
+        return "invalid subject '': it is empty"
+    if any(blank in subject for blank in " \t\r\n\f\0"):
+        return f"invalid subject {subject!r}: it contains blanks"
+    if "" in subject.split("."):
+        return f"invalid subject {subject!r}: it has an empty token"
     if not has_valid_tokens(subject):
-        return f"invalid subject {subject!r}: it has an empty token, or > before its end"
+        return f"invalid subject {subject!r}: > may only be its last token"
     return ""
 
 

@@ -12,7 +12,7 @@ from natsctl.api.stream import StreamConfig
 from natsctl.cli.bucket_shown import show_bucket
 from natsctl.cli.buckets import pick_bucket, suggesting
 from natsctl.cli.consent import confirmed_edit
-from natsctl.cli.editing import preview_edit, show_differences, unset
+from natsctl.cli.editing import check_given, preview_edit, show_differences, unset
 from natsctl.cli.flags import Config, Flag, Given, apply
 from natsctl.cli.render.change import changes
 from natsctl.cli.taken import part_of, warn_unless_taken
@@ -99,6 +99,7 @@ def edit_bucket(
 
     `fields` are a bucket's own words for fields of its stream; `settle` does what follows from others, or refuses.
     """
+    check_given(session, given or unset_fields, "give flags such as --description TEXT, or --unset FIELD")
     before = normalised(live.raw["config"])
     wanted = dict(live.raw["config"])
     apply(wanted, table, given)

@@ -31,9 +31,9 @@ MAX_SUGGESTED_FROM = 5_000
 HINTS = {
     10039: _NO_JETSTREAM,
     10076: _NO_JETSTREAM,
-    10054: "the bucket takes no larger values: edit --max-value-size",
-    10077: "the bucket is full: edit --max-bucket-size, or remove something",
-    10109: "the bucket is sealed: it can be read, and nothing else",
+    10054: "the bucket accepts no larger values: kv edit --max-value-size raises the limit",
+    10077: "the bucket is full: raise --max-bucket-size with edit, or remove something",
+    10109: "the bucket is sealed: it is read-only",
 }
 """What to do about the server's refusals, by err_code."""
 

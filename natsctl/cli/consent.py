@@ -73,7 +73,7 @@ def confirmed_edit(
     """
     if losses:
         if not given and not session.dry_run and not can_ask(session):
-            action = f"{action}, which loses something ({'; '.join(loss.text for loss in losses)})"
+            action = f"{action}, which loses data ({'; '.join(loss.text for loss in losses)})"
         elif not session.json:
             _warn(losses)
         return confirmed(session, action, given, typed=typed, flag=flag)

@@ -63,7 +63,9 @@ def _one_of_set(path: str, kind: str, name: str | None, stream: str | None) -> M
         found = {key: one for key, one in found.items() if name == (key.consumer or key.stream)}
     if len(found) != 1:
         names = ", ".join(key.name for key, one in wanted.items() if one.kind == kind) or "none"
-        raise UsageError(f"{path}: which {kind.lower()}? It describes {names}", hint="natsctl apply takes all of them")
+        raise UsageError(
+            f"{path}: expected one {kind.lower()}, but it describes {names}", hint="natsctl apply takes all of them"
+        )
     (key, one), *_ = found.items()
     return one.config | ({"stream_name": key.stream} if key.consumer else {})
 

@@ -25,7 +25,7 @@ NAMES = frozenset(("name", "durable_name"))
 
 Unset = Annotated[
     list[str] | None,
-    typer.Option("--unset", metavar="FIELD", help="take a field away, so that the server's default holds"),
+    typer.Option("--unset", metavar="FIELD", help="remove a field, so that the server's default applies"),
 ]
 
 
@@ -35,11 +35,11 @@ class Edits(NamedTuple):
     config: ConfigFile = None
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="--config is the whole configuration: what it leaves out takes its default"),
+        typer.Option("--replace", help="--config is the whole configuration: fields it leaves out take their defaults"),
     ] = False
     unset: Unset = None
     interactive: Annotated[
-        bool, typer.Option("--interactive", "-i", help="change the configuration in $EDITOR", show_default=False)
+        bool, typer.Option("--interactive", "-i", help="edit the configuration in $EDITOR", show_default=False)
     ] = False
 
     def check(self) -> None:
@@ -47,13 +47,15 @@ class Edits(NamedTuple):
         if self.replace and not self.config:
             raise UsageError("--replace needs --config FILE")
 
+    def change(self, given: Given) -> object:
+        """Return what is true where anything is to be changed, by these or by the flags of a table."""
+        return given or self.config or self.unset or self.interactive
 
-def check_given(session: Session, given: Given, edits: Edits, example: str) -> None:
-    """Raise UsageError that says what to give, where a person at a terminal gave nothing to change."""
-    if session.interactive and not (given or edits.config or edits.unset or edits.interactive):
-        raise UsageError(
-            "nothing to change was given", hint=f"give flags such as {example}, --config FILE or --interactive"
-        )
+
+def check_given(session: Session, change: object, hint: str) -> None:
+    """Raise UsageError, with a hint at what to give, where a person at a terminal gave no change."""
+    if session.interactive and not change:
+        raise UsageError("nothing to change was given", hint=hint)
 
 
 def without_server_metadata(config: Config) -> Config:

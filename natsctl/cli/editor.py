@@ -67,7 +67,7 @@ def edit_text(text: str, suffix: str) -> str:
         # The answer is not the editor's to write.
         status = subprocess.run([*command, name], stdout=STDERR, check=False).returncode
         if status:
-            raise UsageError(f"the editor {command[0]} ended with {status}: nothing is changed")
+            raise UsageError(f"the editor {command[0]} exited with {status}: nothing is changed")
         return path.read_text()
     except (OSError, UnicodeDecodeError) as failure:
         raise UsageError(f"the editor {command[0]}: {failure}") from failure
@@ -81,7 +81,7 @@ def _editor() -> list[str]:
         return shlex.split(named)
     found = next((one for one in EDITORS if shutil.which(one)), None) if sys.stdin.isatty() else None
     if found is None:
-        raise UsageError("no editor to use: set EDITOR", hint="flags, --config and --unset change it without one")
+        raise UsageError("no editor to use: set EDITOR", hint="flags, --config and --unset work without one")
     return [found]
 
 
@@ -122,8 +122,8 @@ def _text(document: Config, model: type[Model], what: str, meanings: Mapping[str
 
     lines = [
         f"# {what}",
-        "# Durations are 30s, 5m, 1h30m, 7d or 1y, sizes 10KB, 5MB or 1GiB. A line that is taken away takes its",
-        "# field away; an empty file leaves everything as it is.",
+        "# Durations are 30s, 5m, 1h30m, 7d or 1y, sizes 10KB, 5MB or 1GiB. Removing a line removes its",
+        "# field; an empty file changes nothing.",
         "",
     ]
     for name, value in document.items():

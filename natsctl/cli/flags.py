@@ -29,6 +29,9 @@ Given = dict[str, Any]
 Config = dict[str, Any]
 """A configuration in wire spelling."""
 
+LARGEST_MESSAGE_BYTES = 2**31 - 1
+"""The largest `max_msg_size`: a signed number of 32 bits on the server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -62,8 +65,35 @@ def _whole(text: str) -> int:
     return number
 
 
+def _limit(text: str) -> int:
+    number = _whole(text)
+    if number < -1:
+        raise ValueError(f"expected at least -1, which means no limit, not {text}")
+    return number
+
+
+def _count(text: str) -> int:
+    number = _whole(text)
+    if number < 0:
+        raise ValueError(f"expected a number that is not negative, not {text}")
+    return number
+
+
+def _message_size(text: str) -> int:
+    size = parse_size(text)
+    if size > LARGEST_MESSAGE_BYTES:
+        raise ValueError(f"expected at most {LARGEST_MESSAGE_BYTES} bytes, not {text}")
+    return size
+
+
 def _words(text: str) -> list[str]:
     return text.replace(",", " ").split()
+
+
+def _some(parts: list[list[str]]) -> list[str]:
+    if not (words := _flat(parts)):
+        raise ValueError("it is empty")
+    return words
 
 
 def _flat(parts: list[list[str]]) -> list[str]:
@@ -93,8 +123,12 @@ TEXT = Kind("TEXT", str)
 SUBJECT = Kind("SUBJECT", str)
 SUBJECTS = Kind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_flat)
 WORDS = Kind("NAME[,NAME]", _words, repeated=True, gather=_flat)
+SOME_SUBJECTS = Kind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_some)
 WHOLE = Kind("N", _whole)
+LIMIT = Kind("N", _limit)
+COUNT = Kind("N", _count)
 SIZE = Kind("SIZE", parse_size)
+MESSAGE_SIZE = Kind("SIZE", _message_size)
 DURATION = Kind("DURATION", _duration)
 SWITCH = Kind("", bool, switch=True)
 ON = Kind("", bool, switch=True, negates=False)

@@ -50,7 +50,7 @@ GLOBAL_FLAGS = (
         ("-s", "--server"),
         "URL",
         "server URL or host:port, several with commas (NATS_URL)",
-        kin="Which server",
+        kin="Server",
     ),
     GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
     GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
@@ -58,12 +58,12 @@ GLOBAL_FLAGS = (
     GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),
     GlobalFlag("js_api_prefix", ("--js-api-prefix",), "PREFIX", "subject prefix of the JetStream API"),
     GlobalFlag("js_event_prefix", ("--js-event-prefix",), "PREFIX", "subject prefix of JetStream's advisories"),
-    GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix of answers"),
-    GlobalFlag("connection_name", ("--connection-name",), "NAME", "what the server calls this connection"),
+    GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix for replies"),
+    GlobalFlag("connection_name", ("--connection-name",), "NAME", "name of this connection, which the server shows"),
     GlobalFlag(
         "socks_proxy", ("--socks-proxy",), "URL", "connect through a SOCKS proxy, socks5://host:port (NATS_SOCKS_PROXY)"
     ),
-    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", kin="Login there"),
+    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", kin="Login"),
     GlobalFlag("password", ("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
     GlobalFlag("password_stdin", ("--password-stdin",), "", "read the password from the first line of stdin"),
     GlobalFlag("token", ("--token",), "TOKEN", "token (NATS_TOKEN)"),
@@ -76,19 +76,23 @@ GLOBAL_FLAGS = (
     GlobalFlag("tlskey", ("--tlskey",), "FILE", "TLS private key (NATS_KEY)"),
     GlobalFlag("tlsca", ("--tlsca",), "FILE", "TLS certificate authority chain (NATS_CA)"),
     GlobalFlag("tlsfirst", ("--tlsfirst", "--tls-first"), "", "TLS handshake before the server's INFO"),
-    GlobalFlag("tls_insecure", ("--tls-insecure",), "", "do not check the server's certificate: for tests only"),
+    GlobalFlag("tls_insecure", ("--tls-insecure",), "", "do not verify the server's certificate: for tests only"),
     GlobalFlag(
         "no_input",
         ("--no-input",),
         "",
-        "never ask; what is not given takes its default (NATSCTL_NO_INPUT)",
-        kin="What is done",
+        "never ask: flags that are not given take their defaults (NATSCTL_NO_INPUT)",
+        kin="Behaviour",
     ),
-    GlobalFlag("dry_run", ("--dry-run",), "", "send nothing that changes something; show what would be sent"),
+    GlobalFlag("dry_run", ("--dry-run",), "", "change nothing; show what would be sent"),
     GlobalFlag("trace", ("--trace",), "", "show each JetStream API request and answer on stderr"),
     GlobalFlag("utc", ("--utc",), "", "show times in UTC instead of the local zone"),
     GlobalFlag(
-        "colors", ("--colors",), "SCHEME", "look of tables: rounded, double or a colour's name (NATS_COLOR)", _colour
+        "colors",
+        ("--colors",),
+        "SCHEME",
+        "style of tables: rounded, double or the name of a colour (NATS_COLOR)",
+        _colour,
     ),
     GlobalFlag("help", ("-h", "--help"), "", "show help"),
     GlobalFlag("version", ("--version",), "", "show the version"),
@@ -96,7 +100,7 @@ GLOBAL_FLAGS = (
 
 _MAY_BE_EMPTY = ("password", "connection_name")
 """Any other that is empty would quietly mean another server, login or domain."""
-_ALL_STREAMS = GlobalFlag("all_streams", ("-a", "--all"), "", "offer streams of KV, object store and MQTT too")
+_ALL_STREAMS = GlobalFlag("all_streams", ("-a", "--all"), "", "include the streams of KV, object store and MQTT")
 OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
 """What every verb of a noun takes, as the nats tool has it, unless it declares the same spelling itself."""
 _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
@@ -131,13 +135,19 @@ def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     return given, left
 
 
+class Dash(str):
+    """A lone `-` among the arguments, which the nats tool takes for an empty text; behind `--` it is a plain `-`."""
+
+    __slots__ = ()
+
+
 def take_out(
     words: Sequence[str], own: Mapping[str, bool], of_noun: GlobalFlag | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """The global options among a command's words, and the words without them.
 
     `own` are the command's flags and whether each takes a value, which is then never taken for a flag. Words after
-    `--` stay. `of_noun` is taken like a global option.
+    `--` stay. `of_noun` is taken like a global option. A lone `-` becomes a Dash.
     """
     known = {**_BY_SPELLING, **dict.fromkeys(of_noun.spellings if of_noun else (), of_noun)}
     given: dict[str, Any] = {}
@@ -155,7 +165,8 @@ def take_out(
         elif flag := known.get(name):
             _take(flag, left, given)
         else:
-            kept.append(left.pop(0))
+            word = left.pop(0)
+            kept.append(Dash(word) if word == "-" else word)
     return given, kept
 
 
@@ -172,7 +183,7 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
             raise _usage_error(f"{name} needs a value ({flag.metavar})")
         value = left.pop(0)
     if not value and flag.name not in _MAY_BE_EMPTY:
-        raise _usage_error(f"{name} is empty", "leave it away to mean none; was a variable not set?")
+        raise _usage_error(f"{name} is empty", "leave the flag out to mean none; is a variable unset?")
     try:
         given[flag.name] = flag.read(value)
     except ValueError as failure:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def latency(
     ctx: typer.Context,
     server_b: Annotated[str, typer.Option("--server-b", metavar="URL", help="the server to receive on")],
-    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="how large each message is [8]")] = "8",
-    rate: Annotated[int, typer.Option("--rate", metavar="N", help="messages a second", min=1)] = 1000,
-    duration: Annotated[str, typer.Option("--duration", metavar="DURATION", help="for how long [5s]")] = "5s",
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="size of each message [8]")] = "8",
+    rate: Annotated[int, typer.Option("--rate", metavar="N", help="messages per second", min=1)] = 1000,
+    duration: Annotated[str, typer.Option("--duration", metavar="DURATION", help="duration [5s]")] = "5s",
     histogram: Annotated[
         str | None, typer.Option("--histogram", metavar="FILE", help="write the percentiles to this file, for plotting")
     ] = None,

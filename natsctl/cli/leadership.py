@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Preferred = Annotated[
     str, typer.Option("--preferred", metavar="SERVER", help="the server that should lead", show_default=False)
 ]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait for another leader [10s]")]
+Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait for a new leader [10s]")]
 
 
 def announce_step_down(before: Info) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import select
 import signal
 import sys
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 SHORTEST_S = 0.1
 """Seconds between two views: below it a terminal flickers and a server does nothing but answer."""
+_KEY = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])|.", re.DOTALL)
+"""One key of what a terminal sends: an arrow or another key with an escape sequence, or a character."""
 
 
 def paced(every_s: float, rounds: int = 0) -> Iterator[int]:
@@ -114,11 +117,14 @@ class Keyboard:
                 os.read(self._resized[0], 4096)
                 draw()
             if self._fd in ready:
-                keys = os.read(self._fd, 64).decode("utf-8", "replace")
-                if not keys or keys[:1] in ("q", "Q"):
-                    return False
-                if press is not None and press(keys):
-                    return True
+                keys = _KEY.findall(os.read(self._fd, 64).decode("utf-8", "replace"))
+                has_changed = False
+                for key in keys:
+                    if key in ("q", "Q"):
+                        return False
+                    has_changed |= press is not None and press(key)
+                if has_changed or not keys:
+                    return bool(keys)
         return True
 
     def _quiet(self) -> None:

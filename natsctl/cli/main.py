@@ -66,7 +66,7 @@ NOUNS = (
     Noun(
         "reply",
         (),
-        "Answer requests, with a text, an echo or a program",
+        "Answer requests with a text, an echo or a program",
         "messaging.reply:reply",
         examples=(
             "natsctl reply time.now --command date",
@@ -129,11 +129,11 @@ NOUNS = (
             "natsctl export 'ORDERS*' --output streams/ --force",
         ),
     ),
-    Noun("convert", (), "Write what was made for Terraform or Kubernetes as documents", "desired.convert"),
+    Noun("convert", (), "Convert Terraform or Kubernetes configurations to documents", "desired.convert"),
     Noun(
         "plan",
         (),
-        "Show what apply would do to be as documents say",
+        "Show what apply would change",
         "desired.plan:plan",
         answer="plan.saved:SavedPlan",
         examples=("natsctl plan -f orders.yaml", "natsctl plan -f deploy/ --prune --out changes.json"),
@@ -149,7 +149,7 @@ NOUNS = (
     Noun(
         "apply",
         (),
-        "Make streams, consumers and buckets be as documents say",
+        "Create and change streams, consumers and buckets as documents describe",
         "desired.apply:apply",
         answer="desired.shapes:Applied",
         examples=(
@@ -178,24 +178,24 @@ NOUNS = (
             "natsctl sql @report.sql --csv",
         ),
     ),
-    Noun("pipeline", (), "Keep tables and streams up to date with Spark's declarative pipelines", "pipeline"),
-    Noun("spark", (), "Check what Spark needs here, and let it start quickly", "spark"),
-    Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
-    Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
+    Noun("pipeline", (), "Keep tables and streams up to date with Spark's Declarative Pipelines", "pipeline"),
+    Noun("spark", (), "Check that Spark can run here, and make it start faster", "spark"),
+    Noun("errors", ("err", "error"), "Explain JetStream's errors by number", "errors"),
+    Noun("schema", (), "Show the JSON schemas of -j and of the API, and validate documents", "schema"),
     Noun(
         "cheat",
         (),
-        "Show command lines to start from, by topic",
+        "Show example command lines by topic",
         "cheat.show:cheat",
         examples=("natsctl cheat stream",),
         answer="cheat.shapes:Topic[]",
     ),
-    Noun("completion", (), "Install or print what completes words in bash, zsh and fish", "completion"),
+    Noun("completion", (), "Install or print shell completion for bash, zsh and fish", "completion"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name", "context"),
-    Noun("server", ("srv", "sys", "system"), "Run the included server, watch and steer others", "server"),
-    Noun("bench", (), "Measure a server: publishing, subscribing, streams, buckets, services", "bench"),
-    Noun("counter", ("ctr",), "Read and change counters: sums in streams to which many may add", "counter"),
-    Noun("service", ("micro",), "List, ask and run services of the micro protocol", "service"),
+    Noun("server", ("srv", "sys", "system"), "Run natsctl's own server, inspect and manage others", "server"),
+    Noun("bench", (), "Benchmark a server: publishing, subscribing, streams, buckets, services", "bench"),
+    Noun("counter", ("ctr",), "Read and change counters that are kept in streams", "counter"),
+    Noun("service", ("micro",), "List, query and run services of the micro protocol", "service"),
     Noun(
         "rtt",
         (),
@@ -215,7 +215,7 @@ NOUNS = (
     Noun(
         "top",
         (),
-        "Show what a server does and its connections, live",
+        "Show a server's activity and its connections, live",
         "top:top",
         answer="client.system.top:TopView*",
         examples=("natsctl top SRV1 --sort msgs_to", "natsctl top -o connections.csv"),
@@ -265,7 +265,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     from natsctl.api.errors import NatsctlError, UsageError
     from natsctl.cli.failures import exit_code_of, render_error
     from natsctl.cli.globals import wants_json
-    from natsctl.cli.output import tell
+    from natsctl.cli.output import laid_out, stderr_width, tell
 
     if isinstance(failure, UnicodeEncodeError):
         # Words that are no text reach as far as the wire or a file, as bodies and paths may be any bytes.
@@ -279,7 +279,8 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
         sys.stdout.flush()
     except OSError:
         _drop_stdout()
-    tell(render_error(failure, as_json=wants_json(words)))
+    as_json = wants_json(words)
+    tell(laid_out(render_error(failure, as_json), None if as_json else stderr_width()))
     return exit_code_of(failure)
 
 
@@ -343,7 +344,8 @@ def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
     from natsctl.api.errors import UsageError
     from natsctl.cli.suggest import did_you_mean
 
-    known = [*(name for noun in NOUNS for name in (noun.name, *noun.aliases)), *programs()]
+    known: dict[str, Any] = {name: noun for noun in NOUNS for name in (noun.name, *noun.aliases)}
+    known.update((name, name) for name in programs())
     raise UsageError(f"unknown command {words[0]!r}", hint=did_you_mean(words[0], known) or "see natsctl --help")
 
 

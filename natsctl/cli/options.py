@@ -13,24 +13,26 @@ Force = Annotated[bool, typer.Option("--force", "-f", "--yes", help="do not ask"
 Config = Annotated[
     str | None, typer.Option("--config", metavar="FILE", help="configuration file, JSON or YAML; - for stdin")
 ]
-Validate = Annotated[bool, typer.Option("--validate", help="check and print the configuration, create nothing")]
-Output = Annotated[str | None, typer.Option("--output", metavar="FILE", help="write the configuration, create nothing")]
-Defaults = Annotated[bool, typer.Option("--defaults", help="take defaults instead of asking", show_default=False)]
+Validate = Annotated[bool, typer.Option("--validate", help="validate and print the configuration, create nothing")]
+Output = Annotated[
+    str | None, typer.Option("--output", metavar="FILE", help="write the configuration to a file, create nothing")
+]
+Defaults = Annotated[bool, typer.Option("--defaults", help="use defaults instead of asking", show_default=False)]
 Names = Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line", show_default=False)]
 Details = Annotated[
     bool, typer.Option("--details", help="with -j, whole objects in place of names", show_default=False)
 ]
-Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, as they are", show_default=False)]
+Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, unchanged", show_default=False)]
 IfNotExists = Annotated[
-    bool, typer.Option("--if-not-exists", help="leave alone what exists already, whatever it is", show_default=False)
+    bool, typer.Option("--if-not-exists", help="accept an existing one, whatever its configuration", show_default=False)
 ]
-MissingOk = Annotated[bool, typer.Option("--missing-ok", help="what is absent counts as removed", show_default=False)]
-NoSelect = Annotated[bool, typer.Option("--no-select", help="do not offer a list to pick from", show_default=False)]
+MissingOk = Annotated[bool, typer.Option("--missing-ok", help="succeed if it does not exist", show_default=False)]
+NoSelect = Annotated[bool, typer.Option("--no-select", help="do not ask which one", show_default=False)]
 Watch = Annotated[
     str | None,
-    typer.Option("--watch", metavar="DURATION", help="show it again so often", show_default=False),
+    typer.Option("--watch", metavar="DURATION", help="refresh at this interval", show_default=False),
 ]
-Rounds = Annotated[int, typer.Option("--count", metavar="N", help="end after N looks", min=0, show_default=False)]
+Rounds = Annotated[int, typer.Option("--count", metavar="N", help="end after N refreshes", min=0, show_default=False)]
 Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="show a progress bar on a terminal")]
 All = Annotated[
     bool, typer.Option("--all", "-a", help="also those that KV, object store and MQTT use", show_default=False)

@@ -60,13 +60,27 @@ def _escaped(char: str) -> str:
 
 
 def note(text: str) -> None:
-    """Tell the person at the terminal something that is not the answer, on stderr."""
+    """Print what is for the person at the terminal, and no part of the answer, on stderr; long lines are folded."""
     sys.stdout.flush()
-    tell(text)
+    tell(laid_out(text, stderr_width()))
+
+
+def laid_out(text: str, columns: int | None) -> str:
+    """Return a text whose lines go on below themselves, indented, where they are longer than so many columns."""
+    if columns is None or all(len(line) * 2 <= columns for line in text.splitlines()):
+        return text
+    from natsctl.cli.render.fold import hanging
+
+    lines = []
+    for line in text.split("\n"):
+        words = line.lstrip(" ")
+        indent = line[: len(line) - len(words)]
+        lines.append(indent + hanging(words, max(columns - len(indent), 20)).replace("\n", f"\n{indent}"))
+    return "\n".join(lines)
 
 
 def tell(text: str) -> None:
-    """Write a line on stderr; where that takes nothing, it and all that follows goes nowhere.
+    """Write a line on stderr as it is; where that takes nothing, it and all that follows goes nowhere.
 
     What is for a person is no part of the work: a full disk below a log, or a reader that has gone, must not end a
     backup half-way, nor make a message that was sent look as if it had not been.
@@ -95,3 +109,15 @@ def width() -> int:
     import shutil
 
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def stderr_width() -> int | None:
+    """The columns of the terminal on stderr, COLUMNS if set; None where there is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+    if (columns := os.environ.get("COLUMNS", "")).isdigit() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+    except OSError:
+        return None

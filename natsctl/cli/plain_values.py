@@ -19,6 +19,8 @@ _FALSE = ("false", "0", "no", "off")
 _MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD")
 """Metavars of what may have no letter. An empty name, subject or duration is a script's variable that nobody set: taken
 for "not given" it would purge a whole stream, or remove a bucket in place of a key."""
+EMPTY = "it is empty"
+"""Reason against "" where a value is needed."""
 WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
 """What a number of the contract can be (Go's int64)."""
 
@@ -39,7 +41,7 @@ class PlainValue:
         if value is None:
             return () if several else None
         if "" in (value if several else (value,)) and _is_refused_empty(param, ctx):
-            raise typer.BadParameter("it is empty.", ctx=ctx, param=param)
+            raise typer.BadParameter(EMPTY, ctx=ctx, param=param)
         if several:
             return [self._one(each, param, ctx) for each in value]
         return self._one(value, param, ctx)
@@ -48,7 +50,7 @@ class PlainValue:
         if self._kind is bool:
             return self._switch(value, param, ctx)
         try:
-            read = self._kind(value)
+            read = value if self._kind is str else self._kind(value)
         except ValueError:
             wanted = "a whole number" if self._kind is int else "a number"
             raise typer.BadParameter(f"{value!r} is not {wanted}.", ctx=ctx, param=param) from None

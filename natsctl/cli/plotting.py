@@ -10,7 +10,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 
-Every = Annotated[str, typer.Option("--watch", metavar="DURATION", help="time between two looks")]
+Every = Annotated[str, typer.Option("--watch", metavar="DURATION", help="time between two refreshes")]
 
 
 def plot_room(rounds: int) -> tuple[int, int]:
@@ -19,7 +19,7 @@ def plot_room(rounds: int) -> tuple[int, int]:
     from natsctl.cli.screen import console
 
     if not rounds and not sys.stdout.isatty():
-        raise UsageError("there is no terminal to draw on: give --count N to end after N looks")
+        raise UsageError("there is no terminal to draw on: give --count N to end after N refreshes")
     screen = console()
     columns, lines = min(screen.width, output.width()), screen.height
     if columns < SMALLEST[0] or lines < SMALLEST[1]:

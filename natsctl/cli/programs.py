@@ -40,7 +40,7 @@ def programs() -> dict[str, str]:
 def run_program(path: str, words: Sequence[str], given: Mapping[str, object]) -> NoReturn:
     """Become that program.
 
-    Raises UsageError for flags before its name, which it would not see, NatsctlError where it can not be run.
+    Raises UsageError for flags before its name, which it would not see, NatsctlError where it cannot be run.
     """
     if given:
         from natsctl.api.errors import UsageError
@@ -48,7 +48,7 @@ def run_program(path: str, words: Sequence[str], given: Mapping[str, object]) ->
         name = os.path.basename(path).removeprefix(PREFIX)  # noqa: PTH119  # no pathlib for one name
         raise UsageError(
             f"flags of natsctl do not reach {path}",
-            hint=f"give them behind the name, natsctl {name} …, or name the server by NATS_URL or NATS_CONTEXT",
+            hint=f"give them after the name, natsctl {name} …, or name the server by NATS_URL or NATS_CONTEXT",
         )
     sys.stdout.flush()
     try:
@@ -57,4 +57,4 @@ def run_program(path: str, words: Sequence[str], given: Mapping[str, object]) ->
         from natsctl.api.errors import NatsctlError
 
         hint = "a script begins with a line such as #!/bin/sh"
-        raise NatsctlError(f"{path} can not be run: {failure.strerror}", hint=hint) from failure
+        raise NatsctlError(f"{path} cannot be run: {failure.strerror}", hint=hint) from failure

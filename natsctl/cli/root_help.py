@@ -18,9 +18,9 @@ MAX_LEFT = 32
 
 
 KIN = (
-    ("Streams and what they hold", ("stream", "consumer", "kv", "object", "counter")),
+    ("Streams and their contents", ("stream", "consumer", "kv", "object", "counter")),
     ("Messages", ("publish", "subscribe", "request", "reply", "service", "trace")),
-    ("Streams kept in files", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
+    ("Desired state", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
     ("Streams on Spark", ("sql", "pipeline", "spark")),
     ("Backups", ("backup", "restore")),
     ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "bench")),
@@ -28,9 +28,7 @@ KIN = (
 )
 """The headings, and the nouns below each; one that is nowhere here comes last."""
 
-_ABOUT = (
-    "Administer NATS JetStream: streams, consumers, messages and backups, on any NATS server or on the included one."
-)
+_ABOUT = "Administer NATS JetStream: streams, consumers, messages and backups, on any NATS server or on natsctl's own."
 _EXITS = (
     "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 unreachable, 6 not authorised, "
     "7 nothing received, 10 drift, 130 interrupted."
@@ -50,9 +48,7 @@ def render_root_help(nouns: Sequence[Noun], programs: Mapping[str, str]) -> str:
     for title, flags in _flags_by_kin():
         lines += [f"{title}:", *columns([(_spelling(flag), flag.help) for flag in flags], 28), ""]
     lines += textwrap.wrap("Flags may stand before or after the command. Most commands take -j for JSON.", width())
-    lines += textwrap.wrap(
-        "`natsctl <command> --help` explains a command, `natsctl cheat` shows lines to start from.", width()
-    )
+    lines += textwrap.wrap("`natsctl <command> --help` explains a command, `natsctl cheat` shows examples.", width())
     lines += textwrap.wrap(_EXITS, width(), subsequent_indent=" " * 12)
     return "\n".join(lines)
 

@@ -14,10 +14,10 @@ from natsctl.cli.render.values import safe
 
 def rtt(
     ctx: typer.Context,
-    iterations: Annotated[int, typer.Argument(metavar="ITERATIONS", help="how many round trips [5]", min=1)] = 5,
+    iterations: Annotated[int, typer.Argument(metavar="ITERATIONS", help="number of round trips [5]", min=1)] = 5,
     json: Json = False,
 ) -> int:
-    """Show the mean round trip to every address of every server of this context; exit 5 when none can be reached."""
+    """Show the mean round trip to every address of this context's servers; exit 5 if none can be reached."""
     from natsctl.client.rtt import round_trips
 
     found = session_of(ctx).run(lambda manager: round_trips(manager.connection.target, iterations))

@@ -22,13 +22,13 @@ def given_on_stdin(given: Mapping[str, Any]) -> dict[str, Any]:
     if not wanted:
         return dict(given)
     if len(wanted) > 1:
-        raise UsageError("--password-stdin and --token-stdin both want the first line of stdin")
+        raise UsageError("--password-stdin and --token-stdin both read the first line of stdin")
     name = wanted[0]
     if given.get(name):
         raise UsageError(f"--{name} and --{name}-stdin exclude each other")
     secret = _asked(name) if sys.stdin.isatty() else _first_line()
     if not secret:
-        raise UsageError(f"--{name}-stdin: there is no {name} on stdin")
+        raise UsageError(f"--{name}-stdin: no {name} on stdin")
     return {**given, name: secret}
 
 

@@ -14,7 +14,7 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="where Spark runs: local[N], spark://host:7077, yarn [what natsctl spark start started, else here]",
+        help="where Spark runs: local[N], spark://host:7077, yarn [the one of natsctl spark start, else local]",
         show_default=False,
     ),
 ]
@@ -27,7 +27,7 @@ JavaPath = Annotated[
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="setting of Spark; may be given often", show_default=False),
+    typer.Option("--conf", metavar="KEY=VALUE", help="a Spark setting; may be repeated", show_default=False),
 ]
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 MAX_SUGGESTIONS = 3
 _CUTOFF = 0.6
 
 
 def closest(word: str, known: Iterable[str]) -> list[str]:
-    """The known names nearest to `word`, best first, at most three; case is ignored, and a unique beginning counts."""
+    """Return the known names nearest to `word`, best first, at most three.
+
+    Case is ignored, and a unique beginning counts. Of a mapping of names to what they stand for, one name of each is
+    returned: a command is not suggested a second time by its alias.
+    """
     import difflib
 
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.lower(), name)
     folded = word.lower()
-    near = difflib.get_close_matches(folded, by_folded, MAX_SUGGESTIONS, _CUTOFF)
+    most = len(by_folded) if isinstance(known, Mapping) else MAX_SUGGESTIONS
+    near = difflib.get_close_matches(folded, by_folded, max(most, 1), _CUTOFF)
     near += [name for name in sorted(by_folded) if len(folded) > 1 and name.startswith(folded) and name not in near]
-    return [by_folded[name] for name in near[:MAX_SUGGESTIONS]]
+    found: dict[object, str] = {}
+    for name in (by_folded[name] for name in near):
+        found.setdefault(id(known[name]) if isinstance(known, Mapping) else name, name)
+    return list(found.values())[:MAX_SUGGESTIONS]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

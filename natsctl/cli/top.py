@@ -33,19 +33,19 @@ def top(
     lookup: Annotated[bool, typer.Option("--lookup", help="look up the names of clients' addresses")] = False,
     out: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="write one view and end: .json, .csv, else text"),
+        typer.Option("--output", "-o", metavar="FILE", help="write one view to a file and end: .json, .csv, else text"),
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", metavar="CHAR", help="show lines of values with this between them")
+        str, typer.Option("--delimiter", metavar="CHAR", help="show delimited values with this separator")
     ] = "",
-    raw: Annotated[bool, typer.Option("--raw", "-b", help="sizes and numbers as they are")] = False,
+    raw: Annotated[bool, typer.Option("--raw", "-b", help="sizes and plain numbers")] = False,
     max_refresh: Annotated[
-        int, typer.Option("--max-refresh", "-r", metavar="N", help="how many views [at a terminal no limit, else 1]")
+        int, typer.Option("--max-refresh", "-r", metavar="N", help="number of views [at a terminal unlimited, else 1]")
     ] = 0,
     subs: Annotated[bool, typer.Option("--subs", help="show the subjects of subscriptions")] = False,
     json: Json = False,
 ) -> None:
-    """Show what a server does and its connections, again and again; needs a user of the system account.
+    """Show a server's activity and its connections, live; needs a user of the system account.
 
     At a terminal q ends it, < and > sort by another field, b and s turn --raw and --subs on and off.
     """
@@ -81,6 +81,10 @@ def _look(session: Session, looker: Top) -> TopView:
 KEYS = "q ends, < and > sort, b shows plain numbers, s the subjects of subscriptions"
 
 
+_STEPS = {"<": -1, ">": 1, "\x1b[D": -1, "\x1b[C": 1, "\x1bOD": -1, "\x1bOC": 1}
+"""Keys that sort by the field before or after; arrows are written in either mode of a terminal's keypad."""
+
+
 class Shown:
     """How a view is written."""
 
@@ -89,7 +93,7 @@ class Shown:
 
     def press(self, key: str, looker: Top) -> bool:
         """Do what a key stands for, and return whether it does anything."""
-        if step := {"<": -1, ">": 1, "\x1b[D": -1, "\x1b[C": 1}.get(key):
+        if step := _STEPS.get(key):
             looker.sort_by(step)
         elif key == "b":
             self.raw = not self.raw

@@ -180,14 +180,16 @@ def _only_when_made(path: str, flag: str) -> str:
 
     table = STREAM_ADD if "stream" in words else CONSUMER_ADD
     known = any(flag in (one.name, *one.aliases) for one in table)
-    return f"{flag} is set when a {words[1]} is made, and can not be changed" if known else ""
+    return f"{flag} is set when a {words[1]} is created, and cannot be changed" if known else ""
 
 
 def _plain(text: str) -> str:
     """Return Typer's text as ours: `--count: x is not a number`, `unexpected argument x`."""
-    if found := re.fullmatch(r"Invalid value for (?:'([^']*)'|([A-Z_]+)): (.*)", text, re.DOTALL):
-        name = (found[1] or found[2]).split(" / ")[0]
-        return f"{name}: {found[3]}"
+    from natsctl.cli.plain_values import EMPTY
+
+    if found := re.fullmatch(r"Invalid value for (?:('[^']*'(?: / '[^']*')*)|(\S+)): (.*)", text, re.DOTALL):
+        name = (found[1] or found[2]).replace("'", "").split(" / ")[0].strip("[].")
+        return f"{name} is empty" if found[3] == EMPTY else f"{name}: {found[3]}"
     if found := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", text, re.DOTALL):
         return f"unexpected argument: {found[1]}"
     return text

@@ -15,7 +15,7 @@ class Verb(NamedTuple):
     `where` is `stream.config:add` for a function, or `stream.cluster` for a package or module with `VERBS` of its own,
     which `help` then describes. `answer` names the type of what `-j` prints: a type of natsctl.api by its name, or
     `module:Type` for one of ours (below natsctl.cli, or beginning with its room); with `[]` behind it an array of them,
-    with `*` behind that one document a line; several with `|` between them.
+    with `*` behind that one document per line; several with `|` between them.
     `examples` are whole command lines for its help page.
     """
 

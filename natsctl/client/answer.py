@@ -64,5 +64,5 @@ def parse_object(body: bytes, subject: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as failure:
         raise ProtocolError(f"the answer on {subject} is not JSON: {body[:64]!r}") from failure
     if not isinstance(raw, dict):
-        raise ProtocolError(f"the answer on {subject} is no JSON object: {body[:64]!r}")
+        raise ProtocolError(f"the answer on {subject} is not a JSON object: {body[:64]!r}")
     return raw

@@ -34,8 +34,8 @@ class Kind(NamedTuple):
         """The stream of a bucket. Raises UsageError for what can name none."""
         if not _BUCKET.fullmatch(bucket):
             raise UsageError(
-                f"{bucket!r} can not name a bucket",
-                hint="a bucket's name is letters, digits, - and _, and nothing else",
+                f"{bucket!r} is not a valid bucket name",
+                hint="the name of a bucket consists of letters, digits, - and _",
             )
         return self.prefix + bucket
 

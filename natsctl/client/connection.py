@@ -389,7 +389,7 @@ def unsaid(text: str) -> None:
 
 def _check(subject: str) -> None:
     if not subject or any(blank in subject for blank in " \t\r\n"):
-        raise UsageError(f"invalid subject {subject!r}: it is empty or has blanks")
+        raise UsageError(subject_fault(subject))
 
 
 def _refused(verb: str, subject: str) -> NotAuthorised:

@@ -56,7 +56,7 @@ async def counter(manager: Manager, subject: str, stream: str = "") -> Counter:
     found = await last_on(manager, stream, subject, direct=False)
     if found is None:
         failure = CounterNotFound(
-            f"nothing was counted on {subject} in Stream {stream} yet",
+            f"nothing has been counted on {subject} in Stream {stream} yet",
             hint=f"natsctl counter ls --stream {stream} shows its counters",
         )
         failure.subject = subject
@@ -91,12 +91,12 @@ async def stream_of(manager: Manager, subject: str) -> str:
     names = await manager.stream_names(subject=subject)
     if not names:
         failure = CounterNotFound(
-            f"no Stream takes messages on {subject}", hint="natsctl stream add NAME --subjects … --allow-counter"
+            f"no Stream stores messages on {subject}", hint="natsctl stream add NAME --subjects … --allow-counter"
         )
         failure.subject = subject
         raise failure
     if len(names) > 1:
-        raise UsageError(f"several Streams have messages on {subject}", hint=f"give --stream: {', '.join(names)}")
+        raise UsageError(f"several Streams store {subject}", hint=f"give --stream: {', '.join(names)}")
     return str(names[0])
 
 
@@ -107,7 +107,7 @@ async def _counting(manager: Manager) -> list[str]:
 
 
 def _read(stream: str, subject: str, body: bytes, headers: Headers, seq: int, time: str) -> Counter:
-    """A counter's last message as what it says; raises UsageError for a message that is no counter's."""
+    """A counter's last message as what it says; raises UsageError for a message that is not a counter's."""
     try:
         value = json.loads(body)["val"]
         sources = json.loads(headers.get(SOURCES) or "{}")
@@ -116,7 +116,7 @@ def _read(stream: str, subject: str, body: bytes, headers: Headers, seq: int, ti
         shown = msgspec.convert(sources, dict[str, dict[str, str]])
     except (ValueError, KeyError, TypeError, msgspec.ValidationError):
         raise UsageError(
-            f"the last message on {subject} in Stream {stream} is no counter's",
+            f"the last message on {subject} in Stream {stream} is not a counter's",
             hint="counters are in streams made with --allow-counter",
         ) from None
     return Counter(stream, subject, value, headers.get(INCREMENT) or "", seq, time, shown)
@@ -125,7 +125,7 @@ def _read(stream: str, subject: str, body: bytes, headers: Headers, seq: int, ti
 def read_number(text: str) -> int:
     """A whole number of any size; raises UsageError."""
     if not _NUMBER.fullmatch(text):
-        raise UsageError(f"{text!r} is no whole number")
+        raise UsageError(f"VALUE: {text!r} is not a whole number")
     return int(text)
 
 

@@ -79,7 +79,7 @@ def _explained(reason: Exception, url: str, target: Target) -> NatsctlError:
         return Unreachable(f"no TLS with {where}{named}: {text}", hint="check --tlsca, --tlscert and --tlskey")
     if isinstance(reason, ConnectionRefusedError):
         hint = "is the server running? `natsctl server run` starts one"
-        return NobodyListens(f"nobody listens at {where}{named}", hint=hint)
+        return NobodyListens(f"nothing listens at {where}{named}", hint=hint)
     if isinstance(reason, TimeoutError):
         return Unreachable(f"no answer from {where}{named} within {target.timeout_s:g}s")
     return Unreachable(f"no connection to {where}{named}: {text or type(reason).__name__}")

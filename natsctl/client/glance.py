@@ -147,7 +147,7 @@ class Glance:
     def _left_s(self) -> float:
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
-            raise ValueError("the time is over")
+            raise ValueError("the time is up")
         return left_s
 
 

@@ -47,7 +47,7 @@ class Bin(msgspec.Struct):
 
 
 class LatencyReport(msgspec.Struct):
-    """A latency test and its result; times in nanoseconds, rates in messages a second."""
+    """A latency test and its result; times in nanoseconds, rates in messages per second."""
 
     server_a: str
     server_b: str
@@ -69,7 +69,7 @@ PERCENTS = (10.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0)
 
 
 class LatencyTest(msgspec.Struct, frozen=True):
-    """What to send: `size` bytes, `rate` messages a second, for so long."""
+    """What to send: `size` bytes, `rate` messages per second, for so long."""
 
     size: int = 8
     rate: int = 1000
@@ -83,7 +83,7 @@ class LatencyTest(msgspec.Struct, frozen=True):
     def check(self) -> None:
         """Raise UsageError for what cannot be measured."""
         if self.size < STAMP.size:
-            raise UsageError(f"--size: at least {STAMP.size} bytes, which say when a message left")
+            raise UsageError(f"--size: at least {STAMP.size} bytes, which hold the time of sending")
         if self.rate < 1 or self.duration_ns < 1:
             raise UsageError("--rate and --duration must be above zero")
         if self.messages > MAX_MESSAGES:
@@ -177,5 +177,5 @@ async def _reaches(sender: Link, receiver: Link, tally: Tally, send: Callable[[]
         raise Unreachable(
             f"no message got from {sender.connection.target.shown} to {receiver.connection.target.shown} "
             f"within {wait_s:g}s",
-            hint="both must be the same server, or be connected, and both logins in the same account",
+            hint="both must be the same server or be connected, and both logins must be in the same account",
         ) from None

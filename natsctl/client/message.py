@@ -74,7 +74,7 @@ def encode_headers(given: HeaderLike) -> bytes:
     pairs = [(name.strip(), value.strip()) for name, value in pairs_of(given)]
     for name, _ in pairs:
         if not _NAME.fullmatch(name):
-            raise UsageError(f"header {name!r}: a name is letters, digits and any of !#$%&'*+-.^_`|~")
+            raise UsageError(f"header {name!r}: a name consists of letters, digits and any of !#$%&'*+-.^_`|~")
     try:
         return blocks.encode((_wire(name), _wire(value)) for name, value in pairs)
     except ValueError as failure:

@@ -69,7 +69,7 @@ class Requests:
                 raise
             except ApiFailure as failure:
                 if unheard and failure.err_code in _NOT_THERE and endpoint.name.endswith(".DELETE"):
-                    return {"success": True}  # the request that was not heard of has removed it
+                    return {"success": True}  # the request that was not answered has removed it
                 raise
 
         raw = await patiently(self.connection, send, may_repeat=endpoint.may_repeat(*tokens), timeout_s=timeout_s)

@@ -122,7 +122,7 @@ def _url(text: str, origin: str) -> str:
         port = parts.port
     except ValueError as failure:
         raise UsageError(f"{origin}: {without_login(text)!r} is not a server URL: {failure}") from failure
-    if parts.scheme not in _SCHEMES or not parts.hostname:
+    if parts.scheme not in _SCHEMES or not parts.hostname or any(blank.isspace() for blank in url):
         raise UsageError(
             f"{origin}: {without_login(text)!r} is not a server URL", hint="write nats://host:port or host:port"
         )

@@ -69,7 +69,7 @@ def overriding(environment: Mapping[str, str]) -> list[str]:
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """What the NATS_… variables say; raises UsageError for a NATS_TIMEOUT that is no duration."""
+    """What the NATS_… variables say; raises UsageError for a NATS_TIMEOUT that is not a duration above zero."""
     said: dict[str, Any] = {name: environment.get(variable, "") for name, variable in _ENVIRONMENT.items()}
     return Settings(**said, timeout_s=_timeout(environment.get("NATS_TIMEOUT", "")))
 
@@ -80,9 +80,12 @@ def _timeout(text: str) -> float | None:
     from natsctl.api.units import parse_duration
 
     try:
-        return parse_duration(text) / 1e9
+        ns = parse_duration(text)
     except ValueError as failure:
         raise UsageError(f"NATS_TIMEOUT: {failure}") from failure
+    if ns <= 0:
+        raise UsageError(f"NATS_TIMEOUT: expected a duration above zero such as 5s, not {text!r}")
+    return ns / 1e9
 
 
 def combine(layers: Iterable[Settings]) -> Settings:

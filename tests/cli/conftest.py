@@ -207,13 +207,13 @@ def spawned(words: list[str], environment: dict[str, str], **options: Any) -> An
 
 
 class Person:
-    """Types answers at a terminal of 100 columns."""
+    """Types answers at a terminal, of 100 columns by default."""
 
-    def __init__(self, url: str, command: str, words: list[str]) -> None:
+    def __init__(self, url: str, command: str, words: list[str], columns: int) -> None:
         environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
         environment.pop("COLUMNS", None)
         line = [command, *words] if command else [sys.executable, "-m", "natsctl", *words]
-        self.child = terminals.spawn(line, env=environment, timeout=WITHIN_S, dimensions=(40, 100))
+        self.child = terminals.spawn(line, env=environment, timeout=WITHIN_S, dimensions=(40, columns))
         self._end = terminals.ended()
         self.seen = ""
 
@@ -241,8 +241,8 @@ class Person:
 def person(shared_server: ServerProcess, natsctl: Callable[..., Done]) -> Iterator[Callable[..., Person]]:
     people: list[Person] = []
 
-    def start(*words: str, command: str = "") -> Person:
-        people.append(Person(shared_server.url, command, list(words)))
+    def start(*words: str, command: str = "", columns: int = 100) -> Person:
+        people.append(Person(shared_server.url, command, list(words), columns))
         return people[-1]
 
     yield start

@@ -43,8 +43,8 @@ def test_defaults_and_values_are_explained(capsys: pytest.CaptureFixture[str]) -
     run(["str", "add", "--help"])
     page = " ".join(capsys.readouterr().out.split())
     for text in (
-        "where messages are kept [file]",
-        "message ids are remembered [2m]",
+        "storage of messages [file]",
+        "window for deduplication [2m]",
         "DURATION such as 30s",
         "SIZE bytes",
     ):
@@ -98,8 +98,8 @@ def test_every_example_is_understood(
     [
         ("str info NOPE", "there is no Stream NOPE; natsctl str ls -a shows"),
         ("con info S NOPE", "no Consumers of Stream S are defined"),
-        ("str edit S --storage memory", "--storage is set when a stream is made"),
-        ("con edit S C --deliver all", "--deliver is set when a consumer is made"),
+        ("str edit S --storage memory", "--storage is set when a stream is created"),
+        ("con edit S C --deliver all", "--deliver is set when a consumer is created"),
         ("str frob", "see natsctl stream --help"),
         ("str inof", 'did you mean "info"'),
         ("pub", "SUBJECT is missing"),

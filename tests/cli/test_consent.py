@@ -267,5 +267,5 @@ def test_a_dry_run_asks_nothing_and_shows_what_would_go(filled: Run) -> None:
 
 def test_a_refused_edit_says_what_would_be_lost(filled: Run) -> None:
     done = filled("stream edit S --max-msgs 3 -j")
-    assert (done.code, "the oldest 7 messages of 10 go" in done.error["description"]) == (2, True)
-    assert "the oldest 4 messages of 5 go" in filled("restore saved --update-streams").err
+    assert (done.code, "removes 7 of 10 messages, the oldest first" in done.error["description"]) == (2, True)
+    assert "removes 4 of 5 messages, the oldest first" in filled("restore saved --update-streams").err

@@ -125,7 +125,7 @@ def test_a_context_that_does_not_exist_is_not_found(capsys: pytest.CaptureFixtur
 def test_a_named_server_that_is_not_there_is_unreachable_and_never_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     url = _nowhere()
     assert run(["-s", url, "stream", "ls"]) == ExitCode.UNREACHABLE
-    assert f"nobody listens at nats://{url}" in capsys.readouterr().err
+    assert f"nothing listens at nats://{url}" in capsys.readouterr().err
     assert not (Path(os.environ["XDG_DATA_HOME"]) / "natsctl").exists()
 
 

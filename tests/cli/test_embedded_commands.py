@@ -162,7 +162,7 @@ def test_a_named_server_is_never_replaced(alone: Alone, nowhere: str) -> None:
         ("str ls", {"NATS_CONTEXT": "gone"}),
     ):
         _, err = alone(line, code=5, **environment)
-        assert "nobody listens" in err
+        assert "nothing listens" in err
     (folder / "context.txt").write_text("gone")
     assert "selected context gone" in alone("str ls", code=5)[1]
     assert not alone.data.exists()

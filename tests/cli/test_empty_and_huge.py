@@ -120,12 +120,34 @@ def test_a_negative_duration_is_refused_and_removes_nothing(stored: Run, line: s
     assert stored("str", "info", "S", "-j").json["state"]["messages"] == 3
 
 
+def test_a_number_out_of_range_is_refused_by_its_flag_and_nothing_is_sent(stored: Run) -> None:
+    for line, fault in (
+        ("str add N --subjects n --max-msgs -5", "--max-msgs: expected at least -1"),
+        ("str edit S --max-consumers -2 -f", "--max-consumers: expected at least -1"),
+        ("str add N --subjects n --max-msg-size 3GB", "--max-msg-size: expected at most 2147483647 bytes"),
+        ("str add N --subjects n --replicas -1", "--replicas: expected a number that is not negative"),
+        ("str edit S --subjects '' -f", "--subjects: it is empty"),
+        ("str purge S --seq 0 -f", "--seq: 0 is not at least 1"),
+        ("str purge '' -f", "STREAM is empty"),
+        ("con add S N --pull --deliver 99999999999999999999", "--deliver: 99999999999999999999 is too large"),
+        ("con add S N --target t --bps -1", "--bps: expected a number that is not negative"),
+        ("con edit S C --max-pending -7 -f", "--max-pending: expected at least -1"),
+        ("con fetch S C --batch 0", "--batch: 0 is not at least 1"),
+        ("kv add N --max-value-size 3GB", "--max-value-size: expected at most 2147483647 bytes"),
+        ("object add N --replicas -1", "--replicas: expected a number that is not negative"),
+    ):
+        done = stored(*shlex.split(line), "-j")
+        assert (done.code, done.out) == (2, ""), done
+        assert done.error["description"].startswith(fault), done.err
+    assert stored("str", "info", "S", "-j").json["state"]["messages"] == 3
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [
         ("str add N --subjects ok,a..b", "'a..b': it has an empty token"),
         ("str add --config bad.json", "'a..b': it has an empty token"),
-        ("str add --config bad.yaml", "'a b': it is empty or has blanks"),
+        ("str add --config bad.yaml", "'a b': it contains blanks"),
         ("str edit S --subjects a.>.b -f", "'a.>.b'"),
         ("str purge S --subject a..b -f", "'a..b'"),
         ("con add S N --pull --filter a..b", "'a..b'"),

@@ -212,13 +212,25 @@ def test_an_edit_without_a_change_says_what_to_give(person: Callable[..., Person
 def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person], natsctl: Run) -> None:
     for name in ("AAA", "ORDERS"):
         natsctl("str", "add", name, "--subjects", name)
-    one = person("str", "rm")
+    one = person("str", "rm", columns=60)
     one.answers("Select a Stream", "nomatch\r\r")
-    one.sees("nomatch")
+    one.sees("no match: backspace takes a letter back")
     one.child.send("\x7f" * len("nomatch") + "ORD\r")
     one.answers("Really delete Stream ORDERS: type ORDERS", "ORDERS\r")
     assert one.end()[0] == 0
     assert natsctl("str", "ls", "-n").out == "AAA\n"
+
+
+def test_what_is_wider_than_the_terminal_goes_on_between_words(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "S", "--subjects", "s")
+    code, screen = person("str", "edit", "S", columns=50).end()
+    assert (code, "--max-age 30d, --config\n    FILE or --interactive\n" in screen) == (2, True), screen
+    one = person("str", "add", columns=50)
+    one.answers("Stream Name", "a b\r")
+    one.sees("none of")
+    one.sees("or one of . * > \\ /")  # in the row below: it is not cut
+    one.child.sendintr()
+    assert one.end()[0] == 130
 
 
 def test_questions_go_to_stderr_so_that_stdout_can_be_redirected(

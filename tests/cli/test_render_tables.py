@@ -91,9 +91,9 @@ def test_then_times_lose_the_offset_that_all_have_which_is_told_once() -> None:
 
 def test_then_the_least_columns_go_and_are_named() -> None:
     assert headings(spared(60)) == ["Name", "Created", "Messages"]
-    assert spared(60)[-1] == "no room for Description: --columns"
+    assert spared(60)[-1] == "hidden columns: Description (--columns)"
     assert headings(spared(40)) == ["Name", "Messages"]
-    assert spared(46)[-1] == "no room for Created, Description: --columns"
+    assert " ".join(spared(46)[-2:]) == "hidden columns: Created, Description (--columns)"
 
 
 def test_a_column_that_went_for_nothing_comes_back() -> None:

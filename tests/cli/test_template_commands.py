@@ -29,7 +29,7 @@ def test_a_template_is_made_as_the_specification_shows(natsctl: Run) -> None:
     assert (done.code, done.err) == (0, "Stream Template CLIENTS was created\n")
     assert "Information for Stream Template CLIENTS" in done.out
     assert "Maximum Streams: 1,024" in done.out
-    assert "No Streams have been defined by this template" in done.out
+    assert "This template has created no Streams yet" in done.out
     assert natsctl("pub", "CLIENT.acme", "hello").code == 0
     assert natsctl("str", "ls", "-n").out == "CLIENTS_acme\n"
     assert "CLIENTS_acme" in natsctl("str", "template", "info", "CLIENTS").out

@@ -44,7 +44,7 @@ def test_only_plain_files_are_read(tmp_path: Path, name: str, kind: str) -> None
     else:
         place.symlink_to("/dev/null")
     try:
-        with pytest.raises(StorageError, match="is no plain file"), open_backup(tmp_path / "backup"):
+        with pytest.raises(StorageError, match="is not a regular file"), open_backup(tmp_path / "backup"):
             pass
     finally:
         if writer >= 0:
@@ -115,4 +115,4 @@ def test_a_file_of_a_configuration_that_is_none_is_refused(tmp_path: Path) -> No
         with pytest.raises(NatsctlError) as raised:
             read_saved(path)
         faults.append(str(raised.value))
-    assert "is no file of a configuration backup" in faults[0] and "is no plain file" in faults[1]
+    assert "is not a file of a configuration backup" in faults[0] and "is not a regular file" in faults[1]

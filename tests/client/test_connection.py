@@ -31,7 +31,7 @@ def _free_port() -> int:
 
 
 async def test_nobody_listening_is_told_at_once() -> None:
-    with pytest.raises(NobodyListens, match="nobody listens"):
+    with pytest.raises(NobodyListens, match="nothing listens"):
         await _connect(f"127.0.0.1:{_free_port()}")
 
 

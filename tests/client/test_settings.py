@@ -37,6 +37,9 @@ def test_environment_variables_are_read_by_their_names() -> None:
 def test_a_bad_timeout_in_the_environment_is_told_by_name() -> None:
     with pytest.raises(UsageError, match="NATS_TIMEOUT"):
         from_environment({"NATS_TIMEOUT": "soon"})
+    for text in ("0", "-5s"):
+        with pytest.raises(UsageError, match=f"NATS_TIMEOUT: expected a duration above zero such as 5s, not '{text}'"):
+            from_environment({"NATS_TIMEOUT": text})
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_what_is_exported_comes_back_once_and_in_order(
     capsys.readouterr()
     natsctl("stream", "import", "COPY", path)
     assert stored(running.url, "COPY") == as_imported(HOSTILE)
-    assert "left out what a server would obey: Nats-Expected-… of 1 message" in capsys.readouterr().err
+    assert "left out headers that the server would act on: Nats-Expected-… of 1 message" in capsys.readouterr().err
     natsctl("stream", "import", "COPY", path)
     assert len(stored(running.url, "COPY")) == len(HOSTILE)
     made(running.url, {"COPY": ["elsewhere"]}, [])

@@ -183,7 +183,7 @@ def _number(name: str) -> str:
     """Return the number of a block file, as its hashes are keyed."""
     number = name.removeprefix("msgs/").removesuffix(".blk")
     if not number.isdecimal():
-        raise ArchiveFault(f"{name!r} is no name of a block")
+        raise ArchiveFault(f"{name!r} is not the name of a block")
     return number
 
 

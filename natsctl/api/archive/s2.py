@@ -70,7 +70,7 @@ class FrameReader:
         buffer = self._buffer
         buffer += data
         if buffer and not self._started and buffer[0] != _STREAM_ID:
-            raise FrameFault("this is no S2 or Snappy stream")
+            raise FrameFault("this is not an S2 or Snappy stream")
         at = 0
         while len(buffer) - at >= 4:
             end = at + 4 + int.from_bytes(buffer[at + 1 : at + 4], "little")
@@ -96,15 +96,15 @@ class FrameReader:
             raise FrameFault("a frame without content follows the end")
         if kind == _STREAM_ID:
             if body not in _MAGICS:
-                raise FrameFault("this is no S2 or Snappy stream")
+                raise FrameFault("this is not an S2 or Snappy stream")
             self._started = True
             return b""
         if not self._started:
-            raise FrameFault("this is no S2 or Snappy stream")
+            raise FrameFault("this is not an S2 or Snappy stream")
         if kind in _SKIPPED:
             return b""
         if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
-            raise FrameFault(f"a frame is of the unknown type 0x{kind:02x}")
+            raise FrameFault(f"a frame is of unknown type 0x{kind:02x}")
         content = body[4:] if kind == _PLAIN else (yield from _decompressed(body[4:]))
         if mask(crc32c(content)) != int.from_bytes(body[:4], "little"):
             raise FrameFault("s2: corrupt input, crc mismatch")

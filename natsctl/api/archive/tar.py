@@ -89,7 +89,7 @@ def read_tar(feed: Feed) -> Iterator[TarFile | None]:
                 pax = _pax(body[:size])
             continue
         if info.type not in _FILE_TYPES:
-            raise ArchiveFault(f"{info.name!r} is no regular file")
+            raise ArchiveFault(f"{info.name!r} is not a regular file")
         file = TarFile(pax.get("path", info.name), _size(pax, info))
         pax = {}
         padding = -file.size % BLOCKSIZE

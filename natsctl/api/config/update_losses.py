@@ -60,7 +60,7 @@ def _is_lowered(live: Config, new: Config, name: str) -> bool:
 
 def _by_sealing(live: Config, new: Config) -> Iterator[Loss]:
     if new.get("sealed") and not live.get("sealed"):
-        yield Loss("sealed", "a sealed stream takes no messages any more, and can not be unsealed")
+        yield Loss("sealed", "a sealed stream accepts no more messages, and cannot be unsealed")
 
 
 def _by_limits(live: Config, new: Config, state: Config) -> Iterator[Loss]:
@@ -70,11 +70,13 @@ def _by_limits(live: Config, new: Config, state: Config) -> Iterator[Loss]:
     most, most_bytes, each = (_limit(new, name) for name in ("max_msgs", "max_bytes", "max_msgs_per_subject"))
     if makes_room and (roomier or _is_lowered(live, new, "max_msgs")) and 0 < most < messages:
         gone = messages - most
-        text = f"the oldest {plural(gone, 'message')} of {messages:,} go: max_msgs becomes {most:,}"
+        text = f"removes {gone:,} of {plural(messages, 'message')}, the oldest first: max_msgs becomes {most:,}"
         yield Loss("max_msgs", text, gone)
     if makes_room and (roomier or _is_lowered(live, new, "max_bytes")) and 0 < most_bytes < size:
         gone = max(1, messages * (size - most_bytes) // size)
-        text = f"the oldest messages go, {format_size(size - most_bytes)} of {format_size(size)}: max_bytes is less"
+        text = (
+            f"removes the oldest messages, {format_size(size - most_bytes)} of {format_size(size)}: max_bytes shrinks"
+        )
         yield Loss("max_bytes", text, gone)
     if _is_lowered(live, new, "max_msgs_per_subject"):
         yield from _by_subject(messages, subjects, each)
@@ -84,10 +86,10 @@ def _by_subject(messages: int, subjects: int, each: int) -> Iterator[Loss]:
     """A limit a subject, where a stream's state has only the number of its subjects."""
     least = messages - subjects * each
     if subjects and least > 0:
-        text = f"at least {plural(least, 'message')} of {messages:,} go: max_msgs_per_subject becomes {each:,}"
+        text = f"removes at least {least:,} of {plural(messages, 'message')}: max_msgs_per_subject becomes {each:,}"
         yield Loss("max_msgs_per_subject", text, least)
     elif messages - max(0, subjects - 1) > each:
-        text = f"of {plural(messages, 'message')} some may go: max_msgs_per_subject becomes {each:,}"
+        text = f"may remove some of {plural(messages, 'message')}: max_msgs_per_subject becomes {each:,}"
         yield Loss("max_msgs_per_subject", text)
 
 
@@ -98,11 +100,11 @@ def _by_age(live: Config, new: Config, state: Config, now_ns: int) -> Iterator[L
         return
     messages = _limit(state, "messages")
     if now_ns - last > age_ns:
-        yield Loss(
-            "max_age", f"all {plural(messages, 'message')} go: they are older than {format_duration(age_ns)}", messages
-        )
+        text = f"removes everything, {plural(messages, 'message')}: the newest is older than {format_duration(age_ns)}"
+        yield Loss("max_age", text, messages)
     else:
-        yield Loss("max_age", f"of {plural(messages, 'message')} those older than {format_duration(age_ns)} go", 1)
+        text = f"removes those of {plural(messages, 'message')} that are older than {format_duration(age_ns)}"
+        yield Loss("max_age", text, 1)
 
 
 def _by_interest(live: Config, new: Config, state: Config) -> Iterator[Loss]:
@@ -110,9 +112,11 @@ def _by_interest(live: Config, new: Config, state: Config) -> Iterator[Loss]:
         return
     messages = plural(_limit(state, "messages"), "message")
     if state.get("consumer_count"):
-        yield Loss("retention", f"of {messages} those go that no consumer waits for: retention becomes interest")
+        yield Loss("retention", f"removes those of {messages} that no consumer waits for: retention becomes interest")
     else:
-        yield Loss("retention", f"all {messages} may go: retention becomes interest, and there is no consumer")
+        yield Loss(
+            "retention", f"may remove everything, {messages}: retention becomes interest, and there is no consumer"
+        )
 
 
 def _filters(config: Config) -> set[str]:
@@ -129,20 +133,22 @@ def _by_filter(live: Config, new: Config) -> Iterator[Loss]:
     gone = sorted(one for one in _filters(live) if not any(is_subset(one, other) for other in after))
     if gone:
         shown = ", ".join(gone)
-        yield Loss("filter_subjects", f"messages of {shown} that match the new filters no more are never delivered")
+        yield Loss("filter_subjects", f"messages of {shown} that the new filters exclude are never delivered")
 
 
 def _by_deliveries(live: Config, new: Config, info: Config) -> Iterator[Loss]:
     waiting = _limit(info, "num_ack_pending")
     if waiting and _is_lowered(live, new, "max_deliver"):
         most = _limit(new, "max_deliver")
-        yield Loss("max_deliver", f"{plural(waiting, 'message')} may be given up: max_deliver becomes {most:,}")
+        yield Loss(
+            "max_deliver", f"{plural(waiting, 'message')} awaiting acks may be given up: max_deliver becomes {most:,}"
+        )
 
 
 def _by_vanishing(live: Config, new: Config) -> Iterator[Loss]:
     if _is_lowered(live, new, "inactive_threshold"):
         rest = format_duration(_limit(new, "inactive_threshold"))
-        yield Loss("inactive_threshold", f"the consumer is removed as soon as nobody has used it for {rest}")
+        yield Loss("inactive_threshold", f"the consumer is removed once it has been unused for {rest}")
     if new.get("mem_storage") and not live.get("mem_storage"):
         yield Loss("mem_storage", "its progress is kept in memory, and lost when the server restarts")
 

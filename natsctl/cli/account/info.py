@@ -13,7 +13,7 @@ NOT_ENABLED = (10039, 10076)
 
 
 def info(ctx: typer.Context, json: Json = False) -> None:
-    """Show who is connected where, and what JetStream holds and allows for the account.
+    """Show the account's connection, and its use and limits of JetStream.
 
     With -j the server's answer to $JS.API.INFO, with `user` and `server` beside its own fields.
     """

@@ -17,11 +17,11 @@ def tls(
     expire_warn: Annotated[
         str, typer.Option("--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never")
     ] = "1w",
-    ocsp: Annotated[bool, typer.Option("--ocsp", help="also what the certificates say about OCSP")] = False,
-    pem: Annotated[bool, typer.Option("--pem/--no-pem", help="also the certificates themselves")] = True,
+    ocsp: Annotated[bool, typer.Option("--ocsp", help="also show what the certificates say about OCSP")] = False,
+    pem: Annotated[bool, typer.Option("--pem/--no-pem", help="also show the certificates themselves")] = True,
     json: Json = False,
 ) -> None:
-    """Show the certificates that the server showed, its own first, and warn of those that expire soon."""
+    """Show the certificates that the server presented, its own first, and warn of those that expire soon."""
     import msgspec
 
     from natsctl.api.units import parse_duration
@@ -42,7 +42,7 @@ def tls(
         if pem:
             output.emit("\n" + "\n".join(one.pem.rstrip() for one in found))
         if ocsp:
-            output.note("stapled OCSP answers are not looked at: Python's TLS does not hand them out")
+            output.note("stapled OCSP responses are not checked: Python's TLS does not expose them")
     for one in found:
         if least_ns > 0 and one.expires_in_ns < least_ns:
             left = one.expires_in_ns

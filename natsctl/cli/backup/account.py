@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Work = Callable[["Lifeline", Callable[[float, float], None]], Awaitable["AccountOutcome"]]
 
 CriticalWarnings = Annotated[
-    bool, typer.Option("--critical-warnings", "-w", help="end with 1 where anything is not as it was")
+    bool, typer.Option("--critical-warnings", "-w", help="exit with 1 if anything differs from the backup")
 ]
 
 
@@ -45,7 +45,7 @@ def backup(
 ) -> int:
     """Back up every stream of the account with its data, those of KV and object stores included.
 
-    What fails is told, and the exit status is 1 then; the other streams are saved. The nats tool restores the folder.
+    Failures are reported and end with exit status 1; the other streams are saved. The nats tool restores the folder.
     """
     from natsctl.client.backup.account_save import save_account_data
     from natsctl.client.backup.save import SaveOptions
@@ -82,9 +82,9 @@ def restore(
     progress: Progress = True,
     json: Json = False,
 ) -> int:
-    """Restore every stream of an account backup: those that others mirror or source come first.
+    """Restore every stream of an account backup, origins before their mirrors and sources.
 
-    Without --on-existing nothing is restored where one of the streams exists.
+    Without --on-existing nothing is restored if one of the streams exists.
     """
     from natsctl.client.backup.account_restore import restore_account_data, saved_in
     from natsctl.client.backup.restore import OnExisting, RestoreOptions

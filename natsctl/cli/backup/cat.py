@@ -22,7 +22,7 @@ def cat(
     since: picking.Since = None,
     until: picking.Until = None,
     seq: picking.Sequences = "",
-    count: Annotated[int, typer.Option("--count", metavar="N", help="at most so many", min=0, show_default=False)] = 0,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="at most N", min=0, show_default=False)] = 0,
     raw: Raw = False,
     json: Json = False,
 ) -> None:

@@ -47,7 +47,7 @@ def edit(
     kv_compact: KvCompact = False,
     renumber: Renumber = False,
     archive: Annotated[
-        int, typer.Option("--archive", metavar="1|2", help="format to write: 1 is read by servers before 2.15")
+        int, typer.Option("--archive", metavar="1|2", help="format to write: 1 can be read by servers before 2.15")
     ] = 2,
     consumers: Consumers = True,
     force: ForceReplace = False,

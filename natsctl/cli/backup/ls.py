@@ -15,11 +15,9 @@ from natsctl.cli.options import Json, Names
 
 def ls(
     folder: Annotated[
-        Path, typer.Argument(metavar="PATH", help="a folder, looked through to any depth", show_default=False)
+        Path, typer.Argument(metavar="PATH", help="a folder, searched to any depth", show_default=False)
     ] = Path(),
-    check: Annotated[
-        bool, typer.Option("--check/--no-check", help="read the data, to see whether it is damaged")
-    ] = True,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="read the data to find damage")] = True,
     names: Names = False,
     json: Json = False,
 ) -> int:

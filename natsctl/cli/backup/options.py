@@ -15,32 +15,34 @@ if TYPE_CHECKING:
     from natsctl.client.backup.progress import Say
     from natsctl.client.backup.restore import OnExisting as Existing
 
-Check = Annotated[bool, typer.Option("--check", help="let the server check its data first")]
-Consumers = Annotated[bool, typer.Option("--consumers/--no-consumers", help="with consumers")]
-ForceReplace = Annotated[bool, typer.Option("--force", "-f", "--yes", help="replace a backup that is there")]
+Check = Annotated[bool, typer.Option("--check", help="have the server check its data first")]
+Consumers = Annotated[bool, typer.Option("--consumers/--no-consumers", help="include consumers")]
+ForceReplace = Annotated[bool, typer.Option("--force", "-f", "--yes", help="replace an existing backup")]
 ChunkSize = Annotated[
     str | None,
-    typer.Option("--chunk-size", metavar="SIZE", help="size of the pieces that are sent", show_default=False),
+    typer.Option("--chunk-size", metavar="SIZE", help="size of the chunks that are sent", show_default=False),
 ]
 WindowSize = Annotated[
     str | None,
-    typer.Option("--window-size", metavar="SIZE", help="most bytes that are on their way", show_default=False),
+    typer.Option("--window-size", metavar="SIZE", help="most bytes in flight", show_default=False),
 ]
 IdleTimeout = Annotated[
-    str, typer.Option("--idle-timeout", metavar="DURATION", help="give up when no data has come for so long")
+    str, typer.Option("--idle-timeout", metavar="DURATION", help="give up after this long without data")
 ]
-Retries = Annotated[int, typer.Option("--retries", metavar="N", help="begin again so often after a break", min=0)]
-Parallel = Annotated[int, typer.Option("--parallel", metavar="N", help="streams under way at once", min=1, max=64)]
+Retries = Annotated[
+    int, typer.Option("--retries", metavar="N", help="retry this many times after an interruption", min=0)
+]
+Parallel = Annotated[int, typer.Option("--parallel", metavar="N", help="streams handled at once", min=1, max=64)]
 Cluster = Annotated[str, typer.Option("--cluster", metavar="NAME", help="place in this cluster", show_default=False)]
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", metavar="TAG", help="place on servers with this tag", show_default=False)
 ]
 Replicas = Annotated[int, typer.Option("--replicas", metavar="N", help="number of copies", min=0, show_default=False)]
 OnExisting = Annotated[
-    str, typer.Option("--on-existing", metavar="fail|skip|replace", help="what becomes of a stream that is there")
+    str, typer.Option("--on-existing", metavar="fail|skip|replace", help="what to do with a stream that exists")
 ]
 Source = Annotated[Path, typer.Argument(metavar="PATH", help="the backup: a directory or a file")]
-Top = Annotated[Path, typer.Argument(metavar="PATH", help="a backup, or a folder that has some")]
+Top = Annotated[Path, typer.Argument(metavar="PATH", help="a backup, or a folder of backups")]
 
 IDLE_TIMEOUT = "30s"
 RETRIES = 3
@@ -64,7 +66,7 @@ def read_idle(text: str) -> float:
     except ValueError as error:
         raise UsageError(f"--idle-timeout: {error}") from error
     if seconds <= 0:
-        raise UsageError("--idle-timeout: must be more than nothing")
+        raise UsageError("--idle-timeout: must be greater than zero")
     return seconds
 
 

@@ -19,18 +19,33 @@ _END: Final = 1 << 63
 """A time in ns behind that of any message."""
 Subjects = Annotated[
     list[str] | None,
-    typer.Option("--subject", metavar="SUBJECT", help="on this subject; may have wildcards", show_default=False),
+    typer.Option(
+        "--subject", metavar="SUBJECT", help="only messages on this subject; may have wildcards", show_default=False
+    ),
 ]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="stored at this time or later, or so long ago", show_default=False),
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="only messages stored at this time or later, or this long ago",
+        show_default=False,
+    ),
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="stored at this time or before, or so long ago", show_default=False),
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help="only messages stored at this time or earlier, or this long ago",
+        show_default=False,
+    ),
 ]
 Sequences = Annotated[
-    str, typer.Option("--seq", metavar="N|FROM-TO", help="with this sequence, or one of these", show_default=False)
+    str,
+    typer.Option(
+        "--seq", metavar="N|FROM-TO", help="only messages with this sequence, or in this range", show_default=False
+    ),
 ]
 ExcludeSubjects = Annotated[
     list[str] | None,

@@ -33,9 +33,9 @@ VERBS = (
 def restore(
     ctx: typer.Context,
     folder: Annotated[str | None, typer.Argument(metavar="FOLDER", help="folder of natsctl backup")] = None,
-    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="only this file of a backup")] = None,
+    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="only this file of the backup")] = None,
     update_streams: Annotated[
-        bool, typer.Option("--update-streams", help="change streams that exist to what was saved")
+        bool, typer.Option("--update-streams", help="update existing streams to the saved configuration")
     ] = False,
     force: Force = False,
     json: Json = False,

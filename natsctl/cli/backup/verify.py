@@ -1,4 +1,4 @@
-"""`backup verify`: whether backups are whole, without a server."""
+"""`backup verify`: whether backups are complete, without a server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def verify(path: Top, progress: Progress = True, json: Json = False) -> int:
-    """Check backups: their checksums, their archives to the end mark, and what they hold against what they say.
+    """Check backups: checksums, archives to the end mark, and contents against their descriptions.
 
     Reads every byte; ends with 1 where anything is wrong. Needs no server.
     """

@@ -28,7 +28,7 @@ SAVED = ("stream", "consumer", "account", "kv", "object")
 def backup(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder to make")],
-    data: Annotated[bool, typer.Option("--data", help="also the messages, as stream_<STREAM>.tgz")] = False,
+    data: Annotated[bool, typer.Option("--data", help="also save the messages, as stream_<STREAM>.tgz")] = False,
     progress: Progress = True,
     json: Json = False,
 ) -> None:

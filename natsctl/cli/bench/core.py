@@ -23,8 +23,8 @@ def pub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) 
 def sub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Receive messages, each client all of them.
 
-    The clock runs from the first message to the last. One client takes some hundred thousand messages a second; beyond
-    that it is the client that is measured, and the server may cut it off as a slow consumer.
+    The clock runs from the first message to the last. One client takes some hundred thousand messages per second;
+    beyond that the client itself is measured, and the server may cut it off as a slow consumer.
     """
     bench(ctx, "sub", given, reported, subject=subject)
 
@@ -37,5 +37,5 @@ def request(ctx: typer.Context, subject: Subject, given: Given, reported: Report
 
 @flagged((*COMMON, *PAUSE, *CORE_PATIENCE))
 def serve(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
-    """Answer requests until there were --msgs of them; the clients share them."""
+    """Answer --msgs requests, which the clients share."""
     bench(ctx, "service serve", given, reported, subject=subject)

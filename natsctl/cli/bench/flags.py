@@ -16,61 +16,68 @@ def _file(path: str) -> bytes:
 
 
 COMMON = (
-    Flag("--clients", WHOLE, "clients", "how many clients work at once, each with a connection", default="1"),
+    Flag("--clients", WHOLE, "clients", "number of clients, each with its own connection", default="1"),
     Flag("--msgs", WHOLE, "msgs", "how many messages", default="100000"),
-    Flag("--size", SIZE, "size", "how large each message is", default="128B"),
+    Flag("--size", SIZE, "size", "size of each message", default="128B"),
 )
 SENT = (
-    Flag("--payload", Kind("FILE", _file), "payload", "a file whose content every message has, in place of --size"),
-    Flag("--header", PAIRS.named("KEY:VALUE"), "headers", "a header of every message", aliases=("-H",)),
+    Flag(
+        "--payload",
+        Kind("FILE", _file),
+        "payload",
+        "a file whose content is the body of every message, in place of --size",
+    ),
+    Flag("--header", PAIRS.named("KEY:VALUE"), "headers", "a header for every message", aliases=("-H",)),
 )
 PACED = (
     Flag("--sleep", DURATION, "sleep_ns", "pause after each message"),
-    Flag("--throughput", WHOLE, "throughput", "messages a second of all clients together", default="as many as go"),
-    Flag("--duration", DURATION, "duration_ns", "with --throughput, how long instead of how many messages"),
+    Flag("--throughput", WHOLE, "throughput", "messages per second over all clients", default="as many as possible"),
+    Flag("--duration", DURATION, "duration_ns", "with --throughput: how long, instead of how many messages"),
 )
 PAUSE = PACED[:1]
-PATIENCE = (Flag("--wait", DURATION, "wait_ns", "fail when no message comes for so long", default="the --timeout"),)
+PATIENCE = (Flag("--wait", DURATION, "wait_ns", "fail when no message arrives for this long", default="the --timeout"),)
 CORE_PATIENCE = (
-    Flag("--wait", DURATION, "wait_ns", "fail when no message comes for so long", default="10s after the first one"),
+    Flag(
+        "--wait", DURATION, "wait_ns", "fail when no message arrives for this long", default="10s after the first one"
+    ),
 )
 MANY_SUBJECTS = (
-    Flag("--multisubject", ON, "multisubject", "publish on SUBJECT.0, SUBJECT.1 and so on"),
+    Flag("--multisubject", ON, "multisubject", "publish to SUBJECT.0, SUBJECT.1 and so on"),
     Flag("--multisubjectmax", WHOLE, "multisubjectmax", "how many subjects, 0 for no limit", default="100000"),
-    Flag("--multisubjectrandomize", ON, "multisubjectrandomize", "take the subjects at random"),
+    Flag("--multisubjectrandomize", ON, "multisubjectrandomize", "choose the subjects at random"),
 )
 MANY_READ = (Flag("--multisubject", ON, "multisubject", "subscribe to SUBJECT.*"),)
 STREAM = (Flag("--stream", TEXT.named("NAME"), "stream", "the stream", default=DEFAULT_STREAM),)
 PURGE = (Flag("--purge", ON, "purge", "purge the stream first"),)
 STORED = (
-    Flag(
-        "--storage", choice("file", "memory"), "storage", "where a stream that is made keeps messages", default="file"
-    ),
-    Flag("--replicas", WHOLE, "replicas", "replicas of a stream that is made", default="1"),
-    Flag("--maxbytes", SIZE, "maxbytes", "how large a stream that is made may become", default="1GB"),
+    Flag("--storage", choice("file", "memory"), "storage", "storage of a stream that is created", default="file"),
+    Flag("--replicas", WHOLE, "replicas", "replicas of a stream that is created", default="1"),
+    Flag("--maxbytes", SIZE, "maxbytes", "size limit of a stream that is created", default="1GB"),
 )
 CREATED = (
-    Flag("--create", ON, "create", "create the stream, or update one that a benchmark made"),
+    Flag("--create", ON, "create", "create the stream, or update one that a benchmark created"),
     *STORED,
-    Flag("--dedup", ON, "dedup", "give every message an id by which the stream drops duplicates"),
-    Flag("--dedupwindow", DURATION, "dedupwindow_ns", "how long a stream that is made knows ids", default="2m"),
-    Flag("--persistasync", ON, "persistasync", "let a stream that is made ack before it has written"),
+    Flag("--dedup", ON, "dedup", "give every message an id for deduplication"),
+    Flag("--dedupwindow", DURATION, "dedupwindow_ns", "duplicate window of a stream that is created", default="2m"),
+    Flag("--persistasync", ON, "persistasync", "let a stream that is created ack before it has written"),
 )
-BATCH = (Flag("--batch", WHOLE, "batch", "messages in a batch, or under way at once", default="500"),)
-FLOW = (
-    Flag("--max-outstanding-acks", WHOLE, "max_outstanding_acks", "acks that may be waited for at once", default="1"),
-)
+BATCH = (Flag("--batch", WHOLE, "batch", "messages in a batch, or in flight at once", default="500"),)
+FLOW = (Flag("--max-outstanding-acks", WHOLE, "max_outstanding_acks", "most outstanding acks", default="1"),)
 FILTER = (Flag("--filter", SUBJECTS, "filter", "read these subjects only"),)
 CONSUMER = (
     Flag("--consumer", TEXT.named("NAME"), "consumer", "the durable consumer", default=DEFAULT_CONSUMER),
     Flag(
-        "--acks", choice("explicit", "all", "none"), "acks", "how a consumer that is made is acked", default="explicit"
+        "--acks",
+        choice("explicit", "all", "none"),
+        "acks",
+        "ack policy of a consumer that is created",
+        default="explicit",
     ),
     Flag("--doubleack", SWITCH, "doubleack", "count a message once the server has confirmed its ack"),
 )
 BUCKET = (Flag("--bucket", TEXT.named("NAME"), "bucket", "the bucket", default=DEFAULT_BUCKET),)
-KEYS = (Flag("--randomize", WHOLE, "randomize", "take random keys below N", default="0: one after the other"),)
-HISTORY = (Flag("--history", WHOLE, "history", "values of a key that a bucket that is made keeps", default="1"),)
+KEYS = (Flag("--randomize", WHOLE, "randomize", "use random keys below N", default="0: in sequence"),)
+HISTORY = (Flag("--history", WHOLE, "history", "history of a bucket that is created", default="1"),)
 
 PUBLISHING = (*COMMON, *SENT, *PACED, *MANY_SUBJECTS)
 STORING = (*PUBLISHING, *STREAM, *CREATED, *PURGE)

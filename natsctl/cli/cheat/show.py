@@ -25,13 +25,15 @@ class UnknownTopic(NatsctlError):
 
 def cheat(
     ctx: typer.Context,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="one of those that are listed without it")] = "",
-    everything: Annotated[bool, typer.Option("--all", "-a", help="the lines of every topic")] = False,
-    list_only: Annotated[bool, typer.Option("--list", help="the names of the topics")] = False,
-    save: Annotated[str, typer.Option("--save", metavar="FOLDER", help="write each topic to a file there")] = "",
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="one of the listed topics")] = "",
+    everything: Annotated[bool, typer.Option("--all", "-a", help="show every topic")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="list the names of the topics")] = False,
+    save: Annotated[
+        str, typer.Option("--save", metavar="FOLDER", help="write each topic to a file in this folder")
+    ] = "",
     json: Json = False,
 ) -> None:
-    """Show command lines to start from, by topic; each runs as it stands."""
+    """Show example command lines by topic; each runs as it stands."""
     found = [_named(topic)] if topic else list(TOPICS)
     if save:
         _save(found, Path(save), dry_run=session_of(ctx).dry_run)
@@ -45,7 +47,7 @@ def cheat(
         from natsctl.cli.root_help import columns
 
         output.emit("\n".join(columns([(one.name, one.title) for one in found])))
-        output.note("natsctl cheat TOPIC shows its lines")
+        output.note("natsctl cheat TOPIC shows its examples")
 
 
 def _named(name: str) -> Topic:

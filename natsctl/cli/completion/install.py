@@ -48,10 +48,10 @@ def fish() -> None:
 
 def install(
     ctx: typer.Context,
-    shell: Annotated[str | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish; by itself yours")] = None,
+    shell: Annotated[str | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish; yours by default")] = None,
     json: Json = False,
 ) -> None:
-    """Install the completion script for yourself; a second time changes nothing."""
+    """Install the completion script for this user; a second run changes nothing."""
     chosen = shell or Path(os.environ.get("SHELL", "")).name
     if chosen not in SHELLS:
         raise UsageError(f"no completion for {chosen or 'an unknown shell'}", hint="give bash, zsh or fish")

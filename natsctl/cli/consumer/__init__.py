@@ -94,5 +94,5 @@ VERBS = (
         examples=("natsctl con events ORDERS NEW --count 10",),
     ),
     Verb("graph", "consumer.graph:graph"),
-    Verb("cluster, c", "consumer.cluster", "Hand over and spread the leaders of consumers in a cluster"),
+    Verb("cluster, c", "consumer.cluster", "Move and balance the leaders of consumers in a cluster"),
 )

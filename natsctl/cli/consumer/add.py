@@ -27,7 +27,7 @@ from natsctl.cli.options import (
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
-Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="the server removes it when it is not used")]
+Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="the server removes it when it is unused")]
 
 
 @flagged(CONSUMER_ADD)

@@ -20,7 +20,7 @@ def copy(
     ctx: typer.Context,
     given: Given,
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream of both consumers")],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the consumer to copy the configuration of")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the consumer whose configuration is copied")],
     destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="the consumer to create")],
     ephemeral: Ephemeral = False,
     if_not_exists: IfNotExists = False,

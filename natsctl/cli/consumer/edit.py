@@ -43,7 +43,7 @@ def edit(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Change what the flags, the file or the editor say about a consumer, and nothing else.
+    """Change a consumer as the flags, the file or the editor say, and nothing else.
 
     A file is merged onto the configuration that the consumer has; with --replace it is the whole of it.
     """
@@ -52,7 +52,7 @@ def edit(
     named, patch = _patch(edits.config, stream, consumer)
     stream = pick_stream(session, stream or named)
     live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
-    check_given(session, given, edits, "--max-deliver 5")
+    check_given(session, edits.change(given), "give flags such as --max-deliver 5, --config FILE or --interactive")
     before = _plain(live.raw["config"])
     names = {key: value for key, value in before.items() if key in NAMES}
     wanted = {**patch, **names} if edits.replace else merged(before, patch)

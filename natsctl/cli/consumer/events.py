@@ -22,14 +22,16 @@ def events(
     stream: StreamName = None,
     consumer: ConsumerName = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
-    short: Annotated[bool, typer.Option("--short", help="one line for each", show_default=False)] = False,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="one line per event", show_default=False)] = False,
     cloudevent: Annotated[
-        bool, typer.Option("--cloudevent", help="one CloudEvents 1.0 document a line", show_default=False)
+        bool, typer.Option("--cloudevent", help="one CloudEvents 1.0 document per line", show_default=False)
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show advisories and ack samples of one consumer, as they come."""
+    """Show advisories and ack samples of one consumer as they arrive."""
     from natsctl.cli.events.shower import EventShower
     from natsctl.cli.messaging.receive import Listening, listen
 

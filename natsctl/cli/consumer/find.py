@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 FILTERS = (
     Flag("--pull", ON, "pull", "pull consumers"),
     Flag("--push", ON, "push", "push consumers"),
-    Flag("--bound", ON, "bound", "those that somebody reads from now"),
-    Flag("--waiting", WHOLE, "waiting", "fewer waiting pulls than this"),
-    Flag("--ack-pending", WHOLE, "ack_pending", "fewer outstanding acks than this"),
-    Flag("--pending", WHOLE, "pending", "fewer unprocessed messages than this"),
-    Flag("--idle", DURATION, "idle_ns", "nothing delivered for this long"),
-    Flag("--created", DURATION, "created_ns", "made longer ago than this"),
-    Flag("--replicas", WHOLE, "replicas", "at most so many copies"),
+    Flag("--bound", ON, "bound", "only consumers with a reader now"),
+    Flag("--waiting", WHOLE, "waiting", "with fewer waiting pulls than this"),
+    Flag("--ack-pending", WHOLE, "ack_pending", "with fewer outstanding acks than this"),
+    Flag("--pending", WHOLE, "pending", "with fewer unprocessed messages than this"),
+    Flag("--idle", DURATION, "idle_ns", "with no delivery for this long"),
+    Flag("--created", DURATION, "created_ns", "created longer ago than this"),
+    Flag("--replicas", WHOLE, "replicas", "with at most N replicas"),
     Flag("--leader", TEXT.named("SERVER"), "leader", "led by this server"),
-    Flag("--pinned", ON, "pinned", "every priority group has its client"),
-    Flag("--api-level", WHOLE, "api_level", "needs at least this API level"),
+    Flag("--pinned", ON, "pinned", "with a pinned client in every priority group"),
+    Flag("--api-level", WHOLE, "api_level", "requiring at least this API level"),
     Flag(
         "--expression",
         TEXT.named("EXPR"),
         "expression",
         "a condition over config, state and info, such as 'state.num_pending > 10'",
     ),
-    Flag("--invert", SWITCH, "invert", "those that each condition does not hold for"),
+    Flag("--invert", SWITCH, "invert", "invert every condition"),
 )
 
 
@@ -59,7 +59,7 @@ def find(
     wide: Wide = False,
     json: Json = False,
 ) -> None:
-    """Show the consumers for which every given condition holds.
+    """Show the consumers that meet every condition.
 
     With -n names are printed page by page as they are found.
     """

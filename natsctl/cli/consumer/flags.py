@@ -12,13 +12,14 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.cli.flags import (
+    COUNT,
     DURATION,
+    LIMIT,
     PAIRS,
     SIZE,
     SUBJECTS,
     SWITCH,
     TEXT,
-    WHOLE,
     WORDS,
     Config,
     Flag,
@@ -55,6 +56,8 @@ def read_deliver(text: str) -> Config:
     if word.isdigit():
         if int(word) < 1:
             raise ValueError("a stream sequence starts at 1")
+        if int(word) >= 2**64:
+            raise ValueError(f"{word} is too large: a stream sequence has at most 64 bits")
         return {"deliver_policy": "by_start_sequence", "opt_start_seq": int(word)}
     try:
         start_ns = read_moment(text, back=True)
@@ -143,38 +146,38 @@ TARGET = Kind("SUBJECT", _read_target)
 BACKOFF = Kind("linear|none|DURATION[,DURATION]", _read_backoff)
 
 CONSUMER_FLAGS: tuple[Flag, ...] = (
-    Flag("--ack", ACK, "ack_policy", "which acks are asked for", edit=False, default="explicit; none when pushed"),
-    Flag("--bps", WHOLE, "rate_limit_bps", "most bits a second that are pushed", edit=False),
-    Flag("--backoff", BACKOFF, _nothing, "wait longer before each retry: in steps that grow evenly, or these"),
-    Flag("--backoff-steps", WHOLE, _nothing, f"steps of the backoff ({BACKOFF_STEPS})"),
+    Flag("--ack", ACK, "ack_policy", "ack policy", edit=False, default="explicit; none when pushed"),
+    Flag("--bps", COUNT, "rate_limit_bps", "most bits per second that are pushed", edit=False),
+    Flag("--backoff", BACKOFF, _nothing, "wait longer before each retry: in linear steps, or these"),
+    Flag("--backoff-steps", COUNT, _nothing, f"steps of the backoff ({BACKOFF_STEPS})"),
     Flag("--backoff-min", DURATION, _nothing, "shortest wait of the backoff (1m)"),
     Flag("--backoff-max", DURATION, _nothing, "longest wait of the backoff (20m)"),
     Flag("--deliver", DELIVER, _deliver, "where in the stream to start", edit=False, default="all"),
-    Flag("--deliver-group", TEXT, "deliver_group", "queue group that pushed messages are shared in", edit=False),
-    Flag("--description", TEXT, "description", "a text for people"),
-    Flag("--filter", SUBJECTS, _filter, "only messages of these subjects; '' for all"),
+    Flag("--deliver-group", TEXT, "deliver_group", "queue group that shares pushed messages", edit=False),
+    Flag("--description", TEXT, "description", "a description"),
+    Flag("--filter", SUBJECTS, _filter, "only messages on these subjects; '' for all"),
     Flag("--flow-control", SWITCH, "flow_control", "push with flow control", edit=False),
     Flag("--heartbeat", DURATION, _heartbeat, "push a heartbeat when idle this long, -1 for none", edit=False),
     Flag("--headers-only", SWITCH, "headers_only", "deliver without bodies"),
-    Flag("--max-deliver", WHOLE, "max_deliver", "most deliveries of one message, -1 for no limit", default="-1"),
+    Flag("--max-deliver", LIMIT, "max_deliver", "most deliveries of one message, -1 for no limit", default="-1"),
     Flag(
         "--max-pending",
-        WHOLE,
+        LIMIT,
         "max_ack_pending",
-        "most messages that wait for an ack, -1 for no limit",
+        "most messages awaiting acks, -1 for no limit",
         aliases=("--max-outstanding",),
         default="1000",
     ),
-    Flag("--max-waiting", WHOLE, "max_waiting", "most pull requests that wait", edit=False, default="512"),
-    Flag("--max-pull-batch", WHOLE, "max_batch", "most messages that one pull may ask for"),
-    Flag("--max-pull-expire", DURATION, "max_expires", "longest time that one pull may wait"),
-    Flag("--max-pull-bytes", SIZE, "max_bytes", "most bytes that one pull may ask for"),
-    Flag("--pull", SWITCH, _pull, "deliver when asked", edit=False),
+    Flag("--max-waiting", LIMIT, "max_waiting", "most waiting pull requests", edit=False, default="512"),
+    Flag("--max-pull-batch", LIMIT, "max_batch", "most messages of one pull request"),
+    Flag("--max-pull-expire", DURATION, "max_expires", "longest wait of one pull request"),
+    Flag("--max-pull-bytes", SIZE, "max_bytes", "most bytes of one pull request"),
+    Flag("--pull", SWITCH, _pull, "deliver on request", edit=False),
     Flag(
         "--replay",
         choice("instant", "original"),
         "replay_policy",
-        "as fast as possible, or as stored",
+        "at full speed, or at the rate of storing",
         edit=False,
         default="instant",
     ),
@@ -183,12 +186,12 @@ CONSUMER_FLAGS: tuple[Flag, ...] = (
     Flag("--wait", DURATION, _wait, "how long to wait for an ack", default="30s"),
     Flag("--inactive-threshold", DURATION, "inactive_threshold", "remove the consumer when unused this long"),
     Flag("--memory", SWITCH, "mem_storage", "keep the consumer's state in memory", edit=False),
-    Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster"),
-    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value takes the key away"),
-    Flag("--pause", UNTIL, "pause_until", "deliver nothing until then", edit=False),
+    Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster"),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
+    Flag("--pause", UNTIL, "pause_until", "deliver nothing until this time", edit=False),
     Flag("--pinned-groups", WORDS, _groups("pinned_client"), "priority groups with one pinned client", edit=False),
-    Flag("--pinned-ttl", DURATION, "priority_timeout", "how long a pinned client may rest", edit=False),
-    Flag("--overflow-groups", WORDS, _groups("overflow"), "priority groups that take overflow", edit=False),
+    Flag("--pinned-ttl", DURATION, "priority_timeout", "how long a pinned client may be inactive", edit=False),
+    Flag("--overflow-groups", WORDS, _groups("overflow"), "priority groups with overflow", edit=False),
     Flag("--prioritized-groups", WORDS, _groups("prioritized"), "priority groups served by priority", edit=False),
 )
 

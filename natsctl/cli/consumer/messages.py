@@ -28,19 +28,19 @@ FETCHED = 100
 """Messages that `fetch` asks for unless told."""
 
 READING = (
-    Flag("--max-bytes", SIZE, "max_bytes", "most bytes, headers and subjects included"),
+    Flag("--max-bytes", SIZE, "max_bytes", "most bytes, including headers and subjects"),
     Flag("--wait", DURATION, "wait_ns", "how long to wait", default="--timeout"),
-    Flag("--no-wait", ON, "no_wait", "take what there is now"),
+    Flag("--no-wait", ON, "no_wait", "take what is available now"),
     Flag("--ack", SWITCH, "ack", "acknowledge", default="yes"),
-    Flag("--nak", ON, "nak", "refuse, so that it is delivered again"),
+    Flag("--nak", ON, "nak", "negatively acknowledge: it is delivered again"),
     Flag("--delay", DURATION, "delay_ns", "with --nak: not before this long"),
     Flag("--term", ON, "term", "end its delivery without an ack"),
     Flag("--reason", TEXT, "reason", "with --term: why, for the advisory"),
     Flag("--group", TEXT.named("NAME"), "place.group", "priority group to read in"),
-    Flag("--min-pending", WHOLE, "place.min_pending", "overflow: only with so many unprocessed"),
-    Flag("--min-ack-pending", WHOLE, "place.min_ack_pending", "overflow: only with so many unacknowledged"),
-    Flag("--priority", WHOLE, "place.priority", "prioritized: 0 comes first, 9 last"),
-    Flag("--fail-empty", SWITCH, "fail_empty", "exit with 7 when nothing came", default="yes"),
+    Flag("--min-pending", WHOLE, "place.min_pending", "overflow: only with at least this many unprocessed"),
+    Flag("--min-ack-pending", WHOLE, "place.min_ack_pending", "overflow: only with at least this many unacknowledged"),
+    Flag("--priority", WHOLE, "place.priority", "prioritized: 0 is first, 9 is last"),
+    Flag("--fail-empty", SWITCH, "fail_empty", "exit with 7 when no message arrived", default="yes"),
 )
 """How messages are asked for and answered, the same for every verb that takes them."""
 
@@ -53,7 +53,7 @@ def next_message(
     consumer: ConsumerName = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
     batch: Annotated[
-        int | None, typer.Option("--batch", metavar="N", help="most that one request asks for [256]", min=1)
+        int | None, typer.Option("--batch", metavar="N", help="most messages per request [256]", min=1)
     ] = None,
     raw: Raw = False,
     json: Json = False,
@@ -207,7 +207,7 @@ class Answered:
         """Look whether the consumer asks for acks at all. Raises UsageError for a refusal that nobody would hear."""
         self.unasked = config.get("ack_policy") in ("none", "flow_control")
         if self.unasked and self.refuses:
-            raise UsageError("the consumer asks for no acknowledgments: --nak and --term would do nothing")
+            raise UsageError("the consumer needs no acknowledgments: --nak and --term would have no effect")
 
     @property
     def effect(self) -> str:

@@ -33,7 +33,7 @@ def pause(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Deliver nothing until a moment.
+    """Pause delivery until a time.
 
     UNTIL is a time such as 2026-12-24T18:00:00Z, local time such as "2026-12-24 18:00", or a duration such as 1h.
     """
@@ -59,7 +59,7 @@ def resume(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Deliver again at once."""
+    """Resume delivery."""
     session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)

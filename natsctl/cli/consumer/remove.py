@@ -45,7 +45,7 @@ def rm(
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Remove consumers; what they have delivered and not yet heard of is forgotten, messages stay."""
+    """Remove consumers with their progress; messages stay."""
     session = session_of(ctx)
     check_consent(session, f"delete {named('Consumer', consumers or [])}", force)
     where = pick_stream(session, stream)

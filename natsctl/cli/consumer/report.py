@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from natsctl.client.assets.consumer_progress import Progress
 
 Figures = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
-Leaders = Annotated[bool, typer.Option("--leaders", "-l", help="how many each server leads", show_default=False)]
+Leaders = Annotated[
+    bool, typer.Option("--leaders", "-l", help="number of consumers that each server leads", show_default=False)
+]
 
 
 def report(
@@ -40,7 +42,7 @@ def report(
     all_streams: All = False,
     json: Json = False,
 ) -> None:
-    """Show where each consumer of a stream stands."""
+    """Report the position and backlog of each consumer of a stream."""
     from natsctl.cli.render.consumer_table import report_columns
 
     every_s = watch_seconds(watch, rounds)

@@ -34,7 +34,7 @@ def reset(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Deliver again from a stream sequence on, or without --sequence everything after the ack floor."""
+    """Deliver again from a stream sequence, or without --sequence everything after the ack floor."""
     session = session_of(ctx)
     check_consent(session, f"reset {named('Consumer', [consumer] if consumer else [])}", force)
     where = pick_stream(session, stream)
@@ -66,7 +66,7 @@ def unpin(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Let the next client that asks be the pinned one of a priority group."""
+    """Unpin the client of a priority group, so that the next one that asks is pinned."""
     session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)

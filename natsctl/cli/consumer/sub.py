@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _STARTS = tuple(flag for flag in STARTS if flag.name != "--all")
 """From the first message is what goes without saying, and --all is about streams here."""
 ORDERED = (
-    Flag("--ordered", ON, "ordered", "read the stream in order with a consumer made for this, which ends with it"),
+    Flag("--ordered", ON, "ordered", "read the stream in order with a temporary consumer"),
     Flag("--subject", SUBJECTS, "subjects", "with --ordered: only messages on these subjects"),
     *_STARTS,
 )
@@ -44,12 +44,14 @@ def sub(
     count: Annotated[
         int | None,
         typer.Option(
-            "--count", metavar="N", help="end after N messages, 0: never [pull without --wait: 1, else 0]", min=0
+            "--count", metavar="N", help="end after N messages, 0 for never [pull without --wait: 1, else 0]", min=0
         ),
     ] = None,
-    wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
+    ] = None,
     deliver_group: Annotated[
-        str, typer.Option("--deliver-group", metavar="NAME", help="the consumer's queue group, which is known")
+        str, typer.Option("--deliver-group", metavar="NAME", help="the consumer's queue group, for compatibility")
     ] = "",
     group: Annotated[
         str, typer.Option("--group", metavar="NAME", help="priority group to read in", show_default=False)
@@ -124,7 +126,7 @@ def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_
     said = fields_of(ORDERED, given)
     starts = said.get("start") or {}
     if len(starts) > 1:
-        raise UsageError(f"one place to start from at most: {', '.join(flag.name for flag in _STARTS)}")
+        raise UsageError(f"at most one place to start from: {', '.join(flag.name for flag in _STARTS)}")
     policy, value = next(iter(starts.items()), ("all", True))
     start = Start(policy, 0 if value is True else int(value))
 

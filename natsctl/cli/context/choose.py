@@ -13,7 +13,7 @@ from natsctl.client.contexts.store import ContextNotFound
 
 
 def select(ctx: typer.Context, name: MaybeName = None, json: Json = False) -> None:
-    """Choose the context that commands use by themselves."""
+    """Select the context that commands use by default."""
     session, contexts = session_of(ctx), of_user()
     chosen = picked(session, contexts, name)
     carry_out(session, contexts.select(chosen))
@@ -31,7 +31,7 @@ def previous(ctx: typer.Context, json: Json = False) -> None:
 
 
 def unselect(ctx: typer.Context, json: Json = False) -> None:
-    """Let no context be the selected one."""
+    """Select no context."""
     session, contexts = session_of(ctx), of_user()
     before = contexts.selected()
     carry_out(session, contexts.unselect())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
 MaybeName = Annotated[str | None, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
 ShowSecrets = Annotated[bool, typer.Option("--show-secrets", help="show passwords, tokens and keys")]
-Connect = Annotated[bool, typer.Option("--connect", help="connect with it, and tell what the server says")]
+Connect = Annotated[bool, typer.Option("--connect", help="connect with it, and show what the server reports")]
 
 
 def of_user() -> Contexts:

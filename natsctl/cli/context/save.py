@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
 Description = Annotated[
-    str | None, typer.Option("--description", metavar="TEXT", help="what it is for", show_default=False)
+    str | None, typer.Option("--description", metavar="TEXT", help="its purpose", show_default=False)
 ]
-Select = Annotated[bool, typer.Option("--select", help="make it the selected one")]
-Embed = Annotated[bool, typer.Option("--embed", help="put the content of --creds, --nkey, --jwt and --seed into it")]
+Select = Annotated[bool, typer.Option("--select", help="select it")]
+Embed = Annotated[bool, typer.Option("--embed", help="store the content of --creds, --nkey, --jwt and --seed in it")]
 
 
 def add(
@@ -34,7 +34,7 @@ def add(
     if_not_exists: IfNotExists = False,
     json: Json = False,
 ) -> None:
-    """Create a context of the flags for server and login; one that exists is changed by them.
+    """Create a context from the flags for server and login, or change one with them.
 
     The flags are those of every command, such as --server, --creds, --user, --tlsca and --js-domain. Secrets need not
     be on the command line: --password-stdin and --token-stdin read stdin, and values such as env://NAME, file:///path
@@ -55,10 +55,10 @@ def copy(
     description: Description = None,
     select: Select = False,
     embed: Embed = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="replace one that exists")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="replace an existing one")] = False,
     json: Json = False,
 ) -> None:
-    """Create a context like another one, adjusted by the flags for server and login."""
+    """Copy a context, adjusted by the flags for server and login."""
     session, contexts = session_of(ctx), of_user()
     document = contexts.document(known(contexts, source))
     if contexts.exists(name) and not force:
@@ -74,13 +74,13 @@ def edit(
     select: Select = False,
     embed: Embed = False,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="take a key's value away, such as js_domain")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="remove the value of a key such as js_domain")
     ] = None,
-    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="change it in $EDITOR")] = False,
+    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="edit it in $EDITOR")] = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Change what the flags for server and login say about a context, or all of it in $EDITOR."""
+    """Change a context with the flags for server and login, or in $EDITOR."""
     session, contexts = session_of(ctx), of_user()
     chosen = picked(session, contexts, name)
     before, said = contexts.document(chosen), {**_said(session, description), **_unset(unset)}
@@ -109,7 +109,7 @@ def _said(session: Session, description: str | None) -> Document:
     """The keys that the flags set."""
     said = said_by(session.options.settings())
     if session.options.timeout is not None and not session.json:
-        output.note("--timeout is not kept in contexts: it counts for this command alone")
+        output.note("--timeout is not saved in contexts: it only applies to this command")
     return said if description is None else {**said, "description": description}
 
 

@@ -66,7 +66,7 @@ def info(
     show_secrets: ShowSecrets = False,
     json: Json = False,
 ) -> None:
-    """Show a context, by itself the selected one."""
+    """Show a context [the selected one]."""
     session, contexts = session_of(ctx), of_user()
     chosen = name or current(session, contexts)
     if not chosen:
@@ -84,7 +84,7 @@ def info(
 def validate(ctx: typer.Context, name: MaybeName = None, connect: Connect = False, json: Json = False) -> None:
     """Check one context or all of them: the file, the secrets that it points to and the URLs.
 
-    Ends with 1 where one of them can not be used.
+    Ends with 1 if one of them cannot be used.
     """
     session, contexts = session_of(ctx), of_user()
     found = _checked(contexts, [known(contexts, name)] if name else contexts.names(), connect, session.options.timeout)

@@ -19,7 +19,7 @@ def increment(ctx: typer.Context, subject: Subject, value: Number = "1", json: J
 
 
 def decrement(ctx: typer.Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
-    """Take away from a counter, and show its new value."""
+    """Subtract from a counter, and show its new value."""
     _add(ctx, subject, value, -1, json)
 
 

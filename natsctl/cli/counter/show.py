@@ -17,7 +17,7 @@ Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the counter's s
 Pattern = Annotated[str, typer.Argument(metavar="SUBJECT", help="subjects, wildcards allowed", show_default=False)]
 Stream = Annotated[
     str,
-    typer.Option("--stream", metavar="STREAM", help="its stream, where several have the subject [the one that has]"),
+    typer.Option("--stream", metavar="STREAM", help="its stream, if several have the subject [the only one]"),
 ]
 
 
@@ -31,7 +31,7 @@ def get(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = 
 
 
 def view(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
-    """Show a counter, what was added last, and what the streams that it is sourced from have counted."""
+    """Show a counter, its last change, and the counts of the streams that it sources."""
     from natsctl.cli.render.counter import render_counter
     from natsctl.cli.screen import show_page
 

@@ -38,7 +38,7 @@ def apply(
     allow_empty: sources.AllowEmpty = False,
     json: Json = False,
 ) -> int:
-    """Make the account be as documents say: create and update what differs, leave alone what does not.
+    """Create and update what differs from the documents, and leave the rest alone.
 
     Origins come before their mirrors and sources, streams before their consumers; what does not depend on each other
     is done side by side. It may be repeated at any time: what is already done is skipped. Whatever removes or replaces

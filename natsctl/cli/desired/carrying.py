@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from natsctl.plan.change import Plan
 
 Yes = Annotated[bool, typer.Option("--yes", "--force", help="remove and replace without asking", show_default=False)]
-Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", help="changes at a time", min=1, max=256)]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", metavar="N", help="changes carried out at once", min=1, max=256)
+]
 OnFailure = Annotated[
     str,
-    typer.Option("--on-failure", metavar="continue|stop", help="whether to go on with what a failure does not touch"),
+    typer.Option(
+        "--on-failure", metavar="continue|stop", help="whether to continue with what does not depend on a failed change"
+    ),
 ]
 BackupFolder = Annotated[
     Path,

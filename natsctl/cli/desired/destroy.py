@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     pass
 
 Prune = Annotated[
-    bool, typer.Option("--prune", help="also remove what else this owner's documents created", show_default=False)
+    bool,
+    typer.Option("--prune", help="also remove everything else that this owner's documents created", show_default=False),
 ]
-Adopt = Annotated[bool, typer.Option("--adopt", help="also remove what has another owner or none", show_default=False)]
+Adopt = Annotated[
+    bool, typer.Option("--adopt", help="also remove what belongs to another owner or to none", show_default=False)
+]
 
 
 @flagged()
@@ -33,7 +36,7 @@ def destroy(
 ) -> int:
     """Remove what the documents describe, with all messages: mirrors and sources before their origins.
 
-    What is not there counts as removed. If anything is protected, or natsctl did not create it and has not taken it
+    What does not exist counts as removed. If anything is protected, or natsctl did not create it and has not taken it
     over, or another owner has it, nothing is removed.
     """
     from natsctl.plan.apply.carry import check_allowed

@@ -27,18 +27,20 @@ def export(
     how: writing.Writing,
     streams: Annotated[
         list[str] | None,
-        typer.Argument(metavar="STREAM", help="streams or buckets; * and ? stand for any letters", show_default=False),
+        typer.Argument(metavar="STREAM", help="streams or buckets; * and ? match any characters", show_default=False),
     ] = None,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="also consumers without a durable name", show_default=False)
     ] = False,
-    header: Annotated[bool, typer.Option("--header/--no-header", help="say at the top which server it was")] = True,
-    time: Annotated[bool, typer.Option("--time", help="say there when it was", show_default=False)] = False,
+    header: Annotated[
+        bool, typer.Option("--header/--no-header", help="name the server in a comment at the top")
+    ] = True,
+    time: Annotated[bool, typer.Option("--time", help="add the time to that comment", show_default=False)] = False,
     json: Json = False,
 ) -> int:
     """Write the configuration of the account, or of these streams, as documents for natsctl apply.
 
-    Streams stand with their durable consumers, buckets in their own words. What servers make themselves is left out,
+    Streams include their durable consumers, buckets are written as buckets. What servers create themselves is left out,
     and what they fill in again. The order is stable: the same account gives the same text.
     """
     from natsctl.plan.export.export import Exporter, wanted_of

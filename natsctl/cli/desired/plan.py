@@ -70,7 +70,7 @@ def _save(made: Plan, path: Path, json: bool) -> None:
     from natsctl.plan.saved import encode_plan
 
     if str(path) == "-":
-        raise UsageError("--out -: a plan is saved to a file", hint="-j prints it")
+        raise UsageError("--out -: a plan is saved to a file", hint="-j prints one")
     try:
         with whole_file(path, PRIVATE) as file:
             file.write(encode_plan(made))

@@ -22,18 +22,20 @@ T = TypeVar("T")
 Prune = Annotated[
     bool,
     typer.Option(
-        "--prune", help="remove what this owner's documents created and none describes any more", show_default=False
+        "--prune", help="remove what this owner's documents created and no longer describe", show_default=False
     ),
 ]
 AllowReplace = Annotated[
     bool,
-    typer.Option("--allow-replace", help="remove and create again what cannot be changed in place", show_default=False),
+    typer.Option("--allow-replace", help="replace what cannot be changed in place", show_default=False),
 ]
 KeepMessages = Annotated[
     bool,
     typer.Option("--keep-messages", help="keep the messages and consumers of replaced streams", show_default=False),
 ]
-Adopt = Annotated[bool, typer.Option("--adopt", help="take over what has another owner or none", show_default=False)]
+Adopt = Annotated[
+    bool, typer.Option("--adopt", help="take over what belongs to another owner or to none", show_default=False)
+]
 
 
 MaxRemovals = Annotated[

@@ -20,21 +20,21 @@ Paths = Annotated[
 ]
 Files = Annotated[
     list[str] | None,
-    typer.Option("--file", "-f", metavar="PATH", help="documents, as PATH; may be given often", show_default=False),
+    typer.Option("--file", "-f", metavar="PATH", help="documents, as PATH; may be repeated", show_default=False),
 ]
 Owner = Annotated[
     str,
-    typer.Option("--owner", metavar="NAME", help="whose the assets are [owner: of the documents]", show_default=False),
+    typer.Option("--owner", metavar="NAME", help="owner of the assets [owner: of the documents]", show_default=False),
 ]
 Variables = Annotated[
     list[str] | None,
     typer.Option(
-        "--var", metavar="NAME=VALUE", help="a value for ${NAME}, before the environment's", show_default=False
+        "--var", metavar="NAME=VALUE", help="a value for ${NAME}; wins over the environment", show_default=False
     ),
 ]
 
 AllowEmpty = Annotated[
-    bool, typer.Option("--allow-empty", help="go on where the documents describe nothing", show_default=False)
+    bool, typer.Option("--allow-empty", help="accept documents that describe nothing", show_default=False)
 ]
 
 
@@ -90,7 +90,7 @@ def check_not_empty(documents: DocumentSet) -> None:
         )
         raise UsageError(
             f"no stream, consumer or bucket is described{where}",
-            hint="was it written? --allow-empty is for who means that there shall be none",
+            hint="are the files complete? --allow-empty accepts documents that describe nothing",
         )
 
 

@@ -16,9 +16,9 @@ def validate(
     named: sources.Named,
     json: Json = False,
 ) -> int:
-    """Check documents without a server: what each file holds, and everything in it that a server would refuse.
+    """Check documents without a server: list their contents, and everything that a server would refuse.
 
-    Ends with 2 where anything is wrong. What is on a server already is not looked at: natsctl plan does that.
+    Ends with 2 where anything is wrong. They are not compared with a server: natsctl plan does that.
     """
     from natsctl.cli.desired.shapes import Validated
     from natsctl.cli.render.documents import render_validated

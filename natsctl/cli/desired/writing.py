@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 Format = Annotated[
     str,
-    typer.Option(
-        "--format", metavar="yaml|json", help="what to write [by the name of the file, else yaml]", show_default=False
-    ),
+    typer.Option("--format", metavar="yaml|json", help="format [by the file's name, else yaml]", show_default=False),
 ]
 OutputPath = Annotated[
     str,
@@ -32,9 +30,11 @@ OutputPath = Annotated[
         show_default=False,
     ),
 ]
-Split = Annotated[bool, typer.Option("--split", help="a document for each asset, with its kind", show_default=False)]
-Replace = Annotated[bool, typer.Option("--force", help="replace files that are there", show_default=False)]
-Full = Annotated[bool, typer.Option("--full", help="write every field, also what servers fill in", show_default=False)]
+Split = Annotated[bool, typer.Option("--split", help="one document for each asset, with its kind", show_default=False)]
+Replace = Annotated[bool, typer.Option("--force", help="replace existing files", show_default=False)]
+Full = Annotated[
+    bool, typer.Option("--full", help="write every field, including those that servers fill in", show_default=False)
+]
 
 
 class Writing(NamedTuple):
@@ -146,7 +146,9 @@ def _tell(to: Destination, written: int, unchanged: int, stale: Sequence[str]) -
     from natsctl.api.units import plural
     from natsctl.cli.render.values import safe
 
-    same = f", {unchanged} said the same already" if unchanged else ""
+    same = f", {unchanged} were up to date" if unchanged else ""
     output.note(f"Wrote {plural(written, 'file')} to {safe(to.path)}{same}")
     for path in stale:
-        output.note(f"{safe(path)}: no stream is written there any more, remove the file if it is gone for good")
+        output.note(
+            f"{safe(path)}: no exported stream belongs to it any more; remove the file if the stream is gone for good"
+        )

@@ -12,7 +12,7 @@ class Use(WireEnum):
     LEGACY = "legacy"
     """Older servers did."""
     RESERVED = "reserved"
-    """It has a number, and is not sent."""
+    """It has a number, but is never sent."""
 
 
 class KnownError(Model, kw_only=True):

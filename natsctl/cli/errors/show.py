@@ -21,12 +21,12 @@ class UnknownError(NatsctlError):
 
 
 def ls(
-    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that they have to match")] = "",
+    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that they must match")] = "",
     sort: Annotated[str, typer.Argument(metavar="SORT", help="sort by code, http or description")] = "code",
-    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="sort backwards")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order")] = False,
     json: Json = False,
 ) -> None:
-    """List the errors that JetStream answers with."""
+    """List JetStream's errors."""
     found = ordered(matching(match), sort, reverse=reverse)
     if json:
         output.emit_json(msgspec.to_builtins(found))

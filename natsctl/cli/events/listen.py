@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 FLAGS = (
     Flag("--js-advisory", SWITCH, "kind.js_advisory", "advisories of JetStream"),
     Flag("--js-metric", SWITCH, "kind.js_metric", "metrics of JetStream, such as acknowledgment samples"),
-    Flag("--srv-advisory", SWITCH, "kind.srv_advisory", "events of servers; the system account hears them"),
-    Flag("--all", ON, "all", "every kind of event; what is heard without a choice, too", aliases=("-a",)),
-    Flag("--subjects", SUBJECTS, "subjects", "listen on these subjects, and on the kinds that are chosen beside them"),
-    Flag("--stream", TEXT.named("STREAM"), "stream", "read the events that this stream has stored and stores"),
-    Flag("--since", DURATION, "since", "with --stream: from those of so long ago on"),
+    Flag("--srv-advisory", SWITCH, "kind.srv_advisory", "events of servers; for the system account"),
+    Flag("--all", ON, "all", "every kind of event, which is the default", aliases=("-a",)),
+    Flag("--subjects", SUBJECTS, "subjects", "listen on these subjects as well as on the chosen kinds"),
+    Flag("--stream", TEXT.named("STREAM"), "stream", "read events from this stream, stored and new"),
+    Flag("--since", DURATION, "since", "with --stream: start with events this old"),
     Flag("--consumer", TEXT.named("[STREAM.]NAME"), "consumer", "only events of this consumer"),
     Flag("--type", WORDS.named("TYPE"), "types", "only events of this type, such as stream_action or api_*"),
-    Flag("--filter", TEXT.named("REGEX"), "pattern", "only events in whose JSON text this is found; case is ignored"),
-    Flag("--cloudevent", ON, "cloudevent", "one CloudEvents 1.0 document a line"),
-    Flag("--short", ON, "short", "one line for each event"),
+    Flag("--filter", TEXT.named("REGEX"), "pattern", "only events whose JSON text contains this, ignoring case"),
+    Flag("--cloudevent", ON, "cloudevent", "one CloudEvents 1.0 document per line"),
+    Flag("--short", ON, "short", "one line per event"),
 )
 
 
@@ -39,17 +39,19 @@ def events(
     ctx: typer.Context,
     given: Given,
     count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show advisories and metrics as they happen, until Ctrl-C, --count or --wait.
 
-    Without a choice all kinds are heard that this account can hear. -j prints each event as the server sent it.
+    By default all kinds are shown that this account may receive. -j prints each event as the server sent it.
     """
     asked: dict[str, Any] = {}
     apply(asked, FLAGS, given)
     if "since" in asked and "stream" not in asked:
-        raise UsageError("--since needs --stream: only stored events have a past")
+        raise UsageError("--since needs --stream: only stored events can be read later")
     if asked.get("short") and (json or asked.get("cloudevent")):
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
     wanted = make_filter(asked.get("pattern", ""), asked.get("types", ()), asked.get("consumer", ""))
@@ -72,7 +74,7 @@ async def _live(manager: Manager, kinds: dict[str, bool | None], listening: List
         if SYSTEM_ONLY in wanted and not kinds.get(SYSTEM_ONLY) and not await hears_servers(manager.connection):
             wanted.remove(SYSTEM_ONLY)
         if not wanted:
-            raise UsageError("no kind of event is left to listen to")
+            raise UsageError("no kind of event is chosen")
         there = manager.connection.target.event_subject
         heard = tuple(there(one) for kind in wanted for one in SOURCES[kind])
         listening = replace(listening, subjects=(*listening.subjects, *heard))

@@ -42,7 +42,7 @@ def edit(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Change what the flags say about a bucket, and nothing else."""
+    """Change a bucket as the flags say, and nothing else."""
     session = session_of(ctx)
     live = live_bucket(session, KV, bucket)
     _warn_of_promotion(live.raw["config"], given, json)
@@ -55,4 +55,6 @@ def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
     mirror, bucket = config.get("mirror") or {}, KV.bucket_of(config["name"])
     origin = KV.bucket_of(mirror.get("name", ""))
     if "--no-mirror" in given and origin not in ("", bucket) and not mirror.get("subject_transforms") and not json:
-        output.note(f"warning: what was copied stays under the subjects of bucket {safe(origin)}, out of reach here")
+        output.note(
+            f"warning: what was copied keeps the subjects of bucket {safe(origin)}, which this bucket cannot read"
+        )

@@ -6,7 +6,9 @@ from typing import Any
 
 from natsctl.cli.bucket_config import compressed, placed_in_cluster, placed_on_tags
 from natsctl.cli.flags import (
+    COUNT,
     DURATION,
+    MESSAGE_SIZE,
     ON,
     PAIRS,
     SIZE,
@@ -41,8 +43,8 @@ def _no_mirror(config: Config, value: Any) -> None:
 
 HISTORY = Kind("N", _history)
 KV_FLAGS: tuple[Flag, ...] = (
-    Flag("--description", TEXT, "description", "a text for people"),
-    Flag("--history", HISTORY, kv_config.set_history, "values kept of each key, 1 to 64", default="1"),
+    Flag("--description", TEXT, "description", "a description"),
+    Flag("--history", HISTORY, kv_config.set_history, "values kept for each key, 1 to 64", default="1"),
     Flag(
         "--storage",
         choice("file", "memory", f="file", m="memory"),
@@ -56,23 +58,29 @@ KV_FLAGS: tuple[Flag, ...] = (
         "--marker-ttl",
         DURATION,
         kv_config.set_marker_ttl,
-        "let keys have a time to live, and keep markers of those whose time is over for so long",
+        "allow keys with a time to live, and keep markers of expired keys this long",
     ),
-    Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster", default="1"),
-    Flag("--max-value-size", SIZE, "max_msg_size", "largest value that is taken, -1 for no limit", default="-1"),
-    Flag("--max-bucket-size", SIZE, "max_bytes", "most bytes that the bucket takes, -1 for no limit", default="-1"),
+    Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
+    Flag(
+        "--max-value-size",
+        MESSAGE_SIZE,
+        "max_msg_size",
+        "largest value accepted, -1 for no limit",
+        default="-1",
+    ),
+    Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1"),
     Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
     Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
     Flag("--compress", SWITCH, compressed, "compress what is stored"),
-    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value takes the key away"),
-    Flag("--republish-source", SUBJECT, "republish.src", "subjects to publish again after storing"),
-    Flag("--republish-destination", SUBJECT, "republish.dest", "where they are published"),
-    Flag("--republish-headers", SWITCH, "republish.headers_only", "publish again without values"),
-    Flag("--no-republish", ON, removed("republish"), "stop publishing again", add=False),
-    Flag("--mirror", SOURCE, kv_config.set_mirror, "copy this bucket, which also takes the writes", edit=False),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
+    Flag("--republish-source", SUBJECT, "republish.src", "subjects to republish after storing"),
+    Flag("--republish-destination", SUBJECT, "republish.dest", "subject to republish to"),
+    Flag("--republish-headers", SWITCH, "republish.headers_only", "republish without values"),
+    Flag("--no-republish", ON, removed("republish"), "stop republishing", add=False),
+    Flag("--mirror", SOURCE, kv_config.set_mirror, "mirror this bucket; writes go there", edit=False),
     Flag("--mirror-domain", TEXT, kv_config.set_mirror_domain, "the domain of the bucket to copy", edit=False),
-    Flag("--no-mirror", ON, _no_mirror, "make a mirror a bucket of its own", add=False),
-    Flag("--source", SOURCES, kv_config.add_sources, "take in the keys of this bucket too"),
+    Flag("--no-mirror", ON, _no_mirror, "turn a mirror into an independent bucket", add=False),
+    Flag("--source", SOURCES, kv_config.add_sources, "also copy the keys of this bucket"),
 )
 
 KV_ADD = tuple(flag for flag in KV_FLAGS if flag.add)

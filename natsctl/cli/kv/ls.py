@@ -33,7 +33,7 @@ def ls(
     ] = None,
     names: Names = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="a table of the keys", show_default=False)] = False,
-    values: Annotated[bool, typer.Option("--display-value", help="with their values", show_default=False)] = False,
+    values: Annotated[bool, typer.Option("--display-value", help="include values", show_default=False)] = False,
     json: Json = False,
 ) -> None:
     """List the buckets, or the keys of one.

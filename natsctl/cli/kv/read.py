@@ -18,12 +18,12 @@ def get(
     key: Key,
     revision: Annotated[
         int | None,
-        typer.Option("--revision", metavar="N", help="what it held at this revision", min=1, show_default=False),
+        typer.Option("--revision", metavar="N", help="the value at this revision", min=1, show_default=False),
     ] = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
-    """Show what a key holds; --raw writes the value alone."""
+    """Show the value of a key; --raw writes the value alone."""
     session = session_of(ctx)
     with suggesting(session):
         opened = open_bucket(session, bucket)
@@ -48,7 +48,7 @@ def history(
     key: Annotated[str, typer.Argument(metavar="KEY", help="the key, or a filter such as db.*", show_default=False)],
     json: Json = False,
 ) -> None:
-    """Show all that is kept of a key, deletions too."""
+    """Show the history of a key, including deletions."""
     from natsctl.client.kv.bucket import KeyNotFound
     from natsctl.client.kv.watch import entries
 

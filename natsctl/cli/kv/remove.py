@@ -46,7 +46,7 @@ def rm(
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Delete a key, whose history stays, or with --all the bucket itself with every key."""
+    """Delete a key, keeping its history, or with --all the bucket itself with every key."""
     check_key_or_all("KEY", key, whole, "delete the whole bucket")
     if whole and revision is not None:
         raise UsageError("--revision is for a single key")
@@ -111,10 +111,10 @@ def purge(
     ] = None,
     whole: EveryKey = False,
     ttl: Annotated[
-        str | None, typer.Option("--ttl", metavar="DURATION", help="let the marker go after this time")
+        str | None, typer.Option("--ttl", metavar="DURATION", help="remove the marker after this time")
     ] = None,
     markers: Annotated[
-        bool, typer.Option("--markers", help="leave a marker for each key of a filter too", show_default=False)
+        bool, typer.Option("--markers", help="with a filter: leave a marker for each key too", show_default=False)
     ] = False,
     revision: Revision = None,
     force: Force = False,
@@ -124,7 +124,7 @@ def purge(
     """Delete a key with its history, or many: those of a filter, or with --all every key of the bucket.
 
     One key leaves a marker, so that watchers learn of it, for as long as --ttl says. The keys of a filter, or of the
-    whole bucket, vanish at once and without a word, unless --markers or --ttl is given.
+    whole bucket, are removed without markers, unless --markers or --ttl is given.
     """
     from natsctl.client.kv.entry import ALL_KEYS, check_pattern, is_pattern
 
@@ -135,7 +135,8 @@ def purge(
     if many and revision is not None:
         raise UsageError("--revision is for a single key")
     check_pattern(key or ALL_KEYS)
-    check_consent(session, f"purge {f'key {bucket} > {key}' if key else f'every key of Bucket {bucket}'}", force)
+    what = f"keys {key} of Bucket {bucket}" if many and key else f"key {bucket} > {key}"
+    check_consent(session, f"purge {what if key else f'every key of Bucket {bucket}'}", force)
     with suggesting(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
         if opened is None:
@@ -192,18 +193,18 @@ def compact(
     ctx: typer.Context,
     bucket: TheBucket,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="also the markers of deletions older than this")
+        str, typer.Option("--older-than", metavar="DURATION", help="also remove markers of deletions older than this")
     ] = "30m",
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Free what deleted keys take up: their history, and the markers that everybody has seen by now."""
+    """Purge deleted keys: their history, and old delete markers."""
     from natsctl.client.kv.compact import compact as compact_bucket
     from natsctl.client.kv.compact import removals
 
     age_ns = _age(older_than)
     session = session_of(ctx)
-    check_consent(session, f"free what deleted keys of Bucket {bucket} take up", force)
+    check_consent(session, f"purge the deleted keys of Bucket {bucket}", force)
     with suggesting(session):
         opened = open_bucket(session, bucket)
         found = session.run(lambda _: removals(opened, age_ns, time.time_ns()))
@@ -211,7 +212,7 @@ def compact(
     done: dict[str, Any] = {"bucket": bucket, "success": True, "keys": len(found), "markers": markers, "purged": 0}
     session.effect |= {"keys": len(found), "markers": markers}
     if found:
-        question = f"free what {plural(len(found), 'deleted key')} of Bucket {bucket} take up"
+        question = f"purge {plural(len(found), 'deleted key')} of Bucket {bucket}"
         if not confirmed(session, question, force):
             return
         with progress(f"Compacting {bucket}", len(found), "keys", quiet=json) as tracker:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from natsctl.client.kv.watch import Watching
 
 Count = Annotated[
-    int, typer.Option("--count", metavar="N", help="end after N of them, 0 never", min=0, show_default=False)
+    int, typer.Option("--count", metavar="N", help="end after N of them, 0 for never", min=0, show_default=False)
 ]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when nothing happens for so long")]
+Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without changes")]
 
 
 def watch(
@@ -32,19 +32,19 @@ def watch(
     keys: Annotated[
         str, typer.Argument(metavar="FILTER", help="only these keys, such as db.* or db.>", show_default=False)
     ] = ">",
-    history: Annotated[bool, typer.Option("--history", help="begin with all that is kept", show_default=False)] = False,
-    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="show deletions too")] = True,
-    updates: Annotated[bool, typer.Option("--updates", help="begin with what is new", show_default=False)] = False,
+    history: Annotated[bool, typer.Option("--history", help="start with all kept values", show_default=False)] = False,
+    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="also show deletions")] = True,
+    updates: Annotated[bool, typer.Option("--updates", help="only new changes", show_default=False)] = False,
     revision: Annotated[
-        int, typer.Option("--revision", metavar="N", help="begin at this revision", min=0, show_default=False)
+        int, typer.Option("--revision", metavar="N", help="start at this revision", min=0, show_default=False)
     ] = 0,
     count: Count = 0,
     wait: Wait = None,
     json: Json = False,
 ) -> None:
-    """Show what keys hold and what becomes of them, until Ctrl-C, --count or --wait.
+    """Show the keys of a bucket and their changes, until Ctrl-C, --count or --wait.
 
-    Ends with 7 when the wait is over and nothing has happened.
+    Ends with 7 if nothing happened within the wait.
     """
     if (history or revision) and updates:
         raise UsageError("--updates excludes --history and --revision")

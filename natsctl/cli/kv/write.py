@@ -13,6 +13,7 @@ from natsctl.api.units import parse_duration
 from natsctl.cli import output
 from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.consent import check_consent, confirmed
+from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import duration, safe
@@ -27,11 +28,11 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=
 Value = Annotated[
     str | None, typer.Argument(metavar="VALUE", help="the value; without it, stdin is read", show_default=False)
 ]
-Ttl = Annotated[str | None, typer.Option("--ttl", metavar="DURATION", help="let the key go after this time")]
+Ttl = Annotated[str | None, typer.Option("--ttl", metavar="DURATION", help="remove the key after this time")]
 
 
 def put(ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
-    """Set a key, whatever it holds."""
+    """Set a key."""
     body = _body(value)
     _write(session_of(ctx), bucket, key, json, lambda opened: opened.put(key, body), value)
 
@@ -39,7 +40,7 @@ def put(ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, js
 def create(
     ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False
 ) -> None:
-    """Set a key that has no value: one that is new, or was deleted."""
+    """Set a key that does not exist, or was deleted."""
     body, ttl_ns = _body(value), ttl_of(ttl)
     opened = _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns), value)
     if ttl_ns and not json and opened.shortest_ttl_ns > ttl_ns:
@@ -57,7 +58,7 @@ def update(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Set a key if it is at a revision; else nothing changes, and the exit code is 4."""
+    """Set a key if it is at a given revision; otherwise nothing changes, and the exit code is 4."""
     if revision is None:
         raise UsageError("a revision is needed: give REVISION", hint="natsctl kv get -j shows which one the key is at")
     body = _body(value)
@@ -74,7 +75,7 @@ def revert(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Set a key to what it held at an earlier revision, unless somebody changes it meanwhile."""
+    """Set a key to its value at an earlier revision, unless it is changed meanwhile."""
     session = session_of(ctx)
     question = f"revert {bucket} > {key} to revision {revision}"
     check_consent(session, question, force)
@@ -118,9 +119,10 @@ def ttl_of(text: str | None) -> int:
 
 
 def _body(value: str | None) -> bytes:
-    """Return the value that was given, or what is on stdin where there is none; a terminal is not read."""
-    if value or sys.stdin is None or sys.stdin.isatty():
-        return read_body(value or "")
+    """Return the value that was given, or what is on stdin where there is none, or `-`; a terminal is not read."""
+    given = "" if value is None or isinstance(value, Dash) else value
+    if given or sys.stdin is None or sys.stdin.isatty():
+        return read_body(given)
     return sys.stdin.buffer.read()
 
 

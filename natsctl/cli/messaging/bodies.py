@@ -17,6 +17,7 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
+from natsctl.cli.globals import Dash
 from natsctl.cli.render.message import Received, render_headers
 from natsctl.cli.render.values import body_text
 
@@ -41,12 +42,15 @@ Templates = Annotated[
         "{{ID}}, {{Random 1 9}}; those in headers always are",
     ),
 ]
-ForceStdin = Annotated[bool, typer.Option("--force-stdin", help="read stdin without BODY, whatever it is")]
+ForceStdin = Annotated[bool, typer.Option("--force-stdin", help="read stdin where BODY is not given")]
 SendOn = Annotated[
     str, typer.Option("--send-on", metavar="eof|newline", help="stdin is one body, or each line of it [eof]")
 ]
 Translate = Annotated[
-    str, typer.Option("--translate", metavar="COMMAND", help="show what this makes of each body; {{Subject}} is known")
+    str,
+    typer.Option(
+        "--translate", metavar="COMMAND", help="filter each body through this command; {{Subject}} is expanded"
+    ),
 ]
 
 
@@ -69,9 +73,12 @@ def reads_stdin(words: str | None, force_stdin: bool = False) -> bool:
 
 
 def read_body(words: str | None, force_stdin: bool = False) -> bytes:
-    """Return the body that the command line gives, else all of stdin where that is to be read, else none."""
+    """Return the body that the command line gives, else all of stdin where that is to be read, else none.
+
+    A lone `-` is no body, as in the nats tool; behind `--` it is that text.
+    """
     if words is not None:
-        return words.encode("utf-8", "surrogateescape")
+        return b"" if isinstance(words, Dash) else words.encode("utf-8", "surrogateescape")
     if not reads_stdin(words, force_stdin):
         return b""
     _remind_if_silent()

@@ -46,20 +46,27 @@ SHOWN_DRY = 100
 
 _DURATION = TEXT.named("DURATION")
 STREAM_FLAGS = (
-    Flag("--msg-id", TEXT.named("ID"), "msg_id", "a stream stores one message with this id (Nats-Msg-Id)"),
-    Flag("--ttl", _DURATION, "ttl", "the stream removes the message then; never: no limit (Nats-TTL)"),
-    Flag("--expect-stream", TEXT.named("STREAM"), "expect_stream", "fail if another stream stores it"),
+    Flag("--msg-id", TEXT.named("ID"), "msg_id", "message id for deduplication (Nats-Msg-Id)"),
+    Flag("--ttl", _DURATION, "ttl", "remove the message after this time; never: no limit (Nats-TTL)"),
+    Flag("--expect-stream", TEXT.named("STREAM"), "expect_stream", "fail unless this stream stores it"),
     Flag("--expect-last-seq", WHOLE, "expect_last_seq", "fail unless this is the stream's last sequence"),
-    Flag("--expect-last-subject-seq", WHOLE, "expect_last_subject_seq", "fail unless this is the subject's last one"),
+    Flag(
+        "--expect-last-subject-seq", WHOLE, "expect_last_subject_seq", "fail unless this is the subject's last sequence"
+    ),
     Flag("--expect-last-msg-id", TEXT.named("ID"), "expect_last_msg_id", "fail unless the last message has this id"),
-    Flag("--rollup", choice("sub", "all", subject="sub", stream="all"), "rollup", "replace the messages before it"),
+    Flag(
+        "--rollup",
+        choice("sub", "all", subject="sub", stream="all"),
+        "rollup",
+        "roll up: remove the messages before it",
+    ),
     Flag("--schedule-after", _DURATION, "schedule_after", "publish it to --schedule-dest after this time"),
     Flag("--schedule-at", TEXT.named("TIME"), "schedule_at", "publish it to --schedule-dest at this time"),
-    Flag("--schedule-every", _DURATION, "schedule_every", "publish it to --schedule-dest again and again"),
-    Flag("--schedule-cron", TEXT.named("CRON"), "schedule_cron", "publish it by a cron line of six fields"),
+    Flag("--schedule-every", _DURATION, "schedule_every", "publish it to --schedule-dest repeatedly"),
+    Flag("--schedule-cron", TEXT.named("CRON"), "schedule_cron", "publish it on a cron schedule of six fields"),
     Flag("--schedule-dest", SUBJECT, "schedule_dest", "the subject that scheduled messages go to"),
-    Flag("--schedule-source", SUBJECT, "schedule_source", "send the last message of this subject instead"),
-    Flag("--schedule-ttl", _DURATION, "schedule_ttl", "how long scheduled messages live"),
+    Flag("--schedule-source", SUBJECT, "schedule_source", "publish the last message of this subject instead"),
+    Flag("--schedule-ttl", _DURATION, "schedule_ttl", "time to live of the scheduled messages"),
 )
 """What is asked of a stream; each implies --jetstream."""
 FLAGS = (
@@ -134,14 +141,14 @@ def publish(
     subject: Subject,
     given: Given,
     body: Body = None,
-    reply: Annotated[str, typer.Option("--reply", metavar="SUBJECT", help="where answers go")] = "",
+    reply: Annotated[str, typer.Option("--reply", metavar="SUBJECT", help="subject for replies")] = "",
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
     sleep: Annotated[str | None, typer.Option("--sleep", metavar="DURATION", help="pause between messages")] = None,
     jitter: Annotated[
-        str | None, typer.Option("--jitter", metavar="DURATION", help="add up to this to each pause, at random")
+        str | None, typer.Option("--jitter", metavar="DURATION", help="add a random time up to this to each pause")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="do not tell what was published")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="do not report what was published")] = False,
     templates: Templates = True,
     force_stdin: ForceStdin = False,
     send_on: SendOn = "eof",
@@ -228,7 +235,7 @@ async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
 
     messages = list(outgoing.messages())
     if not messages:
-        raise UsageError("no messages to publish: stdin has no lines")
+        raise UsageError("no messages to publish: stdin is empty")
     answer = await publish_batch(manager, messages)
     if not outgoing.quiet and not outgoing.json:
         output.log(f'Published {len(messages):,} messages to "{safe(outgoing.subject)}" as one batch')

@@ -84,7 +84,9 @@ async def listen(manager: Manager, listening: Listening, show: Show) -> int:
     async with CoreFeed(manager, listening.subjects, listening.queue) as feed:
         number = await follow(manager, feed, listening, show)
         if feed.dropped:
-            output.note(f"{plural(feed.dropped, 'message')} came faster than they could be shown, and went unseen")
+            output.note(
+                f"{plural(feed.dropped, 'message')} arrived faster than they could be shown, and were not shown"
+            )
     return number
 
 

@@ -9,6 +9,7 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
+from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import Templates, emit_body, read_body, read_headers, received
 from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.render.message import message_document, render_headers
@@ -27,7 +28,7 @@ QUEUE = "NATS-RPLY-22"
 
 def reply(
     ctx: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to answer on, wildcards allowed")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to listen on, wildcards allowed")],
     body: Annotated[str | None, typer.Argument(metavar="BODY", help="the answer; without it, an echo")] = None,
     echo: Annotated[bool, typer.Option("--echo", help="answer with the request's body and headers")] = False,
     command: Annotated[
@@ -35,13 +36,13 @@ def reply(
         typer.Option(
             "--command",
             metavar="COMMAND",
-            help="answer with what this prints; {{1}} is a token of the subject from 0, {{.Request}} the body, "
+            help="answer with the output of this; {{1}} is a token of the subject from 0, {{.Request}} the body; "
             "also in NATS_REQUEST_SUBJECT and NATS_REQUEST_BODY",
         ),
     ] = "",
     queue: Annotated[str, typer.Option("--queue", "-q", metavar="GROUP", help=f"queue group [{QUEUE}]")] = QUEUE,
     sleep: Annotated[
-        str | None, typer.Option("--sleep", metavar="DURATION", help="wait up to so long before each answer")
+        str | None, typer.Option("--sleep", metavar="DURATION", help="wait a random time up to this before each answer")
     ] = None,
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="end after N requests", min=0)] = 0,
@@ -52,8 +53,9 @@ def reply(
 
     A program that fails leaves its request without an answer.
     """
+    body = "" if isinstance(body, Dash) else body
     if (body is not None) + echo + bool(command) > 1:
-        raise UsageError("BODY, --echo and --command exclude each other: there is one answer")
+        raise UsageError("BODY, --echo and --command exclude each other")
     if not (body or echo or command):
         output.log("No body or command is given: requests are echoed")
         echo = True

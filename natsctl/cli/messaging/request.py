@@ -45,17 +45,15 @@ def request(
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many requests", min=1)] = 1,
     replies: Annotated[
-        int, typer.Option("--replies", metavar="N", help="answers to wait for; 0 until none come", min=0)
+        int, typer.Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)
     ] = 1,
     reply_timeout: Annotated[
-        str | None, typer.Option("--reply-timeout", metavar="DURATION", help="wait between answers [300ms]")
+        str | None, typer.Option("--reply-timeout", metavar="DURATION", help="longest wait between replies [300ms]")
     ] = None,
-    wait_for_empty: Annotated[bool, typer.Option("--wait-for-empty", help="end at an empty answer")] = False,
+    wait_for_empty: Annotated[bool, typer.Option("--wait-for-empty", help="end at an empty reply")] = False,
     fail_on_header: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-on-header", metavar="KEY[:VALUE]", help="an answer with this header is a failure (exit 1)"
-        ),
+        typer.Option("--fail-on-header", metavar="KEY[:VALUE]", help="a reply with this header is a failure (exit 1)"),
     ] = None,
     translate: Translate = "",
     templates: Templates = True,
@@ -65,7 +63,7 @@ def request(
     json: Json = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", hidden=True)] = False,
 ) -> None:
-    """Send a request and show its answer; nobody answering is a failure (exit 5), as is a service's error (exit 1)."""
+    """Send a request and show the reply; no responder is a failure (exit 5), as is a service's error (exit 1)."""
     check_target(subject)
     awaited = Awaited(replies, wait_seconds(reply_timeout, "--reply-timeout") or REPLY_GAP_S, wait_for_empty)
     failing = [(key.strip(), value.strip()) for key, _, value in (one.partition(":") for one in fail_on_header or ())]

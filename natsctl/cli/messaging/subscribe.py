@@ -22,35 +22,40 @@ if TYPE_CHECKING:
     from natsctl.client.messaging.feed import Feed
 
 STARTS = (
-    Flag("--all", ON, "start.all", "from the first stored message on"),
-    Flag("--new", ON, "start.new", "only messages that are stored from now on"),
-    Flag("--last", ON, "start.last", "from the last stored message on"),
-    Flag("--last-per-subject", ON, "start.last_per_subject", "the last stored message of each subject, and new ones"),
-    Flag("--start-sequence", WHOLE, "start.by_start_sequence", "from this sequence on"),
-    Flag("--since", DURATION, "start.by_start_time", "what was stored since so long ago"),
+    Flag("--all", ON, "start.all", "start with the first stored message"),
+    Flag("--new", ON, "start.new", "only new messages"),
+    Flag("--last", ON, "start.last", "start with the last stored message"),
+    Flag("--last-per-subject", ON, "start.last_per_subject", "start with the last stored message of each subject"),
+    Flag("--start-sequence", WHOLE, "start.by_start_sequence", "start at this sequence"),
+    Flag("--since", DURATION, "start.by_start_time", "start with messages stored this long ago"),
 )
 """Where a stream is read from; at most one."""
 FLAGS = (
-    Flag("--queue", TEXT.named("GROUP"), "queue", "share messages with the others of this queue group"),
-    Flag("--inbox", ON, "inbox", "also on an inbox made for this", aliases=("-i",)),
-    Flag("--ignore-subject", SUBJECTS, "ignored", "leave out messages on these", aliases=("-I",)),
-    Flag("--ack", SWITCH, "ack", "acknowledge messages that a consumer waits for"),
-    Flag("--match-replies", ON, "match_replies", "show answers with the requests that they belong to"),
-    Flag("--stream", TEXT.named("STREAM"), "stream", "read this stream, from its first message unless told"),
+    Flag("--queue", TEXT.named("GROUP"), "queue", "join this queue group"),
+    Flag("--inbox", ON, "inbox", "also subscribe to a new inbox", aliases=("-i",)),
+    Flag("--ignore-subject", SUBJECTS, "ignored", "ignore messages on these subjects", aliases=("-I",)),
+    Flag("--ack", SWITCH, "ack", "acknowledge JetStream messages"),
+    Flag("--match-replies", ON, "match_replies", "show replies with the requests that they belong to"),
+    Flag("--stream", TEXT.named("STREAM"), "stream", "read this stream [from its first message]"),
     *STARTS,
-    Flag("--terminate-at-end", ON, "to_end", "end when all stored messages were shown", aliases=("-T",)),
-    Flag("--durable", TEXT.named("NAME"), "durable", "read on with this consumer, made unless it exists"),
-    Flag("--direct", ON, "direct", "read the stream by direct gets, without a consumer"),
-    Flag("--timestamp", ON, "look.stamped", "show when each message came", aliases=("-t",)),
-    Flag("--delta-time", ON, "look.since_start", "show how long after the start each came", aliases=("-d",)),
+    Flag("--terminate-at-end", ON, "to_end", "end once all stored messages are shown", aliases=("-T",)),
+    Flag("--durable", TEXT.named("NAME"), "durable", "use this durable consumer, creating it if it is missing"),
+    Flag("--direct", ON, "direct", "read the stream with direct gets, without a consumer"),
+    Flag("--timestamp", ON, "look.stamped", "show the time of each message", aliases=("-t",)),
+    Flag("--delta-time", ON, "look.since_start", "show the time since the start with each message", aliases=("-d",)),
     Flag("--headers-only", ON, "look.headers_only", "do not show bodies"),
     Flag("--subjects-only", ON, "look.subjects_only", "show subjects only"),
-    Flag("--translate", TEXT.named("COMMAND"), "look.translate", "show what this makes of each body"),
-    Flag("--dump", TEXT.named("FOLDER|-"), "dump", "write each message as JSON: files, or stdout with NUL between"),
+    Flag("--translate", TEXT.named("COMMAND"), "look.translate", "filter each body through this command"),
+    Flag(
+        "--dump",
+        TEXT.named("FOLDER|-"),
+        "dump",
+        "write each message as JSON: into files, or to stdout with NUL between",
+    ),
     Flag("--report-subjects", ON, "report_subjects", "count messages by subject instead of showing them"),
     Flag("--report-subscriptions", ON, "report_subscriptions", "count messages by the SUBJECTs given here"),
     Flag("--report-top", WHOLE, "report_top", "subjects in the report", default="10"),
-    Flag("--graph", ON, "graph", "draw how many come, instead of showing them"),
+    Flag("--graph", ON, "graph", "plot message rates instead of showing messages"),
     Flag("--backup", TEXT.named("PATH"), "backup", "write what comes as a stream backup, which restores as a stream"),
     Flag("--quiet", ON, "look.quiet", "with --backup: show no messages", aliases=("-q",)),
 )
@@ -104,12 +109,12 @@ class Asked:
         ]
         if len(starts) > 1:
             raise UsageError(
-                "one place to start from at most: --all, --new, --last, --last-per-subject, --start-sequence or --since"
+                "at most one place to start from: --all, --new, --last, --last-per-subject, --start-sequence or --since"
             )
         if self.stored and together:
-            raise UsageError(f"{together[0]} is for messages as they are published, not for those of a stream")
+            raise UsageError(f"{together[0]} is for live messages, not for those of a stream")
         if self.durable and self.direct:
-            raise UsageError("--durable and --direct exclude each other: direct gets need no consumer")
+            raise UsageError("--durable and --direct exclude each other: direct gets use no consumer")
         if sum((self.report_subjects, self.report_subscriptions, self.graph)) > 1:
             raise UsageError("one report at a time: --report-subjects, --report-subscriptions or --graph")
         if self.dump and self.reported:
@@ -135,7 +140,9 @@ def subscribe(
         list[str] | None, typer.Argument(metavar="SUBJECT...", help="subjects, wildcards allowed")
     ] = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="end after N messages", min=0)] = 0,
-    wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
+    ] = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -196,11 +203,11 @@ async def _run(
             if capture is not None:
                 _finish(capture, dropped)
         if dropped:
-            output.note(f"{dropped:,} messages came faster than they were shown, and were dropped")
+            output.note(f"{dropped:,} messages arrived faster than they could be shown, and were dropped")
 
 
 async def _capture(manager: Manager, asked: Asked, subjects: list[str]) -> Capture:
-    """Return where messages are kept: as the stream that they are read of, or as one named after the target.
+    """Return storage of messages: as the stream that they are read of, or as one named after the target.
 
     Raises UsageError for a target or a consumer of which no backup can be made.
     """

@@ -20,8 +20,8 @@ def trace(
     ctx: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to publish to")],
     payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="the body")] = None,
-    deliver: Annotated[bool, typer.Option("--deliver", help="deliver the message, too")] = False,
-    stamped: Annotated[bool, typer.Option("--timestamp", "-T", help="show when, after the message came")] = False,
+    deliver: Annotated[bool, typer.Option("--deliver", help="also deliver the message")] = False,
+    stamped: Annotated[bool, typer.Option("--timestamp", "-T", help="show times, since the message arrived")] = False,
     header: Header = None,
     json: Json = False,
 ) -> None:

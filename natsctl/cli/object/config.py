@@ -38,7 +38,7 @@ def edit(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Change what the flags say about a bucket, and nothing else."""
+    """Change a bucket as the flags say, and nothing else."""
     session = session_of(ctx)
     live = live_bucket(session, OBJECTS, bucket)
     edit_bucket(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from natsctl.cli.bucket_config import compressed, placed_in_cluster, placed_on_tags
 from natsctl.cli.flags import (
+    COUNT,
     DURATION,
     PAIRS,
     SIZE,
     SWITCH,
     TEXT,
-    WHOLE,
     WORDS,
     Flag,
     choice,
@@ -19,10 +19,10 @@ from natsctl.cli.flags import (
 from natsctl.client.objects import config as objects_config
 
 OBJECT_FLAGS: tuple[Flag, ...] = (
-    Flag("--description", TEXT, "description", "a text for people"),
+    Flag("--description", TEXT, "description", "a description"),
     Flag("--ttl", DURATION, objects_config.set_ttl, "how long objects are kept, 0 for ever", default="0"),
-    Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster", default="1"),
-    Flag("--max-bucket-size", SIZE, "max_bytes", "most bytes that the bucket takes, -1 for no limit", default="-1"),
+    Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
+    Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1"),
     Flag(
         "--storage",
         choice("file", "memory", f="file", m="memory"),
@@ -33,7 +33,7 @@ OBJECT_FLAGS: tuple[Flag, ...] = (
     ),
     Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
     Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
-    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value takes the key away"),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
     Flag("--compress", SWITCH, compressed, "compress what is stored"),
 )
 

@@ -90,7 +90,7 @@ def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool
 
 
 def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
-    """Let a bucket be read and never be changed again."""
+    """Seal a bucket permanently: it can only be read."""
     session = session_of(ctx)
     check_consent(session, f"seal Bucket {bucket}", force)
     with suggesting(session):
@@ -98,7 +98,7 @@ def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json
         if opened.info.value.config.sealed:
             show_bucket(OBJECTS, opened.info, json, f"Bucket {bucket} is sealed already")
             return
-        question = f"seal Bucket {bucket}, which can neither be undone nor the bucket changed afterwards"
+        question = f"seal Bucket {bucket}, which cannot be undone; it cannot be changed afterwards"
         if not confirmed(session, question, force, typed=bucket):
             return
         wanted: dict[str, Any] = {**opened.info.raw["config"], "sealed": True}

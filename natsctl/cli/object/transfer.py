@@ -39,15 +39,15 @@ def put(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="the file; - or none for stdin", show_default=False)
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="name of the object; else that of the file")] = "",
-    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="a text for people")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="name of the object [the file's name]")] = "",
+    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="a description")] = "",
     header: Header = None,
     metadata: Annotated[
         list[str] | None,
         typer.Option("--metadata", metavar="KEY=VALUE", help="attach a key and value", show_default=False),
     ] = None,
     chunk_size: Annotated[
-        str, typer.Option("--chunk-size", metavar="SIZE", help="bytes of each message that it is stored in")
+        str, typer.Option("--chunk-size", metavar="SIZE", help="size of the chunks that it is stored in")
     ] = "128KiB",
     progress: Progress = True,
     force: Force = False,
@@ -173,7 +173,7 @@ def _target(target: str | None, name: str) -> Path:
 def _base(name: str) -> str:
     base = posixpath.basename(name.rstrip("/"))
     if base in ("", ".", "..") or "\0" in base:
-        raise UsageError(f"{name!r} is no name for a file: give --output FILE")
+        raise UsageError(f"{name!r} is not a valid file name: give --output FILE")
     return base
 
 

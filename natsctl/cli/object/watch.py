@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 def watch(
     ctx: typer.Context,
     bucket: BucketName = None,
-    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="show deletions too")] = True,
-    updates: Annotated[bool, typer.Option("--updates", help="begin with what is new", show_default=False)] = False,
+    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="also show deletions")] = True,
+    updates: Annotated[bool, typer.Option("--updates", help="only new changes", show_default=False)] = False,
     count: Count = 0,
     wait: Wait = None,
     json: Json = False,
 ) -> None:
-    """Show the objects of a bucket and what becomes of them, until Ctrl-C, --count or --wait.
+    """Show the objects of a bucket and their changes, until Ctrl-C, --count or --wait.
 
-    Ends with 7 when the wait is over and nothing has happened.
+    Ends with 7 if nothing happened within the wait.
     """
     from natsctl.client.objects.watch import Watching
 

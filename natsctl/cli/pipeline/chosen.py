@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 Pipeline = Annotated[
     str,
-    typer.Argument(metavar="PIPELINE", help="folder or name of the pipeline [that of this folder]", show_default=False),
+    typer.Argument(
+        metavar="PIPELINE", help="folder or name of the pipeline [the one in this folder]", show_default=False
+    ),
 ]
 
 

@@ -15,13 +15,13 @@ from natsctl.cli.pipeline.chosen import note_pipeline
 
 def init(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="folder to make; its last part names the pipeline")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="folder to create; its last part is the pipeline's name")],
     stream: Annotated[
         str, typer.Option("--stream", metavar="STREAM", help="the stream that the example reads")
     ] = "ORDERS",
     json: Json = False,
 ) -> None:
-    """Make the folder of a pipeline, with an example from a stream into a table and into another stream."""
+    """Create the folder of a pipeline, with an example from a stream into a table and another stream."""
     from shlex import quote
 
     from msgspec import to_builtins
@@ -36,7 +36,7 @@ def init(
     try:
         files = write_project(folder, stream, dry=dry)
     except FileExistsError as failure:
-        raise UsageError(str(failure), hint="name a folder that is not there yet") from failure
+        raise UsageError(str(failure), hint="name a folder that does not exist yet") from failure
     if not dry:
         note_pipeline(folder.absolute().name, folder)
     if json:

@@ -34,14 +34,14 @@ def run(
     spark: SparkFlags,
     pipeline: Pipeline = "",
     once: Annotated[
-        bool, typer.Option("--once", help="one update, whatever natsctl.yml says of an interval", show_default=False)
+        bool, typer.Option("--once", help="run one update, ignoring the interval of natsctl.yml", show_default=False)
     ] = False,
     interval: Annotated[
         str,
         typer.Option(
             "--interval",
             metavar="DURATION",
-            help="update so often until it is ended [of natsctl.yml]",
+            help="update at this interval until it is stopped [from natsctl.yml]",
             show_default=False,
         ),
     ] = "",
@@ -50,12 +50,12 @@ def run(
         typer.Option(
             "--full-refresh",
             metavar="TABLE",
-            help="empty this table and fill it anew from the begin",
+            help="clear this table and rebuild it from the beginning",
             show_default=False,
         ),
     ] = None,
     full_refresh_all: Annotated[
-        bool, typer.Option("--full-refresh-all", help="empty all tables and fill them anew", show_default=False)
+        bool, typer.Option("--full-refresh-all", help="clear all tables and rebuild them", show_default=False)
     ] = False,
     detach: Annotated[
         bool,
@@ -64,7 +64,7 @@ def run(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Update what a pipeline makes: every flow reads what is new and stops, once or again and again.
+    """Update the tables and streams of a pipeline: every flow reads what is new, once or repeatedly.
 
     How far each flow has read is kept in its checkpoint, and goes on from there however the run ends.
     """
@@ -73,14 +73,14 @@ def run(
     if once and interval:
         raise UsageError("--once and --interval exclude each other")
     if full_refresh and full_refresh_all:
-        raise UsageError("--full-refresh-all is for all tables: leave --full-refresh away")
+        raise UsageError("--full-refresh-all is for all tables: leave out --full-refresh")
     project = chosen_project(pipeline)
     interval_s = 0.0 if once else every_seconds(interval, "--interval") if interval else project.own.interval_s
     plan = RunPlan(interval_s, tuple(full_refresh or ()), full_refresh_all)
     note_pipeline(project.name, project.folder)
     session = session_of(ctx)
     if session.dry_run:
-        raise UsageError("pipeline run has no --dry-run", hint="natsctl pipeline validate checks without running")
+        raise UsageError("pipeline run has no --dry-run", hint="natsctl pipeline validate checks it without running it")
     if (full_refresh or full_refresh_all) and not _may_empty(session, full_refresh or [], force):
         return
     if detach:
@@ -95,7 +95,7 @@ def run(
 def _may_empty(session: Session, tables: list[str], force: bool) -> bool:
     """Return whether tables may be emptied: what their streams no longer hold does not come back."""
     what = named("Table", tables) if tables else "all tables"
-    return confirmed(session, f"empty {what} and fill them anew from what the streams still hold", force)
+    return confirmed(session, f"empty {what} and rebuild from what the streams still hold", force)
 
 
 def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
@@ -141,7 +141,7 @@ def teller(session: Session) -> Callable[[Event], None]:
 
 
 def event_document(event: Event) -> dict[str, object]:
-    """An event as -j prints it."""
+    """An event as -j prints one."""
     return {
         "time": event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "flow": event.flow,

@@ -33,7 +33,7 @@ def status(
     rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
-    """Show what each flow of a pipeline does and how far it is behind its streams; Spark is not needed.
+    """Show the state of each flow of a pipeline and its lag behind the streams, without Spark.
 
     Sequences, messages and bytes behind are what the server has beyond the last finished batch: messages of all
     subjects, and bytes of average messages.
@@ -45,7 +45,7 @@ def status(
     from natsctl.cli.screen import show_table
 
     if checkpoint and pipeline:
-        raise UsageError("--checkpoint is a query of its own: leave the pipeline away")
+        raise UsageError("--checkpoint is a query of its own: leave out the pipeline")
     session = session_of(ctx)
     every_s = watch_seconds(watch, rounds)
 
@@ -100,7 +100,7 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
     progress = read_progress(folder)
     if progress is None:
         raise NoPipeline(
-            f"{folder} is no checkpoint of a streaming query", hint="it has the folders offsets and commits"
+            f"{folder} is not a checkpoint of a streaming query", hint="it has the folders offsets and commits"
         )
     flows = _flows(session, [progress], {})
     state = "new" if progress.batch < 0 else "stopped"
@@ -146,7 +146,7 @@ def _flow_without_checkpoint(name: str, told: FlowRecord) -> FlowStatus:
 
 
 def moment(ns: int) -> str:
-    """A time as -j prints it; "" for none."""
+    """A time as -j prints one; "" for none."""
     if not ns:
         return ""
     return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,11 +14,11 @@ from natsctl.cli.pipeline.chosen import Pipeline, chosen_project
 def stop(
     pipeline: Pipeline = "",
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="kill it where it does not end", show_default=False)
+        bool, typer.Option("--force", "-f", help="kill it if it does not stop", show_default=False)
     ] = False,
     json: Json = False,
 ) -> None:
-    """End a pipeline's run; the next one goes on where it stood."""
+    """Stop a pipeline's run; the next one continues from there."""
     from msgspec import to_builtins
 
     from natsctl.cli.pipeline.detached import stop_run

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @flagged()
 def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", json: Json = False) -> int:
-    """Check a pipeline without running it: its files, the streams they name, and what Spark makes of every flow.
+    """Check a pipeline without running it: its files, the streams they name, and every flow.
 
-    Ends with 2 where anything is wrong; each fault is told with its file and line.
+    Ends with 2 where anything is wrong; each fault is reported with its file and line.
     """
     from msgspec import to_builtins
 

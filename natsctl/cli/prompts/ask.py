@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
+from natsctl.cli import output
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from questionary import Question as Asked
 
 HELP_KEY = "?"
+CONFIRM_HINT = "(y/N)"
+"""Stands behind a yes/no question."""
+NO_MATCH = "no match: backspace takes a letter back"
+"""Stands in place of a list's choices while none of them has what was typed."""
 _HELP = object()
 """What a list or a yes/no question gives when the person pressed the help key."""
 
@@ -58,7 +63,7 @@ def prompt_confirm(text: str, default: bool = False, help: str = "") -> bool:
     import questionary
 
     while True:
-        asked = questionary.confirm(safe(text), default=default, auto_enter=False, **_terminal())
+        asked = questionary.confirm(_folded(safe(text), CONFIRM_HINT), default=default, auto_enter=False, **_terminal())
         answer = _answer(asked, help)
         if answer is not _HELP:
             return bool(answer)
@@ -69,7 +74,7 @@ def prompt_typed(text: str, word: str) -> bool:
 
     def read(answer: str) -> str:
         if answer and answer != word:
-            raise ValueError(f"{answer} is not {word}: enter alone leaves everything as it is")
+            raise ValueError(f"{answer} is not {word}; press enter to leave everything as it is")
         return answer
 
     return bool(prompt(Question(text, read=read, at_once=False)))
@@ -87,15 +92,28 @@ def _write(question: Question) -> str:
     shown = f"{safe(question.text)}{hint}{f' ({question.default})' if question.default else ''}"
     while True:
         asked = questionary.text(
-            shown,
+            _folded(shown),
             validate=lambda text: _judge(question, text),
             validate_while_typing=question.at_once,
             **_terminal(),
         )
+        _let_reasons_wrap(asked)
         answer = str(_asked(asked)).strip()
         if answer != HELP_KEY or not question.help:
             return answer or question.default
         _explain(question.help)
+
+
+def _let_reasons_wrap(asked: Asked) -> None:
+    """Give the line that says why an answer will not do as many rows as it needs: prompt_toolkit cuts it after one."""
+    from prompt_toolkit.filters import to_filter
+    from prompt_toolkit.layout import Dimension, FormattedTextControl
+
+    for window in asked.application.layout.find_all_windows():
+        if window.height == 1 and isinstance(window.content, FormattedTextControl):
+            window.height = Dimension(min=1)
+            window.wrap_lines = to_filter(True)
+            window.dont_extend_height = to_filter(True)
 
 
 def _judge(question: Question, text: str) -> bool | str:
@@ -108,7 +126,7 @@ def _judge(question: Question, text: str) -> bool | str:
     try:
         question.read(words)
     except (ValueError, UsageError) as error:
-        return str(error)
+        return _folded(str(error))
     return True
 
 
@@ -120,7 +138,7 @@ def _choose(question: Question) -> str:
     hint = f"[Use arrows to move, type to filter{', ? for more help' if question.help else ''}]"
     while True:
         asked = questionary.select(
-            safe(question.text),
+            _folded(safe(question.text), hint),
             options,
             default=default,
             instruction=hint,
@@ -135,7 +153,7 @@ def _choose(question: Question) -> str:
 
 
 def _hold_without_match(asked: Asked) -> None:
-    """Let enter do nothing while no choice matches what was typed: questionary would take the first of all."""
+    """Show that no choice matches what was typed, and let enter do nothing then: questionary shows and takes all."""
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.keys import Keys
@@ -148,6 +166,13 @@ def _hold_without_match(asked: Asked) -> None:
         typed = (picked.search_filter or "").lower()
         return bool(typed) and not any(typed in str(one.title).lower() for one in picked.choices)
 
+    choices = picked.text
+
+    def shown() -> Any:
+        found = choices() if callable(choices) else choices
+        return [("class:text", f"   {NO_MATCH}")] if is_unmatched() else found
+
+    picked.text = shown
     keys = KeyBindings()
     keys.add(Keys.ControlM, eager=True, filter=Condition(is_unmatched))(lambda event: event.app.output.bell())
     _add_keys(asked, keys)
@@ -187,8 +212,22 @@ def _asked(question: Asked) -> Any:
 
 
 def _explain(help: str) -> None:
-    sys.stderr.write(f"  {help}\n")
-    sys.stderr.flush()
+    output.tell(output.laid_out(f"  {help}", output.stderr_width()))
+
+
+def _folded(text: str, behind: str = "") -> str:
+    """Return a question's text in lines of the terminal's width; `behind` has to go behind it in the last one."""
+    columns = output.stderr_width()
+    if columns is None:
+        return text
+    from natsctl.cli.render.fold import folded, length
+
+    if length(text) + length(behind) + 4 <= columns:
+        return text
+    lines = folded(text, max(columns - 4, 20))
+    if length(lines[-1]) + length(behind) + 4 > columns:
+        lines.append("")
+    return "\n  ".join(lines)
 
 
 def _terminal() -> dict[str, Any]:
@@ -196,6 +235,6 @@ def _terminal() -> dict[str, Any]:
     from prompt_toolkit.output.vt100 import Vt100_Output
     from questionary import Style
 
-    output = Vt100_Output.from_pty(sys.stderr)
-    output.enable_cpr = False
-    return {"output": output, "style": Style(list(_LOOK.items()))}
+    screen = Vt100_Output.from_pty(sys.stderr)
+    screen.enable_cpr = False
+    return {"output": screen, "style": Style(list(_LOOK.items()))}

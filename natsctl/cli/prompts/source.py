@@ -28,7 +28,7 @@ def read_start_time(text: str) -> str:
 def read_subject(text: str) -> str:
     """A subject, which may have wildcards; "" for nothing. Raises ValueError."""
     if text and not is_valid_subject(text):
-        raise ValueError(f"{text!r} is no subject: tokens between dots, none of them empty, > only as the last one")
+        raise ValueError(f"{text!r} is not a subject: tokens between dots, none of them empty, > only as the last one")
     return text
 
 
@@ -71,11 +71,11 @@ def prompt_mirror(name: str) -> Config:
     """The mirror of that name, with what the person adjusts."""
     dialogue = _Dialogue("--mirror")
     source: Config = {"name": name}
-    if dialogue.agrees("Configure a custom durable consumer", "Copy through a consumer that exists", "consumer"):
+    if dialogue.agrees("Configure a custom durable consumer", "Copy through an existing consumer", "consumer"):
         source["consumer"] = _durable(dialogue, "")
-    elif dialogue.agrees(
-        "Adjust mirror start", "Copy from a later message on", "opt_start_seq"
-    ) and not _start_sequence(dialogue, source, "Mirror Start Sequence"):
+    elif dialogue.agrees("Adjust mirror start", "Start with a later message", "opt_start_seq") and not _start_sequence(
+        dialogue, source, "Mirror Start Sequence"
+    ):
         _start_time(dialogue, source, "Mirror Start Time (YYYY:MM:DD HH:MM:SS)")
     if dialogue.agrees(
         "Adjust mirror filter and transform", "Copy some subjects only, or rename them", "subject_transforms"
@@ -90,9 +90,9 @@ def prompt_source(name: str) -> Config:
     dialogue = _Dialogue("--source")
     source: Config = {"name": name}
     durable = f"Configure a custom durable consumer for source {name}"
-    if dialogue.agrees(durable, "Copy through a consumer that exists", "consumer"):
+    if dialogue.agrees(durable, "Copy through an existing consumer", "consumer"):
         source["consumer"] = _durable(dialogue, f" for source {name}")
-    elif dialogue.agrees(f"Adjust source {name} start", "Copy from a later message on", "opt_start_seq"):
+    elif dialogue.agrees(f"Adjust source {name} start", "Start with a later message", "opt_start_seq"):
         _start_sequence(dialogue, source, f"{name} Start Sequence")
         _start_time(dialogue, source, f"{name} Start Time (YYYY:MM:DD HH:MM:SS)")
     adjust = f"Adjust source {name} filter and transform"
@@ -107,14 +107,14 @@ def _durable(dialogue: _Dialogue, of: str) -> dict[str, str]:
         f"Durable consumer name{of}", "The consumer to copy through", "consumer", read=read_name, required=True
     )
     subject = dialogue.asks(
-        f"Delivery subject{of}", "Where that consumer delivers to", "consumer", read=read_subject, required=True
+        f"Delivery subject{of}", "The delivery subject of that consumer", "consumer", read=read_subject, required=True
     )
     return {"name": name, "deliver_subject": subject}
 
 
 def _start_sequence(dialogue: _Dialogue, source: Config, text: str) -> bool:
     """Whether a sequence above 0 was given."""
-    meaning = "The first message to copy, 0 for none in particular"
+    meaning = "The first message to copy, 0 for no particular one"
     seq = int(dialogue.asks(text, meaning, "opt_start_seq", read=WHOLE.read, default="0"))
     if seq > 0:
         source["opt_start_seq"] = seq
@@ -122,7 +122,9 @@ def _start_sequence(dialogue: _Dialogue, source: Config, text: str) -> bool:
 
 
 def _start_time(dialogue: _Dialogue, source: Config, text: str) -> None:
-    moment = dialogue.asks(text, "Copy what was stored from then on, in UTC", "opt_start_time", read=read_start_time)
+    moment = dialogue.asks(
+        text, "The time of the first message to copy, in UTC", "opt_start_time", read=read_start_time
+    )
     if moment:
         source["opt_start_time"] = moment
 
@@ -131,7 +133,7 @@ def _filters(dialogue: _Dialogue, source: Config, text: str) -> None:
     """Ask for filters and what they become; a single one without that is a plain filter."""
     transforms: list[dict[str, Any]] = []
     while subject := dialogue.asks(text, "The subjects to copy", "filter_subject", read=read_subject):
-        becomes = dialogue.asks("Subject transform destination", "What these subjects become", "subject_transforms")
+        becomes = dialogue.asks("Subject transform destination", "The subjects that they become", "subject_transforms")
         transforms.append({"src": subject, "dest": becomes})
     if len(transforms) == 1 and not transforms[0]["dest"]:
         source["filter_subject"] = transforms[0]["src"]
@@ -143,17 +145,23 @@ def _import(dialogue: _Dialogue, source: Config, what: str) -> None:
     elsewhere = "The stream is not in this account and domain"
     if dialogue.agrees(f"Import {what} from a different JetStream domain", elsewhere, "external"):
         domain = dialogue.asks(
-            "Foreign JetStream domain name", "The domain that it is in", "external", read=read_name, required=True
+            "Foreign JetStream domain name", "The name of its domain", "external", read=read_name, required=True
         )
-        deliver = dialogue.asks("Delivery prefix", "Where its messages come in", "external", read=read_subject)
+        deliver = dialogue.asks(
+            "Delivery prefix", "The prefix under which its messages are delivered", "external", read=read_subject
+        )
         source["external"] = {"api": f"$JS.{domain}.API", "deliver": deliver}
     elif dialogue.agrees(f"Import {what} from a different account", elsewhere, "external"):
         api = dialogue.asks(
-            "Foreign account API prefix", "Where its API is imported", "external", read=read_subject, required=True
+            "Foreign account API prefix",
+            "The prefix under which its API is imported",
+            "external",
+            read=read_subject,
+            required=True,
         )
         deliver = dialogue.asks(
             "Foreign account delivery prefix",
-            "Where its messages come in",
+            "The prefix under which its messages are delivered",
             "external",
             read=read_subject,
             required=True,

@@ -14,7 +14,6 @@ from natsctl.cli.stream.flags import STREAM_FLAGS
 from natsctl.client.assets.stream_defaults import window_of
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
-LARGEST_MSG_SIZE = 2**31 - 1
 REQUIRED_MAX_BYTES = "256MB"
 """What is offered when the account does not allow streams without a limit of bytes."""
 
@@ -124,8 +123,6 @@ def _question(step: Step, flag: Flag, config: Config, max_bytes_required: bool) 
         value = flag.kind.read(text)
         if step.flag == "--replicas" and value < 1:
             raise ValueError("expected at least 1")
-        if step.flag == "--max-msg-size" and value > LARGEST_MSG_SIZE:
-            raise ValueError(f"expected at most {LARGEST_MSG_SIZE} bytes")
         if step.flag == "--subjects":
             return [read_subject(subject) for subject in value]
         if step.flag == "--max-bytes" and max_bytes_required and value <= 0:

@@ -82,8 +82,8 @@ def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) ->
     wrong = sum(not verdict.whole for verdict in verdicts)
     if wrong or missing:
         absent = f", {count(len(missing))} missing" if missing else ""
-        return f"{count(wrong)} of {count(len(verdicts))} backups are not whole{absent}"
-    return "the backup is whole" if len(verdicts) == 1 else f"all {count(len(verdicts))} backups are whole"
+        return f"{count(wrong)} of {count(len(verdicts))} backups are not complete{absent}"
+    return "the backup is complete" if len(verdicts) == 1 else f"all {count(len(verdicts))} backups are complete"
 
 
 def render_whole(verdict: Verdict) -> str:

@@ -41,7 +41,7 @@ def render_report(report: Report) -> Page:
     top.row("Rate", rate(report.total))
     spread = report.total.latency
     if spread is not None:
-        section = page.section(f"Time of a {report.timed}")
+        section = page.section(f"Time per {report.timed}")
         for label, name in _SPREAD:
             section.row(label, fine(getattr(spread, name)))
     return page

@@ -21,11 +21,13 @@ T = TypeVar("T")
 
 Columns = Annotated[
     str | None,
-    typer.Option("--columns", metavar="NAME[,NAME]", help="these columns, in this order", show_default=False),
+    typer.Option("--columns", metavar="NAME[,NAME]", help="show these columns, in this order", show_default=False),
 ]
-Wide = Annotated[bool, typer.Option("--wide", help="every column there is", show_default=False)]
-Sort = Annotated[str | None, typer.Option("--sort", metavar="COLUMN", help="order of the rows", show_default=False)]
-Reverse = Annotated[bool, typer.Option("--reverse", "-R", help="the other way round", show_default=False)]
+Wide = Annotated[bool, typer.Option("--wide", help="all columns", show_default=False)]
+Sort = Annotated[
+    str | None, typer.Option("--sort", metavar="COLUMN", help="sort the rows by this column", show_default=False)
+]
+Reverse = Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order", show_default=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def render_columns(
     title: str,
     columns: Sequence[Column[T]],
     rows: Iterable[T],
-    more: str = "--columns chooses",
+    more: str = "--columns selects them",
 ) -> Table:
     """The table of those columns; `more` is for `render_table`."""
     cells = [[column.cell(row) for column in columns] for row in rows]

@@ -49,7 +49,7 @@ def consumer_columns(now_ns: int) -> list[Column[Row]]:
 
 
 def report_columns(raw: bool) -> list[Column[Row]]:
-    """The columns of reports; `raw` shows numbers as they are."""
+    """The columns of reports; `raw` shows plain numbers."""
     figure: Callable[[int], str] = str if raw else count
     length: Callable[[int], str] = str if raw else duration
     return [

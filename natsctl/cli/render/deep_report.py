@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PLOT_LINES = 8
 _LONGEST_LISTED = 10
-_MORE = "-j or --html has them"
+_MORE = "-j or --html shows them"
 
 
 def deep_page(report: DeepReport) -> Page:

@@ -17,7 +17,7 @@ def render_drift(drift: Drift, width: int | None = None, bold: bool = False) -> 
     """Each asset that differs with its fields, what is missing, what nobody describes; `width` None folds nothing."""
     blocks = [_asset("~", one, width, bold) for one in drift.different]
     blocks += [_asset("+", one, width, bold, ": not on the server") for one in drift.missing]
-    blocks += [_asset("-", one, width, bold, ": in no document") for one in drift.extra]
+    blocks += [_asset("-", one, width, bold, ": not in any document") for one in drift.extra]
     return "\n\n".join([*("\n".join(block) for block in blocks), hanging(_summary(drift), width)])
 
 
@@ -25,14 +25,14 @@ def _asset(sign: str, one: Asset, width: int | None, bold: bool, tail: str = "")
     yield from heading(sign, f"{one.kind} {one.key.name}{tail}", width, bold)
     yield from indented((render_difference(difference) for difference in one.differences), width)
     if one.fault:
-        yield from indented([safe(f"can not be compared: {one.fault}")], width)
+        yield from indented([safe(f"cannot be compared: {one.fault}")], width)
 
 
 def _summary(drift: Drift) -> str:
     numbers = (
         (len(drift.different), "different"),
         (len(drift.missing), "not on the server"),
-        (len(drift.extra), "in no document"),
+        (len(drift.extra), "not in any document"),
         (drift.equal, "equal"),
     )
     return ", ".join(f"{count(number)} {words}" for number, words in numbers)

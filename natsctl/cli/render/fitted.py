@@ -47,7 +47,7 @@ class FittedTable(Table):
         if found.offset:
             told.append(f"times are {found.offset}")
         if found.left_out:
-            told.append(f"no room for {', '.join(found.left_out)}{f': {self.more}' if self.more else ''}")
+            told.append(f"hidden columns: {', '.join(found.left_out)}{f' ({self.more})' if self.more else ''}")
         return told
 
     def _paragraphs(self, parts: Sequence[Part], width: int) -> Iterator[Text]:

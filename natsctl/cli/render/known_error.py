@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from natsctl.cli.errors.shapes import KnownError
 
-_USES = {"legacy": "older servers only", "reserved": "has a number, and is not sent"}
+_USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}
 
 
 def render_error_page(one: KnownError) -> Page:

@@ -17,7 +17,7 @@ _SIGNS = {"good": "", "warning": "! ", "wrong": "✗ "}
 
 def render_checkup(found: Checkup) -> Page:
     """A row for each finding, and what to do below it."""
-    page = Page("Spark is ready" if found.ready else "Spark will not start")
+    page = Page("Spark is ready" if found.ready else "Spark cannot start")
     rows = page.section()
     for one in found.findings:
         rows.row(safe(one.name), f"{_SIGNS[one.state]}{safe(one.found)}")
@@ -40,7 +40,7 @@ def render_warm(done: WarmStart) -> Page:
 
 def render_server(server: SparkServer) -> Page:
     """What is known of the server in background."""
-    page = Page("Spark runs in background" if server.running else "No Spark runs in background")
+    page = Page("Spark is running in the background" if server.running else "Spark is not running in the background")
     rows = page.section()
     rows.maybe("Process", str(server.pid or ""))
     rows.maybe("Address", f"127.0.0.1:{server.port}" if server.port else "")

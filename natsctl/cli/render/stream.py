@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     AnyStreamInfo = StreamInfo | StreamInfoAnswer
 
-NO_STREAMS = "No Streams have been defined by this template"
+NO_STREAMS = "This template has created no Streams yet"
 RETENTION = {"limits": "Limits", "interest": "Interest", "workqueue": "WorkQueue"}
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A stream and what time it is; `raw` shows numbers as they are; `status` says why a stream could not be seen."""
+    """A stream and what time it is; `raw` shows plain numbers; `status` says why a stream could not be seen."""
 
     info: StreamInfo
     now_ns: int
@@ -255,7 +255,7 @@ def leaders(infos: Iterable[StreamInfo]) -> list[tuple[str, str, int]]:
 
 
 def render_leaders(found: Sequence[tuple[str, str, int]]) -> Table:
-    """The table of who leads how many streams."""
+    """The table of the streams that each server leads."""
     most = max((number for *_, number in found), default=0) or 1
     rows = [(server, cluster, count(number), "*" * -(-10 * number // most)) for server, cluster, number in found]
     return render_table("RAFT Leader Report", ("Server", "Cluster", "Streams", "Distribution"), rows, ("Streams",))

@@ -19,7 +19,7 @@ def render_table(
     right: Iterable[str] = (),
     *,
     least: Sequence[str] = (),
-    more: str = "-j has them",
+    more: str = "-j shows them",
 ) -> Table:
     """A table of `rows`; the columns named in `right` are aligned to the right.
 

@@ -15,12 +15,14 @@ from natsctl.cli.options import Json, Names
 from natsctl.cli.schema.kinds import full_id, kinds, printed_by, schema_of
 from natsctl.cli.schema.shapes import Described
 
-_PLAIN: Final = {list: "An array; the schema says of what.", dict: "An object; the schema says of what."}
+_PLAIN: Final = {list: "An array; see the schema for its items.", dict: "An object; see the schema for its keys."}
 
 
 def ls(
-    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that the ids have to match")] = "",
-    commands: Annotated[bool, typer.Option("--commands", help="only what commands print with -j, and which")] = False,
+    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that the ids must match")] = "",
+    commands: Annotated[
+        bool, typer.Option("--commands", help="only the output of -j, with the commands that print it")
+    ] = False,
     names: Names = False,
     json: Json = False,
 ) -> None:

@@ -26,10 +26,10 @@ MAX_BYTES = 64 * 1024 * 1024
 def validate(
     id: Annotated[str, typer.Argument(metavar="ID", help="the id, or its end such as stream_configuration")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="the JSON document; - for stdin")],
-    strict: Annotated[bool, typer.Option("--strict", help="keys that the kind has not are wrong too")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="unknown keys are errors")] = False,
     json: Json = False,
 ) -> None:
-    """Check a JSON document; ends with 1 where it is not of that kind, and tells the path and the reason."""
+    """Check a JSON document against a schema; ends with 1 with the path and the reason if it does not match."""
     verdict = judge(_parsed(_read(file), file), full_id(id))
     _tell(verdict, file, strict=strict, json=json)
 
@@ -38,11 +38,11 @@ def request(
     ctx: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to ask")],
     body: Annotated[str, typer.Argument(metavar="BODY", help="the body of the request")] = "{}",
-    schema: Annotated[str, typer.Option("--schema", metavar="ID", help="kind of the answer [what it says]")] = "",
-    show: Annotated[bool, typer.Option("--show", help="show the answer too")] = False,
+    schema: Annotated[str, typer.Option("--schema", metavar="ID", help="schema of the answer [from its type]")] = "",
+    show: Annotated[bool, typer.Option("--show", help="also show the answer")] = False,
     json: Json = False,
 ) -> None:
-    """Send a request and check the answer, by what its `type` says unless --schema says otherwise."""
+    """Send a request and check the answer against the schema of its `type`, or that of --schema."""
     session = session_of(ctx)
     if session.dry_run:
         from natsctl.client.preview import Planned, Previewed
@@ -52,7 +52,7 @@ def request(
     answer = _parsed(message.body, f"the answer on {subject}")
     said = str(answer.get("type", "")) if isinstance(answer, dict) else ""
     if not schema and said not in kinds():
-        raise UsageError(f"the answer on {subject} does not say of what kind it is", hint="give --schema ID")
+        raise UsageError(f"the answer on {subject} does not name its type", hint="give --schema ID")
     if show:
         output.note(body_text(message.body))
     _tell(judge(answer, full_id(schema or said)), f"the answer on {subject}", strict=False, json=json)
@@ -60,7 +60,7 @@ def request(
 
 def _tell(verdict: Verdict, what: str, *, strict: bool, json: bool) -> None:
     if strict and verdict.valid and verdict.unknown:
-        verdict.valid, verdict.path, verdict.reason = False, verdict.unknown[0], "the kind has no such key"
+        verdict.valid, verdict.path, verdict.reason = False, verdict.unknown[0], "unknown key"
     if json:
         output.emit_json(msgspec.to_builtins(verdict))
     elif verdict.valid:
@@ -68,7 +68,7 @@ def _tell(verdict: Verdict, what: str, *, strict: bool, json: bool) -> None:
     else:
         output.emit(safe(f"{what}: {verdict.path}: {verdict.reason}"))
     if verdict.unknown and not json:
-        output.note(f"warning: keys that it has not: {', '.join(safe(path) for path in verdict.unknown)}")
+        output.note(f"warning: unknown keys: {', '.join(safe(path) for path in verdict.unknown)}")
     if not verdict.valid:
         raise typer.Exit(ExitCode.FAILED)
 

@@ -11,7 +11,7 @@ VERBS = (
         examples=("natsctl server list 3", "natsctl server list --sort conns -R"),
     ),
     Verb("ping", "server.ls:ping", answer="cli.server.shapes:Ping[]"),
-    Verb("report, rep", "server.report", "Show servers and what hangs on them as tables"),
+    Verb("report, rep", "server.report", "Show servers, connections and accounts as tables"),
     Verb(
         "check", "server.check", "Check servers, streams and services for monitoring (exit 0 OK, 1 warning, 2 critical)"
     ),
@@ -28,12 +28,10 @@ VERBS = (
         examples=("natsctl server consumer-check --stream ORDERS --unsynced",),
     ),
     Verb("info, i", "server.info:info", answer="cli.server.shapes:ServerAnswer"),
-    Verb("request, req", "server.request", "Show servers' own answers, one JSON document a line"),
-    Verb("config", "server.config", "Steer the configuration of running servers"),
-    Verb("cluster, raft, r", "server.cluster", "Steer JetStream's cluster and spread connections over servers"),
-    Verb(
-        "account, a, acct", "server.account", "Show an account as a server's operator sees it, or remove what it holds"
-    ),
+    Verb("request, req", "server.request", "Show servers' own answers, one JSON document per line"),
+    Verb("config", "server.config", "Manage the configuration of running servers"),
+    Verb("cluster, raft, r", "server.cluster", "Manage JetStream's cluster, and balance connections over servers"),
+    Verb("account, a, acct", "server.account", "Show an account as a server operator sees it, or purge it"),
     Verb(
         "mappings, mapping",
         "server.offline:mappings",

@@ -24,12 +24,12 @@ def graph(
     ctx: typer.Context,
     server: ServerName = "",
     jetstream: Annotated[
-        bool, typer.Option("--jetstream", "-j", help="what JetStream does instead", show_default=False)
+        bool, typer.Option("--jetstream", "-j", help="show JetStream instead", show_default=False)
     ] = False,
     every: Every = "1s",
     rounds: Rounds = 0,
 ) -> None:
-    """Plot a server's load and what it moves, until Ctrl-C."""
+    """Plot a server's load and throughput, until Ctrl-C."""
     from natsctl.cli.live import watch
     from natsctl.cli.render.plot import render_plots
     from natsctl.client.system.census import System

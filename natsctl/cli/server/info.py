@@ -43,7 +43,7 @@ def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> Non
 
 
 def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
-    """Have a server read its configuration file again."""
+    """Make a server reload its configuration file."""
     from natsctl.client.system.census import System
 
     session = session_of(ctx)
@@ -52,4 +52,4 @@ def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, js
         if not (force or confirmed_at_terminal(session, f"reload the configuration of {found.name}")):
             return
         answer = session.run(lambda manager: System(manager).ask_one(found.id, "RELOAD", changes=True))
-    output.emit_json(answer.raw) if json else output.note(f"{safe(answer.name)} has read its configuration again")
+    output.emit_json(answer.raw) if json else output.note(f"{safe(answer.name)} has reloaded its configuration")

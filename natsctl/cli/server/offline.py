@@ -24,10 +24,13 @@ _SIGNS = string.ascii_letters + string.digits + "-_%@&^#"
 
 def mappings(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="which subjects are mapped", show_default=False)],
-    destination: Annotated[str, typer.Argument(metavar="DEST", help="what becomes of them", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the subjects that are mapped", show_default=False)],
+    destination: Annotated[
+        str, typer.Argument(metavar="DEST", help="the subjects that they become", show_default=False)
+    ],
     subjects: Annotated[
-        list[str] | None, typer.Argument(metavar="SUBJECT", help="subjects to try it on", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="SUBJECT", help="subjects to test the mapping with", show_default=False),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -51,7 +54,7 @@ def mappings(
         if not tried and session.interactive:
             _try_on(mapping)
         elif not tried:
-            output.note("the mapping is valid; give SUBJECT to see what it makes of one")
+            output.note("the mapping is valid; give SUBJECT to test it")
     if any(to is None for _, to in tried):
         raise NatsctlError("a subject is not matched by the mapping's source")
 
@@ -61,7 +64,7 @@ def _literal(subjects: list[str] | tuple[str, ...]) -> list[str]:
 
     for subject in subjects:
         if not is_valid_subject(subject) or any(token in ("*", ">") for token in subject.split(".")):
-            raise UsageError(f"SUBJECT: {subject!r} is no subject that a message can have")
+            raise UsageError(f"SUBJECT: {subject!r} is not a subject that a message can have")
     return list(subjects)
 
 
@@ -87,7 +90,7 @@ def passwd(
     ] = None,
     cost: Annotated[int, typer.Option("--cost", "-c", metavar="N", help="work factor of bcrypt", min=4, max=31)] = 11,
     generate: Annotated[
-        bool, typer.Option("--generate", "-g", help="make a password up and show it", show_default=False)
+        bool, typer.Option("--generate", "-g", help="generate a password and show it", show_default=False)
     ] = False,
     json: Json = False,
 ) -> None:

@@ -24,12 +24,14 @@ def repair(
     ],
     streams: Annotated[
         list[str] | None,
-        typer.Argument(metavar="STREAM", help="refused streams to repair; none: show them", show_default=False),
+        typer.Argument(
+            metavar="STREAM", help="refused streams to repair; without any, they are shown", show_default=False
+        ),
     ] = None,
     account: Annotated[str, typer.Option("--account", metavar="NAME", help="the account of the streams")] = "$G",
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="JSON configuration, where it is lost", show_default=False),
+        typer.Option("--config", metavar="FILE", help="JSON configuration to use where it is lost", show_default=False),
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -47,7 +49,7 @@ def repair(
     if not streams:
         found = refused_streams(folder)
     else:
-        question = f"give up what cannot be read of {', '.join(map(safe, streams))}"
+        question = f"discard what cannot be read of {', '.join(map(safe, streams))}"
         if not confirmed(session, question, force):
             return
         found = repair_streams(folder, account, streams, config.read_bytes() if config is not None else None)

@@ -1,4 +1,4 @@
-"""`natsctl server request`: servers' own answers, one JSON document a line."""
+"""`natsctl server request`: servers' own answers, one JSON document per line."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _here(body: Config, value: bool) -> None:
 
 SUBSCRIPTIONS = Flag("--subscriptions", SWITCH, "subscriptions", "also subscriptions")
 PAGE = (
-    Flag("--limit", WHOLE, "limit", "only so many entries of each server, instead of every page"),
+    Flag("--limit", WHOLE, "limit", "at most N entries from each server, instead of every page"),
     Flag("--offset", WHOLE, "offset", "only the page that begins with this entry"),
 )
 KINDS: dict[str, tuple[Flag, ...]] = {
     "ACCOUNTZ": (Flag("--account", TEXT, "account", "details of this account"),),
     "CONNZ": (
-        Flag("--sort", TEXT, "sort", "what the server sorts by, such as cid, bytes_to or uptime"),
+        Flag("--sort", TEXT, "sort", "sort key of the server, such as cid, bytes_to or uptime"),
         SUBSCRIPTIONS,
         Flag("--filter-cid", WHOLE, "cid", "only this connection"),
         Flag("--filter-state", choice(*STATES), place_state, "which connections", default="open"),
@@ -64,7 +64,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         Flag("--subscriptions", SWITCH, _detailed, "also subscriptions"),
     ),
     "IPQUEUESZ": (
-        Flag("--all", SWITCH, "all", "also queues that are empty (given unless --no-all is)"),
+        Flag("--all", SWITCH, "all", "also show empty queues (given unless --no-all is)"),
         Flag("--filter", TEXT, "filter", "only queues whose name contains this"),
     ),
     "HEALTHZ": (*HEALTH, Flag("--details", SWITCH, "details", "every failure with its stream or consumer")),
@@ -73,8 +73,8 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         *(Flag(f"--{name}", SWITCH, name, f"also details of {name}s" if name == "consumer" else f"also {name}")
           for name in _ALL),
         Flag("--leader", SWITCH, "leader_only", "only the leader of the cluster answers"),
-        Flag("--stream-leader", SWITCH, "stream_leader_only", "streams only from their leaders"),
-        Flag("--all", SWITCH, _everything, "everything of the above"),
+        Flag("--stream-leader", SWITCH, "stream_leader_only", "only leaders report their streams"),
+        Flag("--all", SWITCH, _everything, "all of the above"),
         *PAGE,
     ),
     "LEAFZ": (SUBSCRIPTIONS, Flag("--account", TEXT, "account", "only leaf nodes of this account")),
@@ -136,7 +136,7 @@ def _raise_refused(answers: list[ServerAnswer]) -> None:
 accounts = _asking("ACCOUNTZ", "The accounts of each server, or details of one.")
 connections = _asking("CONNZ", "The connections of each server.")
 ipqueue = _asking("IPQUEUESZ", "The internal queues of each server.")
-jetstream_health = _asking("HEALTHZ", "Whether each server calls itself well.")
+jetstream_health = _asking("HEALTHZ", "The health of each server, by its own account.")
 jetstream = _asking("JSZ", "What JetStream holds on each server.")
 leafnodes = _asking("LEAFZ", "The leaf nodes of each server.")
 raft = _asking("RAFTZ", "The Raft groups of each server.")
@@ -176,7 +176,7 @@ def kick(
 PROFILES = ("allocs", "heap", "goroutine", "mutex", "threadcreate", "block", "cpu")
 _PROFILE = (
     Flag("--level", WHOLE, "debug", "debug level of the profile"),
-    Flag("--duration", DURATION, "duration", "how long to look, for cpu", default="5s"),
+    Flag("--duration", DURATION, "duration", "duration of a cpu profile", default="5s"),
 )
 
 
@@ -185,10 +185,10 @@ def profile(
     ctx: typer.Context,
     given: Given,
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help=", ".join(PROFILES), show_default=False)],
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="where to write it", show_default=False)] = ".",
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="folder to write it to", show_default=False)] = ".",
     json: Json = False,
 ) -> None:
-    """Have servers profile themselves and write what they found, a file each; natsctl's own server has no profiles."""
+    """Profile servers, and write one file for each; natsctl's own server has no profiles."""
     from natsctl.client.system.census import System
 
     if profile not in PROFILES:

@@ -20,7 +20,7 @@ SCOPE = (
 )
 
 Expect = Annotated[
-    int, typer.Argument(metavar="EXPECT", help="how many servers must answer", min=0, show_default=False)
+    int, typer.Argument(metavar="EXPECT", help="number of servers that must answer", min=0, show_default=False)
 ]
 Top = Annotated[int, typer.Option("--top", metavar="N", help="only the first N rows", min=0)]
 ServerName = Annotated[str, typer.Argument(metavar="SERVER", help="the server, by name or id", show_default=False)]
@@ -42,5 +42,5 @@ def note_missing(answers: Answers) -> None:
 def require_all(answers: Answers, expect: int) -> None:
     """Raise Unreachable when fewer servers answered than were asked for; where nobody said how many, only say it."""
     if expect and len(answers) < expect:
-        raise Unreachable(f"{len(answers)} of {expect} servers answered", hint="the others are down, or unreachable")
+        raise Unreachable(f"{len(answers)} of {expect} servers answered", hint="the others are down or unreachable")
     note_missing(answers)

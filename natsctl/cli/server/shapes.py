@@ -180,7 +180,7 @@ class Rescue(msgspec.Struct):
 
 
 class Balance(msgspec.Struct):
-    """How many connections were sent away, and how many each server had before."""
+    """How many connections were moved, and how many each server had before."""
 
     balanced: int
     servers: list[dict[str, Any]]

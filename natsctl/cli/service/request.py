@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def request(
     ctx: typer.Context,
     service: Service,
-    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="the endpoint, by its name")],
+    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="the name of the endpoint")],
     body: Body = None,
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many requests", min=1)] = 1,

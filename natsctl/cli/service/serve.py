@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def serve(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="what the service is called")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the service")],
     header: Header = None,
     json: Json = False,
 ) -> None:

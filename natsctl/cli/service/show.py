@@ -13,7 +13,7 @@ from natsctl.cli.options import Json, Names, session_of
 
 MaybeService = Annotated[str, typer.Argument(metavar="SERVICE", help="the service", show_default=False)]
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="the service")]
-Instance = Annotated[str, typer.Argument(metavar="ID", help="one instance of it", show_default=False)]
+Instance = Annotated[str, typer.Argument(metavar="ID", help="only this instance", show_default=False)]
 
 
 def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
@@ -39,11 +39,11 @@ def info(
     service: Service,
     instance: Instance = "",
     endpoint: Annotated[
-        str, typer.Option("--endpoint", "-e", metavar="REGEX", help="endpoints whose name matches")
+        str, typer.Option("--endpoint", "-e", metavar="REGEX", help="only endpoints whose name matches")
     ] = "",
     json: Json = False,
 ) -> None:
-    """Show what the instances of a service are, do and have done.
+    """Show the instances of a service, their endpoints and statistics.
 
     With -j `info` and `stats` are those of the first instance, and `instances` has those of all.
     """
@@ -75,11 +75,11 @@ def _matcher(words: str) -> re.Pattern[str]:
     try:
         return re.compile(words)
     except re.error as failure:
-        raise UsageError(f"--endpoint: {words!r} is no regular expression: {failure}") from failure
+        raise UsageError(f"--endpoint: {words!r} is not a regular expression: {failure}") from failure
 
 
 def stats(ctx: typer.Context, service: Service, instance: Instance = "", json: Json = False) -> None:
-    """Show how often each endpoint of a service was asked, and how long that took."""
+    """Show the number of requests to each endpoint of a service, and how long they took."""
     from natsctl.cli.render.service import render_stats
     from natsctl.cli.screen import show_table
     from natsctl.client.services import ask as services

@@ -16,12 +16,14 @@ from natsctl.cli.spark_flags import JavaPath
 @flagged()
 def doctor(
     java: JavaPath = "",
-    start: Annotated[bool, typer.Option("--start", help="also start Spark, and time its first answer")] = False,
+    start: Annotated[
+        bool, typer.Option("--start", help="also start Spark and measure the time to its first answer")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Check what Spark needs on this machine: packages, Java, caches, memory; and say what to do.
 
-    Ends with 1 where Spark would not start.
+    Ends with 1 if Spark cannot start.
     """
     from natsctl.spark.session.checkup import check_up
     from natsctl.spark.session.options import SparkOptions

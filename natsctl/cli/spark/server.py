@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NoServer(NatsctlError):
-    """No Spark runs in background."""
+    """Spark is not running in the background."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -29,18 +29,18 @@ class NoServer(NatsctlError):
 def start(
     ctx: typer.Context,
     master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="where its tasks run: local[N], spark://host:7077")
+        str, typer.Option("--master", metavar="URL", help="master URL: local[N], spark://host:7077")
     ] = "local[*]",
     java: JavaPath = "",
     conf: Conf = None,
     idle_stop: Annotated[
-        str, typer.Option("--idle-stop", metavar="DURATION", help="stop when no command used it for so long; 0: never")
+        str, typer.Option("--idle-stop", metavar="DURATION", help="stop after this long without use; 0: never")
     ] = "8h",
     json: Json = False,
 ) -> None:
-    """Start a Spark in background, which commands use from then on: their queries begin in a second.
+    """Start Spark in the background for the commands that follow: their queries begin in a second.
 
-    It listens on the loopback address, for who knows its token: this user. It takes about 1 GB of memory until
+    It listens on the loopback address and needs a token that only this user has. It takes about 1 GB of memory until
     natsctl spark stop.
     """
     from natsctl.spark.session.background import running_server
@@ -54,15 +54,15 @@ def start(
     if session_of(ctx).dry_run:
         raise Previewed(effect={"start": server is None})
     if server is not None:
-        output.note("Spark runs in background already")
+        output.note("Spark is already running in the background")
     elif not json:
-        output.note("starting Spark in background")
+        output.note("starting Spark in the background")
     _show(_shape(server or start_server(options, idle_stop_s)), json)
 
 
 @flagged()
 def stop(ctx: typer.Context, json: Json = False) -> None:
-    """Stop the Spark in background; queries that it runs end with it. Ends with 3 where none runs."""
+    """Stop the Spark in the background, and its queries with it. Ends with 3 if none is running."""
     from natsctl.spark.session.background import stop_server
 
     server = _running()
@@ -74,7 +74,7 @@ def stop(ctx: typer.Context, json: Json = False) -> None:
 
 @flagged()
 def status(json: Json = False) -> int:
-    """Show the Spark in background. Ends with 3 where none runs."""
+    """Show the Spark in the background. Ends with 3 if none is running."""
     from natsctl.cli.spark.shapes import SparkServer
     from natsctl.spark.session.background import running_server
 
@@ -102,7 +102,7 @@ def _running() -> BackgroundServer:
 
     server = recorded_server()
     if server is None or not server.runs:
-        raise NoServer("no Spark runs in background", hint="natsctl spark start starts one")
+        raise NoServer("no Spark is running in the background", hint="natsctl spark start starts one")
     return server
 
 

@@ -17,10 +17,10 @@ from natsctl.client.preview import Previewed
 def warm(
     ctx: typer.Context,
     java: JavaPath = "",
-    force: Annotated[bool, typer.Option("--force", help="make it again where it is there", show_default=False)] = False,
+    force: Annotated[bool, typer.Option("--force", help="create it again if it exists", show_default=False)] = False,
     json: Json = False,
 ) -> None:
-    """Make once what lets Spark start in less than half the time: an archive of the classes that it loads.
+    """Create an archive of the classes that Spark loads, which halves its start-up time.
 
     Takes less than a minute and 160 MB in ~/.cache/natsctl (XDG_CACHE_HOME). Commands use it as long as it fits the
     Java and the Spark that are installed.

@@ -63,12 +63,12 @@ class Prompt:
         except KeyboardInterrupt:
             output.note("interrupted")
         except NatsctlError as failure:
-            output.tell(render_error(failure, False))
+            output.note(render_error(failure, False))
 
     def _on_spark(self, text: str) -> Any:
         self._asked.check(text)
         if not self._warm:
-            output.note("starting Spark, which the queries after this one find started")
+            output.note("starting Spark; later queries use the same session")
             self._spark.enter_context(self._asked.staying())
             self._warm = True
         return self._asked.run(text, self._shown.limit)

@@ -28,7 +28,7 @@ def sql(
     query: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUERY]", help="the query, @FILE, or - for stdin; without, a prompt", show_default=False
+            metavar="[QUERY]", help="the query, @FILE, or - for stdin; without it, a prompt", show_default=False
         ),
     ] = None,
     backup: Annotated[
@@ -37,12 +37,14 @@ def sql(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", help="so many rows; 0 for all [tables: 1000]", min=0, show_default=False),
+        typer.Option("--limit", metavar="N", help="most rows; 0 for all [tables: 1000]", min=0, show_default=False),
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="show the rows as CSV", show_default=False)] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="how it would be answered", show_default=False)] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="show how the query would be answered", show_default=False)
+    ] = False,
     use_spark: Annotated[
-        bool, typer.Option("--spark", help="have Spark answer also what the server knows", show_default=False)
+        bool, typer.Option("--spark", help="let Spark answer even what the server can", show_default=False)
     ] = False,
     watch: Watch = None,
     rounds: Rounds = 0,

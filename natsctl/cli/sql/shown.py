@@ -58,7 +58,7 @@ class Shown:
             output.emit_json(found.documents())
             return
         if not found.columns:
-            output.note("done: the statement has no rows")
+            output.note("done: the statement returns no rows")
             return
         if self.csv:
             import sys

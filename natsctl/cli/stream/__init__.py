@@ -84,7 +84,7 @@ VERBS = (
     ),
     Verb("gaps", "stream.gaps:gaps", answer="cli.stream.shapes:Gaps"),
     Verb("graph", "stream.graph:graph", examples=("natsctl stream graph ORDERS --watch 500ms",)),
-    Verb("cluster, c", "stream.cluster", "Move leaders, and take streams off servers"),
+    Verb("cluster, c", "stream.cluster", "Move leaders, and remove servers from streams"),
     Verb(
         "backup, snapshot",
         "stream.backup:backup",

@@ -38,7 +38,7 @@ def backup(
     idle_timeout: flags.IdleTimeout = flags.IDLE_TIMEOUT,
     retries: flags.Retries = flags.RETRIES,
     replay: Annotated[
-        bool, typer.Option("--replay", help="read message by message, as is done where the server makes no snapshot")
+        bool, typer.Option("--replay", help="read message by message, as for servers without snapshots")
     ] = False,
     force: flags.ForceReplace = False,
     json: Json = False,
@@ -84,13 +84,15 @@ def backup(
 def restore(
     ctx: typer.Context,
     words: Annotated[
-        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="the backup, and the name to restore it under")
+        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="the backup, and a new name for the stream")
     ],
     progress: Progress = True,
     config: Config = None,
     subjects: Annotated[
         list[str] | None,
-        typer.Option("--subjects", metavar="SUBJECT[,SUBJECT]", help="listen on these instead", show_default=False),
+        typer.Option(
+            "--subjects", metavar="SUBJECT[,SUBJECT]", help="subjects of the restored stream", show_default=False
+        ),
     ] = None,
     cluster: flags.Cluster = "",
     tag: flags.Tags = None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 StreamNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[STREAM]...", help="the streams; * and ? stand for any letters", show_default=False),
+    typer.Argument(metavar="[STREAM]...", help="the streams; * and ? match any characters", show_default=False),
 ]
 
 

@@ -22,7 +22,7 @@ NOT_COPIED = ("sealed", "template_owner")
 def copy(
     ctx: typer.Context,
     given: Given,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the stream to copy the configuration of")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the stream whose configuration is copied")],
     destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="the stream to create")],
     if_not_exists: IfNotExists = False,
     json: Json = False,

@@ -29,14 +29,14 @@ class DeepFlags(NamedTuple):
     """What a deep report is asked for: a bundle of flags."""
 
     deep: Annotated[
-        bool, typer.Option("--deep", help="read every message of STREAM, through Spark", show_default=False)
+        bool, typer.Option("--deep", help="analyse every message of STREAM, with Spark", show_default=False)
     ] = False
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="--deep: write it as a page with plots", show_default=False),
+        typer.Option("--html", metavar="FILE", help="--deep: write it as an HTML page with plots", show_default=False),
     ] = None
     payloads: Annotated[
-        bool, typer.Option("--payloads", help="--deep: also find payloads that are equal", show_default=False)
+        bool, typer.Option("--payloads", help="--deep: also find equal payloads", show_default=False)
     ] = False
     backup: FromBackup = None
 

@@ -43,7 +43,7 @@ def edit(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Change what the flags, the file or the editor say about a stream, and nothing else.
+    """Change a stream as the flags, the file or the editor say, and nothing else.
 
     A file is merged onto the configuration that the stream has; with --replace it is the whole of it.
     """
@@ -52,7 +52,7 @@ def edit(
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name))
-    check_given(session, given, edits, "--max-age 30d")
+    check_given(session, edits.change(given), "give flags such as --max-age 30d, --config FILE or --interactive")
     wanted = _base(live.raw["config"], name, edits.config, edits.replace)
     if edits.interactive:
         wanted = edit_in_editor(session, wanted, name)

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from natsctl.spark.export.target import Target
 
 Subjects = Annotated[
-    str, typer.Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages of these", show_default=False)
+    str,
+    typer.Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages on these subjects", show_default=False),
 ]
 Since = Annotated[
     str,
-    typer.Option("--since", metavar="TIME", help="only what was stored since then, or so long ago", show_default=False),
+    typer.Option(
+        "--since", metavar="TIME", help="only messages stored since this time, or this long ago", show_default=False
+    ),
 ]
 StartSeq = Annotated[
     int | None, typer.Option("--start-seq", metavar="SEQ", help="the first sequence", min=1, show_default=False)
@@ -40,7 +43,9 @@ EndSeq = Annotated[
 ]
 FromBackup = Annotated[
     Path | None,
-    typer.Option("--backup", metavar="PATH", help="read a backup at or below this path, no server", show_default=False),
+    typer.Option(
+        "--backup", metavar="PATH", help="read a backup at or below this path instead of a server", show_default=False
+    ),
 ]
 
 
@@ -91,18 +96,23 @@ class Wanted(NamedTuple):
     partition_by: Annotated[
         str,
         typer.Option(
-            "--partition-by", metavar="date|subject", help="a folder for each in the target", show_default=False
+            "--partition-by", metavar="date|subject", help="one folder for each in the target", show_default=False
         ),
     ] = ""
     incremental: Annotated[
-        bool, typer.Option("--incremental", help="add what is new since the last run, exactly once", show_default=False)
+        bool,
+        typer.Option(
+            "--incremental", help="add the messages since the last run, each exactly once", show_default=False
+        ),
     ] = False
     ignore_loss: Annotated[
         bool,
-        typer.Option("--ignore-data-loss", help="--incremental: go on where messages are gone", show_default=False),
+        typer.Option(
+            "--ignore-data-loss", help="--incremental: continue although messages are missing", show_default=False
+        ),
     ] = False
     force: Annotated[
-        bool, typer.Option("--force", "-f", "--yes", help="replace an export that is there", show_default=False)
+        bool, typer.Option("--force", "-f", "--yes", help="replace an existing export", show_default=False)
     ] = False
 
     def target(self, path: str) -> Target:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def gaps(
     ctx: typer.Context, stream: StreamName = None, force: Force = False, progress: Progress = True, json: Json = False
 ) -> None:
-    """Show the ranges of sequences that hold no message any more.
+    """Show the ranges of deleted sequences.
 
     Where the server names only some of them, the headers of all messages are read.
     """

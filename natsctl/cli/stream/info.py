@@ -14,13 +14,13 @@ from natsctl.cli.stream.config import show_info
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
-NoSelect = Annotated[bool, typer.Option("--no-select", help="do not offer a list to pick from", show_default=False)]
+NoSelect = Annotated[bool, typer.Option("--no-select", help="do not ask which one", show_default=False)]
 
 
 def info(
     ctx: typer.Context,
     stream: StreamName = None,
-    state_only: Annotated[bool, typer.Option("--state", help="the state only")] = False,
+    state_only: Annotated[bool, typer.Option("--state", help="only the state")] = False,
     no_select: NoSelect = False,
     json: Json = False,
 ) -> None:

@@ -21,12 +21,12 @@ Subject = Annotated[
 ]
 Patterns = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="names, * and ? stand for any letters", show_default=False),
+    typer.Argument(metavar="[NAME]...", help="names; * and ? match any characters", show_default=False),
 ]
 
 
 MoreColumns = Annotated[
-    bool, typer.Option("--wide", help="columns for a wide terminal; --columns picks any", show_default=False)
+    bool, typer.Option("--wide", help="more columns, for a wide terminal; --columns selects them", show_default=False)
 ]
 
 

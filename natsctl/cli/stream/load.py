@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 Ids = Annotated[
     str,
     typer.Option(
-        "--ids", metavar="auto|seq|own", help="message ids: their own or STREAM:SEQ, the latter, their own only"
+        "--ids", metavar="auto|seq|own", help="message ids: own (or STREAM:SEQ without one), STREAM:SEQ, own only"
     ),
 ]
 Writers = Annotated[
-    int, typer.Option("--writers", metavar="N", help="publish at once; order is kept within subjects then", min=1)
+    int, typer.Option("--writers", metavar="N", help="messages in flight; order is kept within subjects", min=1)
 ]
 
 
@@ -49,10 +49,11 @@ def load(
         ),
     ] = "",
     subject: Annotated[
-        str, typer.Option("--subject", metavar="SUBJECT", help="for all messages, not their own", show_default=False)
+        str,
+        typer.Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own", show_default=False),
     ] = "",
     as_json: Annotated[
-        bool, typer.Option("--row-as-json", help="each row as JSON is the payload", show_default=False)
+        bool, typer.Option("--row-as-json", help="the payload is the row as JSON", show_default=False)
     ] = False,
     ids: Ids = "auto",
     writers: Writers = 1,
@@ -125,9 +126,11 @@ def _check_open(config: StreamConfig) -> None:
     """Raises UsageError for a stream that takes no messages, or none with a payload."""
     if config.mirror is not None or config.sealed:
         why = "is a mirror" if config.mirror is not None else "is sealed"
-        raise UsageError(f"Stream {config.name} {why}: it takes no messages")
+        raise UsageError(f"Stream {config.name} {why}: it accepts no messages")
     if config.allow_msg_counter:
-        raise UsageError(f"Stream {config.name} counts: it takes increments only", hint="natsctl counter increment")
+        raise UsageError(
+            f"Stream {config.name} is a counter: it accepts increments only", hint="natsctl counter increment"
+        )
 
 
 def _name(stream: str, source: str) -> str:
@@ -154,8 +157,8 @@ def _show(stream: str, content: Content, stored: int, json: bool) -> None:
         counts = {"messages": content.messages, "stored": stored, "known": known}
         output.emit_json({"stream": stream, **counts, "left_out": content.left_out})
         return
-    told = f", {count(known)} of which it had already" if known else ""
+    told = f", {count(known)} which it already had" if known else ""
     output.emit(f"Imported {plural(content.messages, 'message')} into Stream {safe(stream)}{told}")
     if content.left_out:
         named = ", ".join(f"{name} of {plural(number, 'message')}" for name, number in content.left_out.items())
-        output.note(f"left out what a server would obey: {named}")
+        output.note(f"left out headers that the server would act on: {named}")

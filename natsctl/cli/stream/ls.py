@@ -26,7 +26,7 @@ from natsctl.cli.stream.listing import (
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
-Reverse = Annotated[bool, typer.Option("--reverse", "-r", "-R", help="the other way round", show_default=False)]
+Reverse = Annotated[bool, typer.Option("--reverse", "-r", "-R", help="reverse the order", show_default=False)]
 
 
 def ls(

@@ -32,20 +32,20 @@ def purge(
     streams: StreamNames = None,
     force: Force = False,
     subject: Annotated[
-        str, typer.Option("--subject", metavar="SUBJECT", help="only messages of this subject", show_default=False)
+        str, typer.Option("--subject", metavar="SUBJECT", help="only messages on this subject", show_default=False)
     ] = "",
     seq: Annotated[
-        int, typer.Option("--seq", metavar="SEQ", help="only messages below this sequence", min=0, show_default=False)
-    ] = 0,
+        int | None, typer.Option("--seq", metavar="SEQ", help="only messages before this sequence", min=1)
+    ] = None,
     keep: Annotated[
         int, typer.Option("--keep", metavar="N", help="keep the newest N messages", min=0, show_default=False)
     ] = 0,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="only messages stored longer ago")
+        str, typer.Option("--older-than", metavar="DURATION", help="only messages stored longer ago than this")
     ] = "",
     json: Json = False,
 ) -> None:
-    """Remove messages from streams: all, or those that the flags say."""
+    """Remove messages from streams: all, or those selected by flags."""
     if sum(map(bool, (seq, keep, older_than))) > 1:
         raise UsageError("--seq, --keep and --older-than exclude each other")
     before_ns = _moment(older_than)
@@ -55,7 +55,7 @@ def purge(
     check_consent(session, f"purge {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams)
     live = {name: _live(session, name) for name in names}
-    purges = {name: _purge(session, one, subject, seq, keep, before_ns) for name, one in live.items()}
+    purges = {name: _purge(session, one, subject, seq or 0, keep, before_ns) for name, one in live.items()}
     if not force or session.dry_run:
         effects = {name: _effect(session, live[name], purges[name]) for name in names}
         session.effect.update(_documents(effects))
@@ -124,12 +124,12 @@ def _told(effect: Effect, name: str) -> str:
     from natsctl.api.units import format_size
 
     if not effect.messages:
-        return f"No messages of Stream {safe(name)} would go"
+        return f"No messages of Stream {safe(name)} would be removed"
     most = "at most " if effect.at_most else ""
     ends = (effect.first_seq, effect.last_seq)
     span = f", sequences {count(ends[0])} to {count(ends[1])}" if ends[1] else f", the first is {count(ends[0])}"
     size = f"about {format_size(effect.bytes)}"
-    return f"{most}{plural(effect.messages, 'message')} of Stream {safe(name)} would go ({size}{span})"
+    return f"{most}{plural(effect.messages, 'message')} of Stream {safe(name)} would be removed ({size}{span})"
 
 
 def _send(session: Session, purges: dict[str, Purge]) -> dict[str, Answer[Any]]:

@@ -33,7 +33,7 @@ def rm(
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Remove streams with all that they hold."""
+    """Remove streams with all their messages and consumers."""
     session = session_of(ctx)
     check_consent(session, f"delete {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams, missing_ok=missing_ok)
@@ -75,7 +75,7 @@ def _live(
                 live[name] = _info(session, name)
         except ApiFailure as failure:
             if failure.err_code == STREAM_OFFLINE:
-                offline[name] = f"Stream {name} is not served, what it holds is not known: {failure}"
+                offline[name] = f"Stream {name} is offline, its contents are unknown: {failure}"
             elif not missing_ok or failure.err_code != STREAM_NOT_FOUND:
                 raise
     return live, offline

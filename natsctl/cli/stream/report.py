@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from natsctl.cli.render.columns import Column
     from natsctl.cli.render.stream_table import Row
 
-RawNumbers = Annotated[bool, typer.Option("--raw", "-r", help="numbers as they are", show_default=False)]
+RawNumbers = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
 STDOUT = "-"
 
 
@@ -51,18 +51,22 @@ class Order(NamedTuple):
         words = ("consumers", "messages", "stream", "storage", self.sort)
         asked = [word for word, given in zip(words, self, strict=True) if word and given]
         if len(asked) > 1:
-            raise UsageError("only one order can be asked for")
+            raise UsageError("only one order can be given")
         return (asked or ["bytes"])[0]
 
 
 OfCluster = Annotated[
     str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
 ]
-Leaders = Annotated[bool, typer.Option("--leaders", "-l", help="who leads how many streams", show_default=False)]
-Dot = Annotated[str, typer.Option("--dot", metavar="FILE", help="what is copied, for GraphViz", show_default=False)]
+Leaders = Annotated[
+    bool, typer.Option("--leaders", "-l", help="number of streams that each server leads", show_default=False)
+]
+Dot = Annotated[
+    str, typer.Option("--dot", metavar="FILE", help="write the replication graph for GraphViz", show_default=False)
+]
 
 
-InAnyCase = Annotated[bool, typer.Option("--all", "-a", help="all streams, as without it", show_default=False)]
+InAnyCase = Annotated[bool, typer.Option("--all", "-a", help="all streams, which is the default", show_default=False)]
 
 
 @flagged()
@@ -163,7 +167,7 @@ def _tables(
         parts += ["", stream_table.render_replication(copied, raw=raw)]
     if leaders:
         led = stream_table.leaders(infos)
-        parts += ["", stream_table.render_leaders(led) if led else "No Stream has a leader: this is no cluster"]
+        parts += ["", stream_table.render_leaders(led) if led else "No Stream has a leader: this is not a cluster"]
     return Group(*parts)
 
 

@@ -16,7 +16,7 @@ from natsctl.cli.stream.config import show_info
 
 
 def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
-    """Seal a stream: nothing can be stored in it, removed from it or changed about it any more, and never again."""
+    """Seal a stream permanently: nothing can be stored, removed or changed any more."""
     session = session_of(ctx)
     check_consent(session, f"seal {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
@@ -29,7 +29,7 @@ def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, js
     session.effect["messages_kept_for_ever"] = state.messages
     if not (json or force or session.dry_run):
         output.note(
-            f"Stream {safe(name)} holds {plural(state.messages, 'message')}; a sealed stream can not be unsealed"
+            f"Stream {safe(name)} holds {plural(state.messages, 'message')}; a sealed stream cannot be unsealed"
         )
     warn_of_bucket(name, json=json or session.dry_run)
     if not confirmed(session, f"seal Stream {name}", force, typed=name):

@@ -20,8 +20,10 @@ def subjects(
     ctx: typer.Context,
     stream: StreamName = None,
     filter: Annotated[str, typer.Argument(metavar="[FILTER]", help="subjects of this pattern")] = ">",
-    sort: Annotated[str, typer.Option("--sort", metavar="name|messages", help="order of the rows")] = "messages",
-    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="the other way round", show_default=False)] = False,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="name|messages", help="sort the rows by this column")
+    ] = "messages",
+    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order", show_default=False)] = False,
     names: Annotated[bool, typer.Option("--names/--no-names", "-n", help="subjects only, one on a line")] = False,
     json: Json = False,
 ) -> None:

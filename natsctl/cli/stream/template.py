@@ -32,7 +32,7 @@ TemplateName = Annotated[str | None, typer.Argument(metavar="TEMPLATE", help="th
 _OF_ONE_STREAM = ("--mirror", "--source", "--first-sequence")
 TEMPLATE_ADD = (
     *(flag for flag in STREAM_ADD if flag.name not in _OF_ONE_STREAM),
-    Flag("--max-streams", WHOLE, "max_streams", "most streams that the template makes"),
+    Flag("--max-streams", WHOLE, "max_streams", "most streams that the template creates"),
 )
 
 

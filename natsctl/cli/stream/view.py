@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 def view(
     ctx: typer.Context,
     stream: StreamName = None,
-    size: Annotated[int, typer.Argument(metavar="[SIZE]", help="messages on a page", min=1)] = 10,
+    size: Annotated[int, typer.Argument(metavar="[SIZE]", help="messages per page", min=1)] = 10,
     seq: Annotated[
-        int, typer.Option("--id", "--seq", metavar="SEQ", help="begin at this sequence", min=1, show_default=False)
+        int, typer.Option("--id", "--seq", metavar="SEQ", help="start at this sequence", min=1, show_default=False)
     ] = 1,
     since: Annotated[
-        str, typer.Option("--since", metavar="DURATION", help="begin with what was stored so long ago")
+        str, typer.Option("--since", metavar="DURATION", help="start with messages stored this long ago")
     ] = "",
-    subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="only messages of this subject")] = ">",
-    raw: Annotated[bool, typer.Option("--raw", help="bodies only, as they are", show_default=False)] = False,
+    subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="only messages on this subject")] = ">",
+    raw: Annotated[bool, typer.Option("--raw", help="bodies only, unchanged", show_default=False)] = False,
     translate: Translate = "",
     json: Json = False,
 ) -> None:

@@ -176,7 +176,7 @@ def _server(folder: Path) -> Iterator[str]:
 def tour(
     ctx: typer.Context,
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="run in this folder and leave it, the store included")
+        Path | None, typer.Option("--keep", metavar="DIR", help="run in this folder and keep it, including the store")
     ] = None,
 ) -> None:
     """Run the ORDERS scenario from start to end: each command line, then its real output. Any failing step fails it.
@@ -191,4 +191,6 @@ def tour(
         url = named or stack.enter_context(_server(folder))
         run = Tour(url, folder, included=named is None)
         run.run()
-    output.log(f"The tour is finished: {run.steps} steps in {time.monotonic() - began:.1f} s, each as it should be.")
+    output.log(
+        f"The tour is finished: {run.steps} steps in {time.monotonic() - began:.1f} s, each with the expected result."
+    )

@@ -30,7 +30,7 @@ def _matches(text: Any, pattern: Any) -> bool:
     try:
         return re.search(str(pattern), str(text)[:MAX_MATCHED]) is not None
     except re.error as failure:
-        raise UsageError(f"--expression: {pattern!r} is no regular expression: {failure}") from failure
+        raise UsageError(f"--expression: {pattern!r} is not a regular expression: {failure}") from failure
 
 
 def _numeric(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -38,7 +38,7 @@ class Purge(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """How many messages would go (`at_most` where only a bound is known), between which sequences, and their bytes.
+    """The number of messages that go (`at_most` where only a bound is known), between which sequences, and their bytes.
 
     Bytes are an estimate by number unless everything goes; sequences are 0 where they are not known.
     """

@@ -37,7 +37,7 @@ def _pattern(flag: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as failure:
-        raise UsageError(f"{flag}: {text!r} is no regular expression: {failure}") from failure
+        raise UsageError(f"{flag}: {text!r} is not a regular expression: {failure}") from failure
 
 
 def servers_of(info: StreamInfo) -> list[str]:

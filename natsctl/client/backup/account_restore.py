@@ -30,7 +30,7 @@ def saved_in(folder: Path) -> dict[str, Path]:
                     found[backup.stream] = entry
     if not found:
         raise UsageError(
-            f"{folder} is no backup of an account: there is no backup of a stream in it",
+            f"{folder} is not an account backup: there is no backup of a stream in it",
             hint="natsctl backup ls shows the backups below a folder",
         )
     return found

@@ -92,10 +92,10 @@ def _check_folder(folder: Path, replace: bool) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder")
+        raise UsageError(f"{folder} is not a folder")
     strange = [entry.name for entry in folder.iterdir() if not (entry / META_NAME).is_file()]
     if strange:
-        raise UsageError(f"{folder} exists and is no backup of an account: it holds {min(strange)}")
+        raise UsageError(f"{folder} exists and is not an account backup: it holds {min(strange)}")
     if any(folder.iterdir()) and not replace:
         raise UsageError(f"{folder} exists", hint="name another folder, or give --force to replace it")
 

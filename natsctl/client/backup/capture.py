@@ -70,7 +70,9 @@ def captured_config(target: Path, subjects: Sequence[str]) -> dict[str, Any]:
     """
     name = target.name.partition(".")[0] if is_single_file(target) else target.name
     if not is_valid_name(name):
-        raise UsageError(f"--backup: {name!r} is no name for a stream", hint="the folder's name becomes the stream's")
+        raise UsageError(
+            f"--backup: {name!r} is not a valid stream name", hint="the folder's name becomes the stream's"
+        )
     config = StreamConfig(name=name, subjects=list(subjects), num_replicas=1)
     for limit in ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size"):
         setattr(config, limit, -1)

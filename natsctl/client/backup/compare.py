@@ -46,4 +46,4 @@ def lacking(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> 
     limited = any(int(config.get(limit) or 0) > 0 for limit in _LIMITS) or config.get("allow_msg_ttl")
     if limited or config.get("retention", "limits") != "limits":
         return [f"{text}; its limits or its retention may have removed messages"]
-    raise NotWhole(text, hint=f"natsctl backup verify {backup.path} tells whether the backup is whole")
+    raise NotWhole(text, hint=f"natsctl backup verify {backup.path} checks whether the backup is complete")

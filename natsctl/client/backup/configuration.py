@@ -191,7 +191,7 @@ def read_saved(path: Path) -> SavedConfiguration:
     except OSError as failure:
         raise UsageError(f"cannot read {path}: {failure.strerror}") from failure
     except (ValueError, KeyError, TypeError, RecursionError) as failure:
-        raise UsageError(f"{path} is no file of a configuration backup: {failure}") from failure
+        raise UsageError(f"{path} is not a file of a configuration backup: {failure}") from failure
     if hashlib.sha256(content).hexdigest() != checksum:
         raise StorageError(f"{path} is damaged: its checksum does not match")
     try:
@@ -215,6 +215,8 @@ async def restore_account(
         raise UsageError(f"{source} is the backup of one stream", hint="natsctl stream restore reads it")
     files = [only] if only is not None else sorted(source.glob("*.json")) if source.is_dir() else []
     if not files:
+        if not source.exists():
+            raise UsageError(f"{source} does not exist")
         whole = source.is_dir() and any(source.glob(f"*/{META_NAME}"))
         raise UsageError(
             f"{source} is not a folder of a configuration backup: no JSON files in it",

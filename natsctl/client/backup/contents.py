@@ -80,7 +80,7 @@ def _beginning(head: bytes) -> bytes:
         if kind == _COMPRESSED_FRAME:
             return _first_literal(body[_CHECK_BYTES:])
         if kind not in _OTHER_FRAMES:
-            raise StorageError(f"the data is damaged: it begins with a frame of the unknown type 0x{kind:02x}")
+            raise StorageError(f"the data is damaged: it begins with a frame of unknown type 0x{kind:02x}")
         at += 4 + size
     return b""
 

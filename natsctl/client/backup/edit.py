@@ -121,7 +121,7 @@ def edit_backup(
 def _check(edit: Edit, config: dict[str, Any]) -> None:
     """Raise UsageError where no such backup can be made."""
     if not is_valid_name(config["name"]):
-        raise UsageError(f"{config['name']!r} is no name for a stream")
+        raise UsageError(f"{config['name']!r} is not a valid stream name")
     if edit.version == 1 and config.get("storage") == "memory":
         raise UsageError("a stream in memory has no archive of version 1", hint="leave --archive out")
 

@@ -58,7 +58,7 @@ def plain_file(path: Path) -> IO[bytes]:
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise StorageError(f"{path} is no plain file")
+        raise StorageError(f"{path} is not a regular file")
     return file
 
 

@@ -177,7 +177,7 @@ def _open_file(path: Path, stack: contextlib.ExitStack, judged: bool) -> OpenBac
     name = data_name(members)
     raw = tar.extractfile(members[name])
     if raw is None:
-        raise StorageError(f"{path}: {name} is no plain file")
+        raise StorageError(f"{path}: {name} is not a regular file")
     config, state = _parse_meta(meta, path)
     data = BackupData(
         path,
@@ -194,7 +194,7 @@ def _small(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
         raise StorageError(f"{path}: {member.name} has {member.size} bytes")
     content = tar.extractfile(member)
     if content is None:
-        raise StorageError(f"{path}: {member.name} is no plain file")
+        raise StorageError(f"{path}: {member.name} is not a regular file")
     return content.read()
 
 
@@ -238,7 +238,7 @@ def _parse_meta(text: bytes, path: Path) -> tuple[dict[str, Any], dict[str, Any]
             f" {META_NAME} has no stream configuration and state"
         )
     if wrong := [key for key in _COUNTS if not _is_count(state.get(key, 0))]:
-        raise StorageError(f"{path}: {META_NAME}: state.{wrong[0]} is no count")
+        raise StorageError(f"{path}: {META_NAME}: state.{wrong[0]} is not a count")
     if not isinstance(config.get("placement") or {}, dict) or not isinstance(config.get("subjects") or [], list):
         raise StorageError(f"{path}: {META_NAME} has a configuration that no stream can have")
     return config, state

@@ -276,7 +276,9 @@ async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
     if (sending.left_part or sending.unheard) and not missing(sending.backup, there):
         return there
     if not sending.left_part and not _is_remnant(there):
-        raise StreamExists(f"stream {name} was made while it was restored", hint="look whose it is; it was left alone")
+        raise StreamExists(
+            f"stream {name} was made while it was restored", hint="check who created it; it was left alone"
+        )
     await manager.stream_delete(name)
     sending.left_part = False
     return None

@@ -118,7 +118,9 @@ class Sending:
     def _checked(self, message: Message, subject: str) -> dict[str, Any] | None:
         """The JSON of an answer to a piece, None for the empty one that means "go on"; raises ApiFailure."""
         if message.status == NO_RESPONDERS:
-            raise BrokenOff(f"the server gave the restore of {self.progress.stream} up: nobody takes the data any more")
+            raise BrokenOff(
+                f"the server gave up the restore of {self.progress.stream}: nobody receives the data any more"
+            )
         if not message.body:
             return None
         raw = parse_object(message.body, subject)

@@ -134,7 +134,7 @@ async def value(client: Client) -> None:
     def judge(number: int, answer: Answer) -> int:
         if answer[0].startswith(NOT_FOUND):
             raise NothingReceived(
-                f"bucket {load.bucket} lacks a key that was to be read",
+                f"bucket {load.bucket} lacks a key that should be read",
                 hint="put as many with natsctl bench kv put first, or give a smaller --msgs or --randomize",
             )
         _refused(subject, answer)
@@ -169,6 +169,6 @@ async def get(client: Client) -> None:
 def too_few(stream: str, there: int, wanted: int) -> NothingReceived:
     """The failure of reading more messages than there are."""
     return NothingReceived(
-        f"Stream {stream} has {there:,} messages, {wanted:,} were to be read",
+        f"Stream {stream} has {there:,} messages, {wanted:,} should be read",
         hint="fill it with natsctl bench js pub, or give a smaller --msgs",
     )

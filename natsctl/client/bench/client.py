@@ -80,7 +80,7 @@ def failed_status(subject: str, header: bytes) -> NatsctlError:
     status, text = parse_status(header)
     failure: NatsctlError
     if status == NO_RESPONDERS:
-        failure = Unreachable(f"no responders on {subject}", hint="nobody subscribes to it, and no stream stores it")
+        failure = Unreachable(f"no responders on {subject}", hint="no subscriber and no stream takes it")
     else:
         failure = ApiFailure(ApiError(code=status, description=text), subject)
     failure.subject = subject

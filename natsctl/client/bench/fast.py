@@ -54,7 +54,7 @@ class Flow:
 def _odd(subject: str, said: dict[str, object]) -> NatsctlError:
     if error := said.get("error"):
         return ApiFailure(api_error(error), subject)
-    return ProtocolError(f"the stream answered on {subject} what is no ack of a fast batch: {said}")
+    return ProtocolError(f"the stream answered on {subject} what is not an ack of a fast batch: {said}")
 
 
 async def publish_fast(client: Client) -> None:

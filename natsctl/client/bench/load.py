@@ -121,9 +121,9 @@ class Load:
                 raise UsageError(f"--{name.replace('_', '-')}: at least 1 is needed")
         for name in ("size", "throughput", "multisubjectmax", "randomize", "duration_ns", "sleep_ns", "wait_ns"):
             if getattr(self, name) < 0:
-                raise UsageError(f"--{name.removesuffix('_ns')}: below 0 makes no sense")
+                raise UsageError(f"--{name.removesuffix('_ns')}: must not be negative")
         if self.clients > self.total:
-            raise UsageError(f"--clients {self.clients} for {self.total} messages: give at most one client a message")
+            raise UsageError(f"--clients {self.clients} for {self.total} messages: give at most one client per message")
         if self.duration_ns and not self.throughput:
             raise UsageError("--duration needs --throughput: together they say how many messages there are")
         if self.kind == "js pub atomic" and self.batch > MAX_ATOMIC:

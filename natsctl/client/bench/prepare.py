@@ -97,7 +97,7 @@ def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
     if name != DEFAULT_STREAM and OWN not in (found["config"].get("metadata") or {}):
         raise UsageError(
             f"Stream {name} exists, and no benchmark made it: --create would change its configuration",
-            hint="leave --create away to use it as it is, or name another with --stream",
+            hint="leave out --create to use it as it is, or name another with --stream",
         )
     return [Change(endpoints.STREAM_UPDATE, (name,), merged, f"updated Stream {name}")]
 

@@ -1,7 +1,7 @@
 """A process that runs some clients of a benchmark: `python -m natsctl.client.bench.worker`, started by `workers`.
 
 It reads on stdin one line with what to do, in base64, and then `go` and perhaps `stop`; when stdin ends it ends too,
-so that none outlives who started it. It writes one JSON document a line: that it is ready, how far it is, the result
+so that none outlives who started it. It writes one JSON document per line: that it is ready, how far it is, the result
 or what went wrong.
 """
 

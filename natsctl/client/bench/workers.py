@@ -41,7 +41,7 @@ class _Worker:
                 raise decode_failure(said["failed"])
             if name in said:
                 return said[name]
-        raise NatsctlError("a process of the benchmark ended too early", hint="what it wrote to stderr says why")
+        raise NatsctlError("a process of the benchmark ended too early", hint="its stderr says why")
 
     async def end(self) -> None:
         """Let it end, and make it end where it does not."""

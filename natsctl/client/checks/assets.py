@@ -74,7 +74,7 @@ def _check_peers(check: Check, limits: Limits, raw: Mapping[str, Any]) -> None:
         check.require(not late, "no peer lags", f"peers that lag: {_names(late)}")
     if active(limits, "peer-seen-critical"):
         silent = [one for one in replicas if _silent(one, limits["peer-seen-critical"])]
-        check.require(not silent, "all peers are heard of", f"peers not heard of: {_names(silent)}")
+        check.require(not silent, "all peers are seen", f"peers not seen: {_names(silent)}")
     if any(active(limits, name) for name in ("peer-expect", "peer-lag-critical", "peer-seen-critical")):
         off = [one for one in replicas if one.get("offline") or not one.get("current")]
         check.require(not off, "all peers are current", f"peers that are not current: {_names(off)}")
@@ -95,15 +95,15 @@ def _check_origins(check: Check, limits: Limits, raw: Mapping[str, Any]) -> None
         return
     if mirror:
         check.measure("lag", int(mirror.get("lag") or 0), "Messages that the mirror is behind")
-        check.measure("active", max(0, int(mirror.get("active") or 0)) / NS_PER_S, "Time since it was heard of", "s")
+        check.measure("active", max(0, int(mirror.get("active") or 0)) / NS_PER_S, "Time since it was seen", "s")
     late = [one for one in origins if 0 < lag <= int(one.get("lag") or 0)]
     silent = [one for one in origins if seen > 0 and _silent(one, seen)]
     check.measure("sources_lagged", len(late), "Origins that lag")
-    check.measure("sources_inactive", len(silent), "Origins not heard of")
+    check.measure("sources_inactive", len(silent), "Origins not seen")
     if lag > 0:
         check.require(not late, "no origin lags", f"origins that lag: {_names(late)}")
     if seen > 0:
-        check.require(not silent, "all origins are heard of", f"origins not heard of: {_names(silent)}")
+        check.require(not silent, "all origins are seen", f"origins not seen: {_names(silent)}")
 
 
 def _silent(one: Mapping[str, Any], most_ns: int) -> bool:
@@ -186,7 +186,7 @@ async def check_message(manager: Manager, check: Check, stream: str, limits: Lim
         try:
             sent_ns = int(float(body.decode().strip()) * NS_PER_S)
         except (ValueError, OverflowError):
-            check.critical.append("the body is no Unix time")
+            check.critical.append("the body is not a Unix time")
             return
     age_s = (time.time_ns() - sent_ns) / NS_PER_S
     age = Metric("age", age_s, "Age of the message", "s")

@@ -140,7 +140,7 @@ async def check_meta(manager: Manager, check: Check, limits: Limits) -> None:
     for name, what, found in (
         ("peer_offline", "offline", [one for one in replicas if one.get("offline")]),
         ("peer_not_current", "not current", [one for one in replicas if not one.get("current")]),
-        ("peer_inactive", "not heard of", [one for one in replicas if 0 < seen <= int(one.get("active") or 0)]),
+        ("peer_inactive", "not seen", [one for one in replicas if 0 < seen <= int(one.get("active") or 0)]),
         ("peer_lagged", "behind", [one for one in replicas if 0 < lag <= int(one.get("lag") or 0)]),
     ):
         check.measure(name, len(found), f"Servers of the group that are {what}")
@@ -206,12 +206,12 @@ async def _check_replicas(manager: Manager, check: Check, limits: Limits) -> Non
             if has_it:
                 found[ill].append(name)
         well += not any(ills.values())
-    check.measure("replicas_ok", well, "Streams all of whose replicas are well")
+    check.measure("replicas_ok", well, "Streams with healthy replicas")
     for ill, text, unit, limit in (
         ("no_leader", "without a leader", "", None),
-        ("missing_replicas", "that lack replicas", "", None),
+        ("missing_replicas", "without enough replicas", "", None),
         ("lagged", "with replicas that lag", "", lag),
-        ("not_seen", "with replicas not heard of", "s", seen / NS_PER_S),
+        ("not_seen", "with replicas not seen", "s", seen / NS_PER_S),
         ("fail", "with replicas that are offline", "", None),
     ):
         check.metrics.append(Metric(f"replicas_{ill}", len(found[ill]), f"Streams {text}", unit, None, limit))

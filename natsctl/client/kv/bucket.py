@@ -3,7 +3,7 @@
 Spoken here as the protocol it is (messages, headers, stream requests) and not through nats-py's KeyValue: that class
 answers with exceptions of its own that leave out the server's error, reads every refusal of a publish as a conflict,
 knows no dry run and no trace, and fails on what it does not model. What is written here nats-py and nats.go read, and
-the other way round; the tests hold both. Source: ADR-8, ADR-48.
+reverse the order; the tests hold both. Source: ADR-8, ADR-48.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Bucket:
     # -- writing
 
     async def put(self, key: str, value: bytes) -> Answer[PubAck]:
-        """Set a key, whatever it holds."""
+        """Set a key."""
         return await self._write(key, value, {})
 
     async def create(self, key: str, value: bytes, ttl_ns: int = 0) -> Answer[PubAck]:

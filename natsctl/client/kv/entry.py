@@ -57,8 +57,8 @@ def check_key(key: str) -> None:
     """Raise UsageError for what can be no key."""
     if not _KEY.fullmatch(key) or not all(key.split(".")):
         raise UsageError(
-            f"{key!r} can not be a key",
-            hint="a key is letters, digits and any of - / _ = . with no dot at an end or beside another",
+            f"{key!r} is not a valid key",
+            hint="a key consists of letters, digits and any of - / _ = . with no dot at an end or beside another",
         )
 
 
@@ -68,7 +68,7 @@ def check_pattern(pattern: str) -> None:
     whole = all(token and (token in ("*", ">") or {"*", ">"}.isdisjoint(token)) for token in tokens)
     if not _PATTERN.fullmatch(pattern) or not whole:
         raise UsageError(
-            f"{pattern!r} matches no key", hint="a filter is a key, in which * may stand for a token and > for the rest"
+            f"{pattern!r} matches no key", hint="a filter is a key in which * may stand for a token and > for the rest"
         )
 
 

@@ -64,13 +64,13 @@ async def ask(connection: Connection, message: Outgoing, awaited: Awaited) -> As
         raise _told(
             f"no answer on {message.subject} within {connection.timeout_s:g}s",
             message.subject,
-            "somebody listens there but did not answer in time; --timeout waits longer",
+            "there is a responder, but it did not answer in time; --timeout waits longer",
         )
 
 
 def _heard(answer: Message, subject: str) -> Message:
     if answer.status == NO_RESPONDERS:
-        raise _told(f"no responders on {subject}", subject, "nobody subscribes to this subject, no stream stores it")
+        raise _told(f"no responders on {subject}", subject, "no subscriber and no stream takes this subject")
     return answer
 
 

@@ -82,7 +82,7 @@ async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> 
     if ROOT not in found:
         await connection.flush()
         raise Unreachable(
-            f"no server tells of a message on {message.subject} within {connection.timeout_s:g}s",
+            f"no server reports a message on {message.subject} within {connection.timeout_s:g}s",
             hint="messages are traced by servers from 2.11 on, and only where the account may publish to inboxes",
         )
     return _linked(found)
@@ -94,7 +94,7 @@ def _report(body: bytes) -> Report:
         headers = raw["request"].get("header") or {}
         hop = headers.get(HOP) or [ROOT]
     except (ValueError, KeyError, AttributeError, TypeError) as failure:
-        raise ProtocolError(f"a report of a traced message is not understood: {body[:64]!r}") from failure
+        raise ProtocolError(f"cannot read the report of a traced message: {body[:64]!r}") from failure
     return Report(raw, str(hop[0]))
 
 

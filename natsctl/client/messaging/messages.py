@@ -58,7 +58,7 @@ def ack_of(message: Message, subject: str) -> Answer[PubAck]:
 
     raw = refused_by(message, subject)
     if "stream" not in raw:
-        raise ProtocolError(f"the answer on {subject} is no publish ack: {message.body[:64]!r}")
+        raise ProtocolError(f"the answer on {subject} is not a publish ack: {message.body[:64]!r}")
     return Answer(PubAck, subject, raw=raw)
 
 
@@ -91,7 +91,7 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, 
             break
         await asyncio.sleep(PAUSE_S)
     if answer.status == NO_RESPONDERS:
-        raise Unreachable("nobody takes the acknowledgement: the consumer was removed")
+        raise Unreachable("nobody receives the acknowledgement: the consumer was removed")
 
 
 async def _is_there(manager: Manager, delivered: Message) -> bool:

@@ -188,7 +188,7 @@ async def _next(connection: Connection, subscription: Subscription, request: dic
     while True:
         message = await subscription.next(wait_s + _GRACE_S)
         if message is None and beat_s:
-            raise Moved("the server does not tell any more that the request waits")
+            raise Moved("the server no longer reports that the request is waiting")
         if message is None or message.status != _HEARTBEAT:
             break
     if message is not None and connection.tracer is not None:

@@ -282,7 +282,8 @@ class DirectFeed:
             while (message := await subscription.next(connection.timeout_s)) is not None:
                 if message.status == NO_RESPONDERS:
                     raise NatsctlError(
-                        f"Stream {self._stream} has no direct get", hint="allow it: natsctl str edit --allow-direct"
+                        f"Stream {self._stream} does not allow direct gets",
+                        hint="allow them: natsctl str edit --allow-direct",
                     )
                 if message.status in (_END_OF_BATCH, *_NOT_FOUND):
                     self._last_seq = max(self._last_seq, int(message.headers.get("Nats-UpTo-Sequence", "0")))

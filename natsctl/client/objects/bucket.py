@@ -156,7 +156,7 @@ class ObjectBucket:
     async def find(self, name: str, *, fresh: bool = False) -> Object | None:
         """The metadata of an object, a deletion's too; None where there is none. `fresh` asks the leader."""
         if not name:
-            raise UsageError("an object has a name")
+            raise UsageError("an object needs a name")
         subject = self.meta_subject(name)
         found = await stored.last_on(self.manager, self.stream, subject, direct=self.direct and not fresh)
         return to_object(found.body, found.time, found.seq, subject) if found is not None else None
@@ -183,7 +183,7 @@ class ObjectBucket:
             if link["bucket"] != bucket.name:
                 bucket = await ObjectBucket.open(self.manager, link["bucket"])
             found = await bucket.info_of(link["name"])
-        raise ProtocolError(f"object {name} is a link that leads in a circle")
+        raise ProtocolError(f"object {name} is a link that leads back to itself")
 
     async def store_meta(self, raw: dict[str, Any]) -> int:
         """Store metadata in place of what there is for that name, and return its sequence."""

@@ -35,7 +35,7 @@ async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progres
                 target.write(chunk)
                 on_progress(size)
     if size != found.size:
-        raise Damaged(f"object {found.name} has {size} bytes in bucket {bucket.name}, and should have {found.size}")
+        raise Damaged(f"object {found.name} has {size} bytes in bucket {bucket.name}, but should have {found.size}")
     wanted = digest_bytes(found.digest)
     if wanted and wanted != hashed.digest():
         raise Damaged(f"object {found.name} in bucket {bucket.name} does not have the digest {found.digest}")

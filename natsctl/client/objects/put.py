@@ -198,4 +198,4 @@ class _Upload:
         if error := raw.get("error"):
             raise ApiFailure(api_error(error), self._subject)
         if "stream" not in raw:
-            raise ProtocolError(f"the answer on {self._subject} is no publish ack: {answer.body[:64]!r}")
+            raise ProtocolError(f"the answer on {self._subject} is not a publish ack: {answer.body[:64]!r}")

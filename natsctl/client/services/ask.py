@@ -83,7 +83,7 @@ async def _question(connection: Connection, verb: str, service: str, instance: s
     """
     subject = ".".join(filter(None, (PREFIX, verb, service, instance)))
     if not is_valid_subject(subject) or "*" in subject or ">" in subject or subject.count(".") > 3:
-        raise UsageError(f"{service!r} is no name of a service")
+        raise UsageError(f"{service!r} is not a service name")
     awaited = Awaited(limit=1 if instance else 0)
     found = []
     try:

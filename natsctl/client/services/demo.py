@@ -48,7 +48,7 @@ class EchoService:
 
     def __init__(self, name: str, headers: HeaderLike = (), description: str = "Echoes what it is sent") -> None:
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no name of a service: letters, digits, _ and - only")
+            raise UsageError(f"{name!r} is not a service name: letters, digits, _ and - only")
         self._headers = headers
         self._started = format_time(time.time_ns())
         self.info = ServiceInfo(

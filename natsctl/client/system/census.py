@@ -39,7 +39,7 @@ class SystemAccountNeeded(NotAuthorised):
 
     def __init__(self, subject: str) -> None:
         super().__init__(
-            "servers tell this only to the system account",
+            "only the system account may ask servers for this",
             hint="log in as a user of the system account ($SYS, or the system_account of the server's configuration): "
             "--user and --password, --creds, or a --context that has them",
         )
@@ -116,7 +116,7 @@ class System:
             raise ServerNotFound(wanted, [one.name for one in census])
         if len(named) > 1:
             raise NatsctlError(
-                f"{len(named)} servers are named {wanted}", hint="say which by its id: natsctl server list shows them"
+                f"{len(named)} servers are named {wanted}", hint="choose one by its id: natsctl server list shows them"
             )
         return named[0]
 
@@ -155,7 +155,7 @@ class ServerNotFound(NatsctlError):
     exit_code = 3
 
     def __init__(self, name: str, known: list[str]) -> None:
-        super().__init__(f"no server is named {name}", hint=f"there are: {', '.join(known)}" if known else "")
+        super().__init__(f"no server is named {name}", hint=f"known are: {', '.join(known)}" if known else "")
         self.name = name
         self.known = known
 

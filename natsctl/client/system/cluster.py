@@ -30,7 +30,7 @@ class PeerNotFound(NatsctlError):
     exit_code = 3
 
     def __init__(self, name: str, known: list[str]) -> None:
-        super().__init__(f"{WHAT} has no server {name}", hint=f"there are: {', '.join(known)}")
+        super().__init__(f"{WHAT} has no server {name}", hint=f"known are: {', '.join(known)}")
         self.name = name
         self.known = known
 
@@ -44,7 +44,7 @@ async def meta_group(manager: Manager) -> Row:
     groups = [(one, one.data["meta_cluster"]) for one in answers if one.data.get("meta_cluster")]
     if not any(group.get("cluster_size") for _, group in groups):
         raise NotClustered(
-            "JetStream is not clustered on these servers", hint="this is about servers of a cluster only"
+            "JetStream is not clustered on these servers", hint="this applies to servers of a cluster only"
         )
     led = next((group for one, group in groups if group.get("leader") in (one.name, one.id)), None)
     if led is None:
@@ -175,7 +175,7 @@ async def plan_moves(
 ) -> tuple[list[Row], list[Excess]]:
     """How many connections each server has, and which have to go for all to have about as many.
 
-    `body` and `kinds` say which connections count; only those that rest for `idle_ns` are sent away.
+    `body` and `kinds` say which connections count; only those that rest for `idle_ns` are moved.
     """
     answers = await System(manager).ask("CONNZ", {"auth": True, **body}, scope)
     wanted = {kind.lower() for kind in kinds}

@@ -23,7 +23,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "discard": "What gives way at a limit: the oldest message, or the new one",
         "discard_new_per_subject": "Refuse new messages at the limit of their subject; needs discard: new",
         "storage": "Where messages are kept; cannot be changed later",
-        "no_ack": "Do not acknowledge publishes",
+        "no_ack": "Do not acknowledge published messages",
         "duplicate_window": "How long message ids are remembered. Default: 2m, or max_age where that is less",
         "template_owner": "The template that made it, on servers of 2020",
         "mirror": "Copy this stream, and nothing else",

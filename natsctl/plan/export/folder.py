@@ -25,7 +25,7 @@ _RESERVED: Final = frozenset(
 
 
 class FilesWritten(Model, kw_only=True, omit_defaults=False):
-    """What became of files: paths of those that were written, of those that said the same already, and of old ones."""
+    """What became of files: paths of those that were written, of those that were up to date, and of old ones."""
 
     written: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)

@@ -75,9 +75,9 @@ def test_skippable_frames_and_repeated_stream_ids_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"garbage!", "no S2 or Snappy"),
-        (b"\xff\x06\x00\x00nonono", "no S2 or Snappy"),
-        (frame(1, b"a"), "no S2 or Snappy"),
+        (b"garbage!", "not an S2 or Snappy"),
+        (b"\xff\x06\x00\x00nonono", "not an S2 or Snappy"),
+        (frame(1, b"a"), "not an S2 or Snappy"),
         (STREAM_ID + frame(2, b"a"), "unknown type 0x02"),
         (STREAM_ID + b"\x01\x02\x00\x00ab", "unknown type 0x01"),
         (STREAM_ID + frame(1, b"a", 5), "crc mismatch"),

@@ -93,7 +93,7 @@ def test_a_backup_that_lacks_messages_is_not_whole(offline: Callable[..., Done],
     said["state"]["messages"] += 1
     (path / "backup.json").write_text(json.dumps(said))
     done = offline("backup", "verify", str(path))
-    assert (done.code, "the state says" in done.out, "not whole" in done.err) == (1, True, True)
+    assert (done.code, "the state says" in done.out, "not complete" in done.err) == (1, True, True)
 
 
 def test_a_tar_of_a_servers_own_files_is_a_backup_too(offline: Callable[..., Done], tmp_path: Path) -> None:

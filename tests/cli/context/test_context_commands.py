@@ -144,7 +144,7 @@ def test_connect_uses_the_context_and_nothing_else(
     assert good.json["connection"]["rtt"] > 0
     monkeypatch.setenv("NATS_URL", shared_server.url)
     bad = ctx("validate", "nowhere", "--connect", "-j")
-    assert (bad.code, "nobody listens" in bad.json[0]["fault"]) == (1, True)
+    assert (bad.code, "nothing listens" in bad.json[0]["fault"]) == (1, True)
 
 
 def test_a_selected_context_that_is_gone_is_told(ctx: Run, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

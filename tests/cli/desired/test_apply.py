@@ -351,7 +351,7 @@ def test_a_limit_that_takes_messages_away_needs_consent(natsctl: Run, document: 
     for words in ((), ("-j",), ("--no-input",)):
         refused = natsctl("apply", "-f", path, *words)
         assert refused.code == 2
-        assert "the oldest 3 messages of 5 go" in refused.err
+        assert "removes 3 of 5 messages, the oldest first" in refused.err
     assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 5
     assert natsctl("apply", "-f", path, "--yes").code == 0
     assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 2

@@ -14,7 +14,11 @@ A = {"name": "A", "subjects": ["A.>"]}
 def test_what_is_as_described_differs_in_nothing(natsctl: Run) -> None:
     natsctl("apply", "-f", ORDERS)
     done = natsctl("diff", "-f", ORDERS)
-    assert (done.code, done.out, done.err) == (0, "0 different, 0 not on the server, 0 in no document, 4 equal\n", "")
+    assert (done.code, done.out, done.err) == (
+        0,
+        "0 different, 0 not on the server, 0 not in any document, 4 equal\n",
+        "",
+    )
 
 
 def test_one_field_that_was_changed_on_the_server_is_named_alone(natsctl: Run, audit: Any) -> None:
@@ -25,7 +29,7 @@ def test_one_field_that_was_changed_on_the_server_is_named_alone(natsctl: Run, a
     assert (done.code, done.err) == (10, "")
     assert done.out == (
         "~ Consumer ORDERS > NEW\n    max_deliver: 3 → 20\n\n"
-        "1 different, 0 not on the server, 0 in no document, 3 equal\n"
+        "1 different, 0 not on the server, 0 not in any document, 3 equal\n"
     )
     assert audit.changes() == []
 
@@ -39,8 +43,8 @@ def test_missing_and_extra_assets_are_listed(natsctl: Run, document: Run) -> Non
     assert done.code == 10
     assert done.out.split("\n\n") == [
         "+ Stream NEW: not on the server",
-        "- Stream OLD: in no document",
-        "0 different, 1 not on the server, 1 in no document, 1 equal\n",
+        "- Stream OLD: not in any document",
+        "0 different, 1 not on the server, 1 not in any document, 1 equal\n",
     ]
 
 

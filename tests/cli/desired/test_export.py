@@ -97,7 +97,7 @@ def test_a_folder_has_a_file_for_each_stream(natsctl: Run, shop: None, tmp_path:
     assert sorted(path.name for path in folder.iterdir()) == ["KV_PRICES.yaml", "SHOP.yaml"]
     assert natsctl("diff", "-f", str(folder)).code == 0
     again = natsctl("export", "--output", str(folder))
-    assert again.err == f"Wrote 0 files to {folder}, 2 said the same already\n"
+    assert again.err == f"Wrote 0 files to {folder}, 2 were up to date\n"
 
 
 def test_files_that_say_something_else_are_kept_unless_forced(natsctl: Run, shop: None, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_file_of_a_stream_that_is_gone_is_told_and_stays(natsctl: Run, shop: N
         "unchanged": [str(tmp_path / "SHOP.yaml")],
         "stale": [str(tmp_path / "KV_PRICES.yaml")],
     }
-    assert "KV_PRICES.yaml: no stream is written there any more" in natsctl("export", "-o", str(tmp_path)).err
+    assert "KV_PRICES.yaml: no exported stream belongs to it any more" in natsctl("export", "-o", str(tmp_path)).err
     assert (tmp_path / "KV_PRICES.yaml").exists()
 
 

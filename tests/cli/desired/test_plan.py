@@ -38,7 +38,7 @@ def test_an_update_shows_its_fields_and_what_goes(natsctl: Run, document: Run) -
         "~ Stream A",
         "    max_msgs: unlimited → 3",
         "    max_age: unlimited → 1y0d0h0m0s",
-        "    the oldest 2 messages of 5 go: max_msgs becomes 3",
+        "    removes 2 of 5 messages, the oldest first: max_msgs becomes 3",
     ]
 
 

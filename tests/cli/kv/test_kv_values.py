@@ -24,11 +24,13 @@ def test_a_value_comes_from_the_words_or_stdin(natsctl: Run, bucket: str) -> Non
     natsctl("kv", "put", bucket, "f", stdin=b"\x00\xffbytes")
     natsctl("kv", "put", bucket, "s", "", stdin=b"piped\n")
     natsctl("kv", "put", bucket, "empty", "")
-    natsctl("kv", "put", bucket, "minus", "-", stdin=b"not read")
+    natsctl("kv", "put", bucket, "piped", "-", stdin=b"by a dash\n")
+    natsctl("kv", "put", bucket, "minus", "--", "-", stdin=b"not read")
     natsctl("kv", "put", bucket, "at", "@/etc/hostname")
     assert natsctl("kv", "get", bucket, "a.b", "--raw").out == "text"
     assert natsctl("kv", "get", bucket, "s", "--raw").out == "piped\n"
     assert natsctl("kv", "get", bucket, "empty", "--raw").out == ""
+    assert natsctl("kv", "get", bucket, "piped", "--raw").out == "by a dash\n"
     assert natsctl("kv", "get", bucket, "minus", "--raw").out == "-"
     assert natsctl("kv", "get", bucket, "at", "--raw").out == "@/etc/hostname"
     assert natsctl("kv", "get", bucket, "f", "-j").json["value_base64"] == base64.b64encode(b"\x00\xffbytes").decode()

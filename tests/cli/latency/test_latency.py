@@ -36,7 +36,7 @@ def test_a_server_that_is_not_there_is_told_beside_those_that_are(natsctl: Run, 
     assert absent in lines.err
     here, there = done.json
     assert here["results"][0]["rtt"] > 0
-    assert "nobody listens" in there["results"][0]["error"]
+    assert "nothing listens" in there["results"][0]["error"]
     assert "rtt" not in there["results"][0]
 
 

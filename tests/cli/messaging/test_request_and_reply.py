@@ -60,7 +60,7 @@ def test_a_header_that_was_named_is_a_failure(natsctl: Run, other: Any, flag: st
 def test_nobody_there_and_nobody_answering_have_a_hint(natsctl: Run, other: Any) -> None:
     absent = natsctl("req", "nobody.there", "x", "-j")
     assert (absent.code, absent.error["subject"]) == (5, "nobody.there")
-    assert "nobody subscribes" in absent.error["hint"]
+    assert "no subscriber" in absent.error["hint"]
     other.listens("mute")
     silent = natsctl("req", "mute", "x", "-j", "--timeout", "1s")
     assert (silent.code, silent.out) == (5, "")

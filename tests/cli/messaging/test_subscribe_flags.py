@@ -134,7 +134,7 @@ def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: Serv
         (("a", "--quiet", "--backup", "CAPTURED", "--dump", "-"), 2, "--dump"),
         (("a", "--backup", "CAPTURED", "--report-subjects"), 2, "--backup"),
         (("a", "--backup", "CAPTURED", "--graph"), 2, "--backup"),
-        (("a", "--backup", "with.dot"), 2, "'with.dot' is no name for a stream"),
+        (("a", "--backup", "with.dot"), 2, "'with.dot' is not a valid stream name"),
         (("s.*", "--backup", "CAPTURED", "--direct", "--last-per-subject"), 2, "--last-per-subject"),
     ],
 )

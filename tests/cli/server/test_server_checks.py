@@ -50,7 +50,7 @@ def checked(user: Run) -> Run:
         ("message --stream S --subject s.a --content ^x", 2, "does not match"),
         ("message --stream S", 0, "size=10B"),
         ("message --stream S --body-timestamp --age-warn 1h", 1, "s old"),
-        ("message --stream S --subject s.a --body-timestamp", 2, "no Unix time"),
+        ("message --stream S --subject s.a --body-timestamp", 2, "not a Unix time"),
         ("message --stream S --subject s.none", 2, "no message on s.none"),
         ("jetstream", 0, "replicas_ok=1"),
         ("jetstream --no-replicas", 0, "storage_pct=0%;75;90"),

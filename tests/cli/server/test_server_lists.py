@@ -74,7 +74,7 @@ def test_a_narrow_terminal_loses_columns_and_keeps_whole_words(system: Run, monk
     assert max(len(line) for line in out.splitlines()) <= 60
     assert "│ Name " in out
     assert "│ Uptime" not in out
-    assert re.search(r"no room for .*:\s--wide", out, re.DOTALL)
+    assert re.search(r"hidden columns: .*\s\(--wide", out, re.DOTALL)
 
 
 def test_columns_and_order_can_be_chosen(system: Run) -> None:

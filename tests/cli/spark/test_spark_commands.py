@@ -69,7 +69,7 @@ def test_doctor_for_a_person_marks_what_is_wrong(spark: Callable[..., Ran], monk
     monkeypatch.setenv("COLUMNS", "60")
     code, out, _ = spark("doctor")
     assert code == 1
-    assert out.startswith("Spark will not start\n")
+    assert out.startswith("Spark cannot start\n")
     assert "✗ Spark needs Java 17 or newer" in out
     assert max(len(line) for line in out.splitlines()) <= 60
 

@@ -15,7 +15,7 @@ Run = Callable[..., Any]
 def test_answers_are_judged_while_they_are_typed(person: Callable[..., Any], natsctl: Run) -> None:
     one = person("str", "add", "S")
     one.answers("Subjects", "a..b")
-    one.sees("'a..b' is no subject")
+    one.sees("'a..b' is not a subject")
     one.child.send("\x15s.*\r")
     one.answers("Storage", "\x03")
     assert one.end()[0] == 130

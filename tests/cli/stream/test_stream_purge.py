@@ -130,7 +130,7 @@ def test_whole_streams_go_only_when_their_name_is_typed(person: Callable[..., An
     assert one.end()[0] == 0
     assert filled("str", "info", "S").code == 0
     one = person("str", "purge", "S")
-    one.sees("9 messages of Stream S would go")
+    one.sees("9 messages of Stream S would be removed")
     one.answers("type S to do it", "S\r")
     assert one.end()[0] == 0
     assert filled("str", "info", "S", "-j").json["state"]["messages"] == 0

@@ -171,3 +171,27 @@ def test_a_new_size_of_the_terminal_is_drawn_at_once(monkeypatch: pytest.MonkeyP
             assert keyboard.wait(60, None, draw) is False
     os.close(near)
     assert drawn == ["drawn"]
+
+
+def test_keys_that_arrive_together_are_each_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    from natsctl.cli.live import Keyboard
+    from natsctl.cli.screen import console
+
+    near, far = os.openpty()
+    pressed: list[str] = []
+
+    def press(key: str) -> bool:
+        pressed.append(key)
+        return key == "b"
+
+    with open(far, "r+b", buffering=0) as terminal:  # noqa: PTH123  # a descriptor, not a path
+        monkeypatch.setattr("sys.stdin", terminal)
+        with Keyboard(console(live=True)) as keyboard:
+            os.write(near, b"sb\x1b[C\x1bOD")
+            assert keyboard.wait(60, press, lambda: None) is True
+            os.write(near, b"sq>")
+            assert keyboard.wait(60, press, lambda: None) is False
+    os.close(near)
+    assert pressed == ["s", "b", "\x1b[C", "\x1bOD", "s"]

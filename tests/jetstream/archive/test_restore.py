@@ -312,7 +312,7 @@ def consumer(name: str = "C", **progress: Any) -> ArchivedConsumer:
 @pytest.mark.parametrize(
     ("archive", "text"),
     [
-        (b"garbage", "this is no S2 or Snappy stream"),
+        (b"garbage", "this is not an S2 or Snappy stream"),
         (b"", "EOF"),
         (forged([(2, 1, b"s.a", b"", b""), (1, 1, b"s.a", b"", b"")]), "message sequence 1 out of order"),
         (forged([(2, 1, b"s.a", b"", b""), (2, 1, b"s.a", b"", b"")]), "message sequence 2 out of order"),
@@ -361,9 +361,9 @@ def test_a_truncated_archive_changes_nothing(jet: Jet, share: float) -> None:
 
 def test_a_client_that_sends_on_after_a_fault_is_told_again(jet: Jet) -> None:
     to = begin(jet, {"config": {"name": "S"}})
-    assert reason(jet.wire.request(to, b"garbage")) == "this is no S2 or Snappy stream"
-    assert reason(jet.wire.request(to, b"more")) == "this is no S2 or Snappy stream"
-    assert reason(jet.wire.request(to)) == "this is no S2 or Snappy stream"
+    assert reason(jet.wire.request(to, b"garbage")) == "this is not an S2 or Snappy stream"
+    assert reason(jet.wire.request(to, b"more")) == "this is not an S2 or Snappy stream"
+    assert reason(jet.wire.request(to)) == "this is not an S2 or Snappy stream"
     jet.advance(5.1)
     assert jet.wire.request(to).status == b"503"
 

@@ -45,7 +45,7 @@ from natsctl.plan.documents.subject_tree import SubjectTree
         ("stream: A\nname: C\npriority_policy: overflow", 3, "$.priority_policy", "at least one PriorityGroup"),
         ("stream: A\nname: C\nrate_limit_bps: 5", 3, "$.rate_limit_bps", "can not have rate limit"),
         ("kind: KeyValue\nbucket: B\nhistory: 65", 3, "$.history", "1 to 64 values"),
-        ("kind: KeyValue\nbucket: a.b", 2, "$.bucket", "can not name a bucket"),
+        ("kind: KeyValue\nbucket: a.b", 2, "$.bucket", "is not a valid bucket name"),
         ("kind: KeyValue\nbucket: B\nttl: 1ms", 3, "$.ttl", "max age needs to be >= 100ms"),
         ("kind: KeyValue\nbucket: B\nreplicas: 9", 3, "$.replicas", "maximum replicas is 5"),
         ("kind: KeyValue\nbucket: B\nmirror: C\nsources: [D]", 3, "$.mirror", "a mirror has no sources"),

@@ -30,13 +30,13 @@ def notes(config: dict[str, Any], live: dict[str, Any] | None = None, **state: A
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"max_msgs": 900}, "the oldest 100 messages of 1,000 go"),
-        ({"max_bytes": 32_000}, "max_bytes is less"),
+        ({"max_msgs": 900}, "removes 100 of 1,000 messages, the oldest first"),
+        ({"max_bytes": 32_000}, "max_bytes shrinks"),
         ({"max_age": 20 * HOUR}, ""),
-        ({"max_age": 5 * HOUR}, "of 1,000 messages those older than 5h0m0s go"),
-        ({"max_age": HOUR}, "all 1,000 messages go"),
-        ({"max_msgs_per_subject": 30}, "at least 700 messages of 1,000 go"),
-        ({"max_msgs_per_subject": 100}, "some may go"),
+        ({"max_age": 5 * HOUR}, "those of 1,000 messages that are older than 5h0m0s"),
+        ({"max_age": HOUR}, "removes everything, 1,000 messages"),
+        ({"max_msgs_per_subject": 30}, "removes at least 700 of 1,000 messages"),
+        ({"max_msgs_per_subject": 100}, "may remove some of 1,000 messages"),
         ({"max_msgs_per_subject": 1000}, ""),
         ({"max_msgs": 1000}, ""),
         ({"max_msgs": 900, "discard": "new"}, ""),
@@ -50,7 +50,7 @@ def test_what_goes_is_told(config: dict[str, Any], told: str) -> None:
 
 
 def test_without_consumers_interest_keeps_nothing() -> None:
-    assert "all 1,000 messages may go" in notes({"retention": "interest"}, consumer_count=0)[0]
+    assert "may remove everything, 1,000 messages" in notes({"retention": "interest"}, consumer_count=0)[0]
 
 
 def test_an_empty_stream_loses_nothing() -> None:

@@ -29,7 +29,7 @@ def step_down(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Have the leader of a consumer step down, and wait until another server leads."""
+    """Make the leader of a consumer step down, and wait for a new one."""
     session = session_of(ctx)
     where = pick_stream(session, stream)
     asset = Asset(where, pick_consumer(session, where, consumer))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.server.info import suggesting_server
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
 
 Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="the account's name", show_default=False)]
 
@@ -26,9 +29,7 @@ class AccountNotFound(NatsctlError):
 def info(
     ctx: typer.Context,
     account: Account,
-    host: Annotated[
-        str, typer.Option("--host", metavar="SERVER", help="what this server knows of it", show_default=False)
-    ] = "",
+    host: Annotated[str, typer.Option("--host", metavar="SERVER", help="the server to ask", show_default=False)] = "",
     json: Json = False,
 ) -> None:
     """Show an account: what it may do, imports and exports."""
@@ -39,7 +40,7 @@ def info(
         with suggesting_server():
             answer = session.run(lambda manager: System(manager).ask_one(host, "ACCOUNTZ", {"account": account}))
     except ApiFailure as failure:
-        raise _explained(ctx, account, failure) from None
+        raise _unknown(session, account) or failure from None
     if json:
         output.emit_json(answer.raw)
         return
@@ -49,14 +50,14 @@ def info(
     show_page(render_account_detail(answer.data.get("account_detail") or {}, answer.name))
 
 
-def _explained(ctx: typer.Context, account: str, failure: ApiFailure) -> NatsctlError:
-    """The failure, or if the server has no such account which one may have been meant."""
+def _unknown(session: Session, account: str) -> AccountNotFound | None:
+    """Return, if the server has no such account, a failure that says which one may have been meant."""
     from natsctl.cli.suggest import did_you_mean
     from natsctl.client.system.census import System
 
-    known = session_of(ctx).run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
+    known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
     if account in known:
-        return failure
+        return None
     hint = did_you_mean(account, known) or "natsctl server report accounts shows those that are in use"
     return AccountNotFound(f"there is no account {account}", hint=hint)
 
@@ -72,8 +73,10 @@ def purge(ctx: typer.Context, account: Account, force: Force = False, json: Json
     asked = {"account": account, "accounts": True, "streams": True}
     answers = session.run(lambda manager: System(manager).ask("JSZ", asked))
     streams = {str(stream.get("name")) for _, owner, stream in details(answers) if owner.get("name") == account}
+    if not streams and (unknown := _unknown(session, account)):
+        raise unknown
     session.effect["streams"] = len(streams)
-    question = f"remove {plural(len(streams), 'Stream')}, which is all of account {account}"
+    question = f"remove {plural(len(streams), 'Stream')}, which is everything in account {account}"
     if not confirmed(session, question, force, typed=account):
         return
     answer = session.run(lambda manager: purge_account(manager, account))

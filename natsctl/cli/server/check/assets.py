@@ -41,7 +41,7 @@ def consumer(
     consumer: Annotated[str, typer.Option("--consumer", metavar="CONSUMER", help="the consumer", show_default=False)],
     json: Json = False,
 ) -> None:
-    """Check a consumer: what waits, and when it was last used.
+    """Check a consumer: its backlog, and when it was last used.
 
     Thresholds may stand in the consumer's metadata, too, as io.nats.monitor.waiting-critical and so on.
     """
@@ -69,7 +69,7 @@ def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False
 
 @flagged((*JETSTREAM, *OUT))
 def jetstream(ctx: typer.Context, given: Given, json: Json = False) -> None:
-    """Check what the account uses of its JetStream limits, and the replicas of its streams."""
+    """Check the account's use of its JetStream limits, and the replicas of its streams."""
     from natsctl.client.checks.servers import check_jetstream
 
     run_check(ctx, given, json, Check("jetstream", "JetStream"), check_jetstream)

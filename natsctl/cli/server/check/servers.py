@@ -16,7 +16,7 @@ from natsctl.client.checks.check import Check
 
 @flagged((*CONNECTION, *OUT))
 def connection(ctx: typer.Context, given: Given, json: Json = False) -> None:
-    """Check that the server can be connected to, and how quickly it answers."""
+    """Check that the server accepts connections, and how quickly it answers."""
     from natsctl.client.checks.servers import check_connection
 
     _import_client()
@@ -42,7 +42,9 @@ def server(ctx: typer.Context, given: Given, json: Json = False) -> None:
 def meta(
     ctx: typer.Context,
     given: Given,
-    expect: Annotated[int, typer.Option("--expect", metavar="N", help="servers there must be", show_default=False)],
+    expect: Annotated[
+        int, typer.Option("--expect", metavar="N", help="expected number of servers", show_default=False)
+    ],
     json: Json = False,
 ) -> None:
     """Check the group of servers that runs JetStream's cluster."""
@@ -58,7 +60,9 @@ def meta(
 def request(
     ctx: typer.Context,
     given: Given,
-    subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="whom to ask", show_default=False)],
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="SUBJECT", help="the subject to ask", show_default=False)
+    ],
     json: Json = False,
 ) -> None:
     """Check that a service answers a request, how quickly, and with what."""

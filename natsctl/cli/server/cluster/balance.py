@@ -25,7 +25,7 @@ _WHICH = (
 _HOW = (
     Flag("--server-name", TEXT, "host", "only this server", aliases=("--host",)),
     Flag("--cluster", TEXT, "cluster", "only servers of this cluster"),
-    Flag("--idle", DURATION, "idle", "only connections that rest for so long"),
+    Flag("--idle", DURATION, "idle", "only connections that have been idle this long"),
     Flag("--kind", WORDS, "kind", "kinds of connections: client, leafnode", default="client"),
 )
 _KINDS = ("client", "leafnode")
@@ -36,13 +36,13 @@ def balance(
     ctx: typer.Context,
     given: Given,
     spread: Annotated[
-        str, typer.Argument(metavar="DURATION", help="send them away over this time", show_default=False)
+        str, typer.Argument(metavar="DURATION", help="spread the moves over this time", show_default=False)
     ] = "0s",
     force: Force = False,
     progress: Progress = True,
     json: Json = False,
 ) -> None:
-    """Send connections away from servers that have more than others; clients come back on another one."""
+    """Disconnect clients from servers that have more connections than others, so that they reconnect elsewhere."""
     from natsctl.client.system.answers import Scope
     from natsctl.client.system.cluster import plan_moves
 
@@ -62,7 +62,7 @@ def balance(
     if json:
         output.emit_json({"balanced": moved, "servers": servers})
     else:
-        output.note(f"{plural(moved, 'connection')} sent away")
+        output.note(f"{plural(moved, 'connection')} moved")
 
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:

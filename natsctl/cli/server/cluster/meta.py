@@ -29,7 +29,7 @@ _PLACEMENT = (
 
 @flagged(_PLACEMENT)
 def step_down(ctx: typer.Context, given: Given, force: Force = False, json: Json = False) -> None:
-    """Have another server lead JetStream's cluster, and wait until it does."""
+    """Make the leader of JetStream's cluster step down, and wait for a new one."""
     from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
@@ -50,7 +50,7 @@ def peer_remove(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Take a server out of JetStream's cluster for good; what it held is made anew on others."""
+    """Remove a server from JetStream's cluster permanently; its data is replicated to others."""
     from natsctl.cli.suggest import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 

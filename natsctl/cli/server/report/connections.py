@@ -33,7 +33,7 @@ FILTERS = (
     Flag("--subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
     Flag("--username", TEXT, "user", "only connections of this user"),
     Flag("--state", choice(*STATES), place_state, "which connections", default="open"),
-    Flag("--closed-reason", TEXT, _here, "only connections that ended for this reason"),
+    Flag("--closed-reason", TEXT, _here, "only connections closed for this reason"),
 )  # fmt: skip
 FILTER = Flag("--filter", TEXT, _here, "only connections for which this expression is true")
 ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")

@@ -17,12 +17,12 @@ from natsctl.cli.server.scope import SCOPE, Expect, note_missing, scope_of
 
 HEALTH = (
     Flag("--js-enabled", SWITCH, "js-enabled-only", "also fail where JetStream is off", aliases=("-J",)),
-    Flag("--server-only", SWITCH, "js-server-only", "leave streams and consumers unchecked", aliases=("-S",)),
+    Flag("--server-only", SWITCH, "js-server-only", "do not check streams and consumers", aliases=("-S",)),
     Flag("--account", TEXT, "account", "check this account only"),
     Flag("--stream", TEXT, "stream", "check this stream only"),
     Flag("--consumer", TEXT, "consumer", "check this consumer only"),
 )
-_JETSTREAM = (Flag("--account", TEXT, "account", "what this account uses"),)
+_JETSTREAM = (Flag("--account", TEXT, "account", "the use of this account"),)
 
 
 @flagged(SCOPE)
@@ -35,7 +35,7 @@ def cpu(
     rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
-    """Show how busy servers are, the busiest first."""
+    """Show the CPU use of servers, highest first."""
     _use(ctx, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
@@ -49,7 +49,7 @@ def mem(
     rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
-    """Show how much memory servers use, the largest first."""
+    """Show the memory use of servers, highest first."""
     _use(ctx, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
@@ -85,7 +85,7 @@ def health(
     rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
-    """Show whether servers call themselves well; fails when one does not."""
+    """Show the health that servers report; fails if one is unhealthy."""
     from natsctl.cli.render.server_state import healthy, render_health
     from natsctl.client.system.census import System
 

@@ -27,7 +27,7 @@ class Looks(NamedTuple):
 
     sort: Sort = None
     reverse: Reverse = False
-    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="time between two looks")] = "2s"
+    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="time between two refreshes")] = "2s"
     rounds: Rounds = 0
     json: Json = False
 

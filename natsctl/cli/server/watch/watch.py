@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @flagged(SCOPE)
 def servers(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
-    """Watch servers: connections, load, and what they move a second."""
+    """Watch servers: connections, load and throughput."""
     from natsctl.cli.render.server_watch import SERVERS
 
     show_rows("Servers", SERVERS, _servers(ctx, given), looks, "conns", number)
@@ -30,7 +30,7 @@ def servers(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) 
 
 @flagged(SCOPE)
 def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
-    """Watch JetStream on each server: what it holds, and how often its API is asked."""
+    """Watch JetStream on each server: storage and API requests."""
     from natsctl.cli.render.server_watch import JETSTREAM
 
     servers = _servers(ctx, given)
@@ -56,7 +56,7 @@ def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
 
 @flagged(SCOPE)
 def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
-    """Watch accounts: connections, and what they move a second."""
+    """Watch accounts: connections and throughput."""
     from natsctl.cli.render.server_watch import ACCOUNTS
     from natsctl.client.system.census import System
     from natsctl.client.system.rates import Rates, account_rows

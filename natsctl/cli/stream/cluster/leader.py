@@ -24,7 +24,7 @@ def step_down(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Have the leader of a stream step down, and wait until another server leads."""
+    """Make the leader of a stream step down, and wait for a new one."""
     session = session_of(ctx)
     asset = Asset(pick_stream(session, stream))
     _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from natsctl.client.answer import Answer
 
 NOBODY_ELSE = 10075
-Peer = Annotated[str | None, typer.Argument(metavar="PEER", help="the server that leaves", show_default=False)]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait until it has left [10s]")]
+Peer = Annotated[str | None, typer.Argument(metavar="PEER", help="the server to remove", show_default=False)]
+Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait for its removal [10s]")]
 
 
 def peer_remove(
@@ -44,7 +44,7 @@ def peer_remove(
     session.effect["replicas_left"] = len(peers_of(live)) - 1
     if not confirmed(session, f"remove {leaving} from Stream {name}", force, typed=leaving):
         return
-    if not json:
+    if not json and not session.dry_run:
         output.log(f'Removing peer "{leaving}"')
     answer = _remove(session, name, leaving)
     session.run(lambda manager: await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))
@@ -56,9 +56,7 @@ def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePee
         return session.run(lambda manager: manager.stream_peer_remove(name, leaving))
     except ApiFailure as failure:
         if failure.err_code == NOBODY_ELSE:
-            failure.hint = (
-                f"no other server can take its place: natsctl stream edit {name} --replicas makes do with fewer"
-            )
+            failure.hint = f"no other server can take its place: natsctl stream edit {name} --replicas reduces them"
         raise
 
 
