@@ -248,7 +248,6 @@ DOINGS: Final[dict[str, Doing]] = {
     "plan": Doing("plan -f {}/new.json", ("clear new",), codes=(10,)),
     "apply": Doing("apply -f {}/new.json", ("clear new",), applied),
     "replace": Doing("apply -f {}/new.json --allow-replace --keep-messages --yes", ("clear new", "turn"), replaced),
-    "destroy": Doing("destroy -f {}/new.json --yes", ("clear new", "apply -f {}/new.json"), absent("str info N1")),
     "export": Doing("export", (), printed("name: KEPT")),
     "str info": Doing("str info KEPT -j", (), printed(f'"messages": {MESSAGES}')),
     "str ls": Doing("str ls -a -n", (), printed("KEPT")),
