@@ -84,7 +84,7 @@ def test_flags_that_the_program_would_not_see_are_refused(on_path: Path) -> None
 def test_a_program_that_can_not_be_run_is_told_with_its_path(on_path: Path) -> None:
     make(on_path, "broken", "no line that says what runs it\n")
     done = natsctl("broken")
-    assert (done.returncode, f"{on_path}/natsctl-broken can not be run" in done.stderr) == (1, True)
+    assert (done.returncode, f"{on_path}/natsctl-broken cannot be run" in done.stderr) == (1, True)
 
 
 def test_of_two_programs_with_one_name_the_first_on_path_counts(
