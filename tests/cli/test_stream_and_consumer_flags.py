@@ -48,7 +48,7 @@ def sample(flag: Flag) -> Any:
         return True
     if flag.name == "--ack":
         return "all"
-    return {"DURATION": "1y", "SIZE": "5G", "N": "7"}.get(flag.kind.metavar, "text")
+    return {"DURATION": "1y", "SIZE": "1G", "N": "7"}.get(flag.kind.metavar, "text")
 
 
 def placed(table: tuple[Flag, ...], flag: Flag) -> dict[str, Any]:

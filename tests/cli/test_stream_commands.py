@@ -100,7 +100,7 @@ def test_a_set_of_documents_gives_the_asset_that_is_named_or_the_only_one(natsct
     several.write_text("kind: Stream\nname: A\nsubjects: [a]\n---\nstreams: {B: {subjects: [b]}}\n")
     assert natsctl("str", "add", "B", "--config", str(several), "-j").json["config"]["subjects"] == ["b"]
     none = natsctl("str", "add", "C", "--config", str(several))
-    assert (none.code, "which stream? It describes A, B" in none.err) == (2, True)
+    assert (none.code, "expected one stream, but it describes A, B" in none.err) == (2, True)
     assert natsctl("str", "add", "--config", orders).code == 0
     assert natsctl("con", "add", "ORDERS", "NEW", "--config", orders, "-j").json["config"]["max_deliver"] == 20
     assert natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "5", "-f").code == 0
