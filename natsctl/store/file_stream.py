@@ -282,6 +282,8 @@ class FileStreamStore(FileLog):
     def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
         assert isinstance(commit, FileCommit)
         plan = commit.plan
+        if plan.journal is not None:
+            self._journal.keep_file(plan.journal)
         if error is not None:
             return self._poison(commit, error)
         if plan.farewell:

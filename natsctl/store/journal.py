@@ -125,6 +125,11 @@ class Journal:
         data = self._encode(buffered, self.written, self.synced_count, self.head.salt)
         return JournalWork(self.path, self.size, data, sync, file=self.file)
 
+    def keep_file(self, work: JournalWork) -> None:
+        """Keep the descriptor that a commit may have opened, whatever became of it, so that `close` gives it back."""
+        if work.file is not None:
+            self.file = work.file
+
     def settle(self, work: JournalWork, full: bool) -> None:
         """Take in what became of `work`; what had no room is buffered again, in order."""
         replacement, taken = self._taken or (None, [])
@@ -141,7 +146,6 @@ class Journal:
             self.written = self.synced_count = len(replacement or []) + len(taken)
             self.size = self.synced_size = len(work.data)
             return
-        self.file = work.file
         self.written += len(taken)
         self.size = work.offset + len(work.data)
         if work.sync:

@@ -261,9 +261,9 @@ class Witness:
         """Note the outcome; after a failure nothing more is witnessed until the next start."""
         assert isinstance(commit, WitnessCommit)
         self._in_flight = False
+        self._file = commit.file or self._file
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             self._compact_at = 0
-            self._file = commit.file
             self.gone.update(dict.fromkeys(self._taken_gone))
             return
         if error is not None:
@@ -275,7 +275,6 @@ class Witness:
             self._size = len(commit.data)
             self._compact_at = self._size + max(COMPACT_BYTES, self._size)
         else:
-            self._file = commit.file
             self._size += len(commit.data)
         self._finished(self._taken_gone)
 

@@ -2,6 +2,7 @@
 
 import random
 import resource
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
@@ -332,3 +333,36 @@ def test_a_stream_deleted_beside_a_commit_that_fails_is_gone(lab):
     lab.fill(store, store.create("A", b"", "file"), 1)
     store.close()
     assert lab.open().streams["A"].messages == 1
+
+
+@pytest.mark.parametrize("after", range(0, 120, 4))
+def test_a_disk_that_fails_at_any_call_leaves_no_file_open(lab, after):
+    store = lab.open()
+    opened, calls = [], []
+    plain_open, plain_step = lab.disk.open, lab.disk.step
+
+    def open_file(path, create=False):
+        opened.append((path, plain_open(path, create)))
+        return opened[-1][1]
+
+    def step(what):
+        plain_step(what)
+        calls.append(what)
+        if len(calls) > after:
+            raise OSError(5, "Input/output error")
+
+    lab.disk.open, lab.disk.step = open_file, step
+    with suppress(StorePoisoned):
+        stream, other = store.create("A", b"", "file"), store.create("B", b"", "file")
+        for _ in range(3):
+            lab.fill(store, stream, 30)
+            stream.append_record(1, b"entry")
+            lab.fill(store, other, 3)
+        stream.purge()
+        lab.fill(store, stream, 3)
+    if "B" in store.streams:
+        store.delete("B")
+    lab.pump(store)
+    with suppress(OSError):
+        store.close()
+    assert [path for path, file in opened if not file.closed] == []
