@@ -17,6 +17,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
+from natsctl.client.system.cluster import change
 
 API = "$JS.API."
 
@@ -89,6 +90,17 @@ async def test_what_may_not_be_repeated_fails_and_the_next_request_goes_on(
         await Manager(both).stream_purge("S")
     assert other.published == []
     assert (await Manager(both).account_info()).raw == {"streams": 1}
+
+
+@pytest.mark.parametrize("verb", ["ACCOUNT.PURGE.A", "META.LEADER.STEPDOWN", "SERVER.REMOVE"])
+async def test_what_changes_an_account_or_a_cluster_is_not_repeated(
+    both: Connection, fake: Any, other: Any, verb: str
+) -> None:
+    dies_at(fake, API + verb)
+    other.answers[API + verb] = answer(success=True)
+    with pytest.raises(ConnectionLost, match="was lost"):
+        await change(Manager(both), API + verb, None)
+    assert other.published == []
 
 
 @pytest.mark.parametrize("verb", ["STREAM.PURGE.S", "STREAM.INFO.S"])

@@ -11,6 +11,7 @@ import msgspec
 from natsctl.api.errors import NatsctlError, Unreachable, UsageError
 from natsctl.client.assets.leaders import NotClustered, hand_over, peers_of
 from natsctl.client.preview import Planned, Previewed
+from natsctl.client.requests import patiently
 from natsctl.client.system.answers import ALL, Scope, ServerAnswer
 from natsctl.client.system.census import System, gather
 from natsctl.client.system.reports import Row, listed, span_ns
@@ -156,10 +157,16 @@ async def purge_account(manager: Manager, account: str) -> dict[str, Any]:
 
 
 async def change(manager: Manager, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
-    """The answer to a request that changes something; in a dry run raises Previewed."""
+    """Return the answer to a request that changes something, which is not repeated where it may have been done.
+
+    Raises Previewed in a dry run.
+    """
     if manager.connection.dry_run:
         raise Previewed(Planned(subject, body))
-    return await manager.requests.exchange(subject, json.dumps(body).encode() if body else b"")
+    payload = json.dumps(body).encode() if body else b""
+    return await patiently(
+        manager.connection, lambda: manager.requests.exchange(subject, payload, once=True), may_repeat=False
+    )
 
 
 class Excess(NamedTuple):
