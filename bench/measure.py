@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.testing.process import Kind, ServerProcess
-from natsctl.testing.rawclient import RawClient
+from tests.support.rawclient import RawClient
 
 API: Final = b"$JS.API."
 BATCH: Final = 4000

@@ -23,8 +23,8 @@ from nats.js.object_store import ObjectStore
 
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.client.short_client import ShortClient
-from natsctl.testing import nursery
 from natsctl.testing.process import Kind, ServerProcess, reference_binary, reference_version
+from tests.support import nursery
 
 SPARK = Path(__file__).parent / "spark"
 """Its own tests share a session of Spark, which takes ten seconds to start and gets quicker with use."""

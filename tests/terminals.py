@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from natsctl.testing import nursery
+from tests.support import nursery
 
 PATIENCE_S: Final = 30.0
 

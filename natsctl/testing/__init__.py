@@ -1,4 +1,4 @@
 """Tools to test streams with: a server with the streams that documents describe, a virtual clock, a simulated disk.
 
-Public, so that users can test their own streams with them; `natsctl.testing.jetstream` is where to begin.
+`natsctl.testing.jetstream` is where to begin. Only fixtures of pytest need pytest, which the extra `testing` installs.
 """

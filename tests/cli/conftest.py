@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from natsctl.cli.main import run as run_main
-from natsctl.testing.cluster import Cluster
-from natsctl.testing.done import Done
-from natsctl.testing.paired import Reference
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests import terminals
+from tests.support.cluster import Cluster
+from tests.support.done import Done
+from tests.support.paired import Reference
 
 WITHIN_S = 60
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")

@@ -15,7 +15,7 @@ from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 from natsctl.server.thread import ServerThread
-from natsctl.testing.jwts import NO_JETSTREAM_LIMITS, Estate, Key, parse_creds
+from tests.support.jwts import NO_JETSTREAM_LIMITS, Estate, Key, parse_creds
 
 NOT_AUTHORISED = 6
 Run = Callable[..., tuple[int, str, str]]

@@ -17,8 +17,8 @@ import pytest
 
 from natsctl.cli.failures import ExitCode
 from natsctl.cli.main import run as run_main
-from natsctl.testing.paired import Reference
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support.paired import Reference
 
 Run = Callable[..., Any]
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from natsctl.testing.certificates import Authority
-from natsctl.testing.jwts import Estate, Key
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support.jwts import Estate, Key
 
 HERE = Path(__file__).parent
 

@@ -1,16 +1,16 @@
-"""kill -9 on the real server; the long form is `python -m natsctl.testing.kill --kills 100`."""
+"""kill -9 on the real server; the long form is `python -m tests.support.kill --kills 100`."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from natsctl.testing.kill import KILL_STREAM, KillLoop
-from natsctl.testing.killclients import Publisher
-from natsctl.testing.killflows import STREAMS as FLOW_STREAMS
-from natsctl.testing.killjournal import Journal, expected_payload
-from natsctl.testing.killjudge import Judge, Summary
 from natsctl.testing.process import READY_WITHIN_S
+from tests.support.kill import KILL_STREAM, KillLoop
+from tests.support.killclients import Publisher
+from tests.support.killflows import STREAMS as FLOW_STREAMS
+from tests.support.killjournal import Journal, expected_payload
+from tests.support.killjudge import Judge, Summary
 
 
 @pytest.mark.slow

@@ -1,13 +1,13 @@
-"""kill -9 while streams feed each other; the long form is `python -m natsctl.testing.kill --flows --kills 50`."""
+"""kill -9 while streams feed each other; the long form is `python -m tests.support.kill --flows --kills 50`."""
 
 from pathlib import Path
 
 import pytest
 
-from natsctl.testing.killclients import Publisher, Worker
-from natsctl.testing.killflowjudge import FlowJudge, FlowSummary, Stored
-from natsctl.testing.killflows import SUBJECTS, WORKERS, FlowLoop
-from natsctl.testing.killjournal import Journal, expected_payload
+from tests.support.killclients import Publisher, Worker
+from tests.support.killflowjudge import FlowJudge, FlowSummary, Stored
+from tests.support.killflows import SUBJECTS, WORKERS, FlowLoop
+from tests.support.killjournal import Journal, expected_payload
 
 
 @pytest.mark.slow

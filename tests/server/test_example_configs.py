@@ -32,10 +32,10 @@ from websockets.typing import Origin
 
 from natsctl.server.process.flags import parse_command_line
 from natsctl.testing.certificates import Authority
-from natsctl.testing.example_keys import example_files
-from natsctl.testing.leaf_process import eventually, leaf_port, linked
-from natsctl.testing.operated import Visitor
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support.example_keys import example_files
+from tests.support.leaf_process import eventually, leaf_port, linked
+from tests.support.operated import Visitor
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
 FOLDERS = {"/data/jetstream": "data", "/var/log/nats": "log", "/var/run/nats": "run", "/etc/nats": "etc"}

@@ -18,7 +18,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import StoreInUse
 from natsctl.store.disk import PosixFile
-from natsctl.testing.rawclient import RawClient
+from tests.support.rawclient import RawClient
 
 PATIENCE_S = 60.0
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.permission_table import TABLE
-from natsctl.testing.permission_table.case import Case
-from natsctl.testing.permission_table.document import document
-from natsctl.testing.permission_table.talk import differences
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support.permission_table import TABLE
+from tests.support.permission_table.case import Case
+from tests.support.permission_table.document import document
+from tests.support.permission_table.talk import differences
 
 CASES = [case for cases in TABLE.values() for case in cases]
 SHARED = [case for case in CASES if case.users]
@@ -37,7 +37,7 @@ def run(cases: list[Case], config: str, folder: Path, kind: Kind) -> list[str]:
 
 def test_the_document_shows_the_table() -> None:
     page = Path(__file__).parents[2] / "docs" / "permissions.md"
-    assert page.read_text() == document(), "python -m natsctl.testing.permission_table > docs/permissions.md"
+    assert page.read_text() == document(), "python -m tests.support.permission_table > docs/permissions.md"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.testing import spark_kills
-from natsctl.testing.spark_messages import Judge, copied
+from tests.support import spark_kills
+from tests.support.spark_messages import Judge, copied
 
 MESSAGES = int(os.environ.get("NATSCTL_SPARK_MESSAGES", "6000"))
 MASTER = os.environ.get("NATSCTL_SPARK_MASTER", "local[2]")

@@ -4,9 +4,9 @@ import pytest
 
 from natsctl.api import headers
 from natsctl.store.message import StoredMessage
-from natsctl.testing.engine_ledger import Book
-from natsctl.testing.engine_steps import Attempt, Snapshot
-from natsctl.testing.ledger import Violation
+from tests.support.engine_ledger import Book
+from tests.support.engine_steps import Attempt, Snapshot
+from tests.support.ledger import Violation
 
 NOW_NS = 1_000_000_000
 

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from natsctl.testing.engine_plants import PLANTS, caught_at
-from natsctl.testing.engine_simulation import simulate_engine
+from tests.support.engine_plants import PLANTS, caught_at
+from tests.support.engine_simulation import simulate_engine
 
 SEEDS = 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from natsctl.testing.example_keys import example_files
+from tests.support.example_keys import example_files
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from natsctl.broker.auth.login import Login
-from natsctl.testing.fuzz import connect, leaf, protocol, websocket
-from natsctl.testing.fuzz.__main__ import KINDS
 from natsctl.wire.framing import Framing
+from tests.support.fuzz import connect, leaf, protocol, websocket
+from tests.support.fuzz.__main__ import KINDS
 
 
 @pytest.mark.parametrize("kind", ["connect", "leaf", "protocol", "websocket"])
 def test_two_thousand_inputs_find_no_fault(kind: str) -> None:
-    module = import_module(f"natsctl.testing.fuzz.{kind}")
+    module = import_module(f"tests.support.fuzz.{kind}")
     for number in range(2000):
         chance = random.Random(f"suite:{number}")
         module.check(module.make(chance), chance)
@@ -26,7 +26,7 @@ def test_two_thousand_inputs_find_no_fault(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_runs_as_a_command(kind: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "natsctl.testing.fuzz", kind, "--inputs", "20", "--keep", str(tmp_path)]
+    words = [sys.executable, "-m", "tests.support.fuzz", kind, "--inputs", "20", "--keep", str(tmp_path)]
     assert "no fault" in subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 

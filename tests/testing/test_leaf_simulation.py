@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from natsctl.testing.leaf_plants import PLANTS, caught_at
-from natsctl.testing.leaf_simulation import simulate_leaf
+from tests.support.leaf_plants import PLANTS, caught_at
+from tests.support.leaf_simulation import simulate_leaf
 
 SEEDS = 6
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing import nursery
 from natsctl.testing.process import ServerProcess
 from tests import terminals
+from tests.support import nursery
 
 NATSCTL = [sys.executable, "-m", "natsctl"]
 WITHIN_S = 30

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.ledger import Violation
-from natsctl.testing.plants import PLANTS
-from natsctl.testing.power import Write, able, fail_disk, fail_power, image_after
+from tests.support.ledger import Violation
+from tests.support.plants import PLANTS
+from tests.support.power import Write, able, fail_disk, fail_power, image_after
 
 real = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
 

@@ -13,14 +13,14 @@ from natsctl.server.conf import config
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.flags import parse_command_line
-from natsctl.testing.server_page import REFUSING, WRITTEN_OUT, refusal, renewed
+from tests.support.server_page import REFUSING, WRITTEN_OUT, refusal, renewed
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "server.md"
 
 
 def test_the_page_is_what_would_be_made_now() -> None:
-    assert PAGE.read_text() == renewed(PAGE.read_text()), "python -m natsctl.testing.server_page docs/server.md"
+    assert PAGE.read_text() == renewed(PAGE.read_text()), "python -m tests.support.server_page docs/server.md"
 
 
 def test_a_page_without_its_marks_is_not_renewed() -> None:

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from natsctl.testing.plants import PLANTS, caught_at
-from natsctl.testing.simulation import simulate
+from tests.support.plants import PLANTS, caught_at
+from tests.support.simulation import simulate
 
 SEEDS = 80
 

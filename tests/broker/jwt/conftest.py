@@ -17,7 +17,7 @@ from natsctl.broker.jwt.resolver import MemoryResolver
 from natsctl.broker.jwt.trust import trust_of
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
-from natsctl.testing.jwts import Estate, EstateAccount, UserLogin
+from tests.support.jwts import Estate, EstateAccount, UserLogin
 
 SECOND = 1_000_000_000
 START_S = 1_700_000_000

@@ -10,7 +10,7 @@ import pytest
 from natsctl.broker.exchange.account_config import AccountConfig, ServiceImport, StreamImport
 from natsctl.broker.jwt.resolver import MemoryResolver
 from natsctl.broker.jwt.token import JwtError
-from natsctl.testing.jwts import NO_JETSTREAM_LIMITS, Estate, EstateAccount, Key, activation, make_jwt
+from tests.support.jwts import NO_JETSTREAM_LIMITS, Estate, EstateAccount, Key, activation, make_jwt
 
 START_S = 1_700_000_000
 Operate = Callable[..., Any]

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from natsctl.broker.jwt import token as token_module
-from natsctl.testing.jwts import Estate, Key, UserLogin, make_jwt
+from tests.support.jwts import Estate, Key, UserLogin, make_jwt
 
 START_S = 1_700_000_000
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"

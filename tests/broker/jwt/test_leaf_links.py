@@ -10,8 +10,8 @@ import msgspec
 from natsctl.broker.leaf.leafs import Leafs
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import LeafOptions
-from natsctl.testing.jwts import Estate, UserLogin
-from natsctl.testing.leaf_pair import Lines
+from tests.support.jwts import Estate, UserLogin
+from tests.support.leaf_pair import Lines
 
 Operate = Callable[..., Any]
 START_S = 1_700_000_000

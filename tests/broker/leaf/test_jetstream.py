@@ -6,8 +6,8 @@ import random
 
 import msgspec
 
-from natsctl.testing.leaf_pair import Server, Servers
 from natsctl.testing.simdisk import SimDisk
+from tests.support.leaf_pair import Server, Servers
 
 
 def ask(servers: Servers, server: Server, subject: str, body: bytes = b"") -> bytes:

@@ -7,8 +7,8 @@ from natsctl.broker.exchange.account_config import AccountConfig, ConnectionLimi
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason
-from natsctl.testing.leaf_pair import Cable, Server, Servers
 from natsctl.wire.leaf_parser import LeafParser
+from tests.support.leaf_pair import Cable, Server, Servers
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsctl.api.subjects import matches
-from natsctl.testing.leaf_pair import Cable, Servers
 from natsctl.testing.machine import Wire
+from tests.support.leaf_pair import Cable, Servers
 
 PATTERNS = ["a", "a.b", "a.*", "*.b", "a.>", ">", "*"]
 SUBJECTS = ["a", "a.a", "a.b", "b.b"]

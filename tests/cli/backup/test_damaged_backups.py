@@ -17,8 +17,8 @@ import pytest
 from natsctl.api.archive.archive import ArchiveFault
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.s2 import FrameReader, FrameWriter
-from natsctl.testing.done import Done
 from natsctl.testing.process import ServerProcess
+from tests.support.done import Done
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 PLACES = 200

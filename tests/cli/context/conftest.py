@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.cli.main import run as run_main
-from natsctl.testing.done import Done
+from tests.support.done import Done
 
 
 @pytest.fixture

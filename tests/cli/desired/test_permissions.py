@@ -12,8 +12,8 @@ import pytest
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.main import run as run_main
 from natsctl.plan.apply.keeping import Keeping
-from natsctl.testing.permission_table.document import REPLACING
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support.permission_table.document import REPLACING
 
 CONFIGS = Path(__file__).parents[3] / "examples" / "configs"
 ORDERS = str(CONFIGS / "orders.yaml")

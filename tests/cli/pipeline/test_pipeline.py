@@ -17,8 +17,8 @@ import pytest
 
 from natsctl.spark.pipeline.project import find_project
 from natsctl.spark.pipeline.run_record import log_path
-from natsctl.testing.done import Done
 from natsctl.testing.process import ServerProcess
+from tests.support.done import Done
 
 Natsctl = Callable[..., Done]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.testing.cluster import CONFIG, Cluster
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support.cluster import CONFIG, Cluster
 
 READY_WITHIN_S = 60.0
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.client.system.cluster import Member
-from natsctl.testing.cluster import Cluster
+from tests.support.cluster import Cluster
 
 Run = Callable[..., Any]
 

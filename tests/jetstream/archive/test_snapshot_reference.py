@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 scenario = Scenarios()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 from natsctl.testing.jet import SECOND
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 scenario = Scenarios()
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 from natsctl.testing.jet import SECOND
 from natsctl.testing.machine import Message
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 scenario = Scenarios()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 from natsctl.testing.jet import SECOND
-from natsctl.testing.live_wire import is_heartbeat
 from natsctl.testing.machine import Message
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.live_wire import is_heartbeat
 
 scenario = Scenarios()
 

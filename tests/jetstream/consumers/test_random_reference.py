@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Talk, assert_all_same, empty_stream
 from natsctl.testing.jet import SECOND
 from natsctl.testing.machine import Message
+from tests.support.differential import Scenario, Talk, assert_all_same, empty_stream
 
 STEPS: Final = 40
 SUBJECTS: Final = ("s.a", "s.b", "s.c.1", "s.c.2")

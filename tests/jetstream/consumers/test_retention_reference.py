@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 SECOND: Final = 1_000_000_000
 PATIENCE_S: Final = 10.0

@@ -15,7 +15,7 @@ from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import ServerProcess, reference_binary
-from natsctl.testing.rawtalk import Request, differing
+from tests.support.rawtalk import Request, differing
 
 pytestmark = [
     pytest.mark.reference,

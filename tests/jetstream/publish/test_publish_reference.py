@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 from natsctl.testing.jet import ok
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 PATIENCE_S: Final = 10.0
 """How long the reference may take to copy messages from sources."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of, scrub
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of, scrub
 
 scenario = Scenarios()
 

@@ -19,8 +19,8 @@ from natsctl.plan.planner.account_plan import plan_for
 from natsctl.plan.planner.planner import DEFAULT, PlanOptions
 from natsctl.plan.wanted import DocumentSet
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from natsctl.testing.program_steps import Maker
 from tests.plan.sets import SECOND, actions, documents, key_of, paths
+from tests.support.program_steps import Maker
 
 T = TypeVar("T")
 Config = dict[str, Any]

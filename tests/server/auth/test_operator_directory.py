@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.jwts import Estate, EstateAccount, Key, encode_jwt, make_jwt
-from natsctl.testing.operated import Visitor, login
 from natsctl.testing.process import ServerProcess, reference_binary
+from tests.support.jwts import Estate, EstateAccount, Key, encode_jwt, make_jwt
+from tests.support.operated import Visitor, login
 
 pytestmark = pytest.mark.both
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.jwts import Estate, EstateAccount, Key, UserLogin, activation, base64url, make_jwt
-from natsctl.testing.operated import Visitor, close_reason, login, without_keys
 from natsctl.testing.process import ServerProcess, reference_binary
+from tests.support.jwts import Estate, EstateAccount, Key, UserLogin, activation, base64url, make_jwt
+from tests.support.operated import Visitor, close_reason, login, without_keys
 
 NOW = int(time.time())
 ENDED = 1_700_000_000

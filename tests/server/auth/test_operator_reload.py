@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from natsctl.testing.jwts import NO_JETSTREAM_LIMITS, Estate
-from natsctl.testing.operated import Visitor, close_reason, login
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support.jwts import NO_JETSTREAM_LIMITS, Estate
+from tests.support.operated import Visitor, close_reason, login
 
 pytestmark = pytest.mark.both
 REFERENCE = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")

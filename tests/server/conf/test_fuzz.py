@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from natsctl.server.conf.config import apply, read_config
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
-from natsctl.testing.fuzz import conf
+from tests.support.fuzz import conf
 
 KEYS = (
     "port", "jetstream", "accounts", "authorization", "websocket", "leafnodes", "tls", "ping_interval", "server_tags",
@@ -60,7 +60,7 @@ def test_any_value_of_any_key_is_taken_or_refused_with_its_place(key: str, value
 
 
 def test_the_program_counts_its_inputs_and_ends_well(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "natsctl.testing.fuzz", "conf", "--inputs", "50", "--keep", str(tmp_path)]
+    words = [sys.executable, "-m", "tests.support.fuzz", "conf", "--inputs", "50", "--keep", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "50 inputs of conf, seed 1: no fault\n")
     assert list(tmp_path.glob("conf-*")) == []

@@ -12,7 +12,7 @@ from natsctl.server.auth.operator_options import DirectoryOptions, OperatorOptio
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
-from natsctl.testing.jwts import Estate, Key, make_jwt
+from tests.support.jwts import Estate, Key, make_jwt
 
 ESTATE = Estate()
 ACCOUNT = ESTATE.account("A")

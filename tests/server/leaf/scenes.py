@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from natsctl.testing.leaf_process import eventually, joined
 from natsctl.testing.process import Kind
+from tests.support.leaf_process import eventually, joined
 
 SCENES: Final = 12
 """Scenes of one batch."""

@@ -13,9 +13,9 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ExternalStream, StreamSource
 
-from natsctl.testing.leaf_process import Cable, eventually, joined, leaf_port, linked, server
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.server.leaf.crossing import across
+from tests.support.leaf_process import Cable, eventually, joined, leaf_port, linked, server
 
 Pair = tuple[ServerProcess, ServerProcess, Cable]
 

@@ -13,10 +13,10 @@ import pytest
 from nats.aio.client import Client
 
 from natsctl.testing.certificates import Authority
-from natsctl.testing.jwts import Estate, Key
-from natsctl.testing.leaf_process import eventually, joined, linked, server
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.server.leaf.crossing import across
+from tests.support.jwts import Estate, Key
+from tests.support.leaf_process import eventually, joined, linked, server
 
 PAIRS = [
     pytest.param(("natsctl", "natsctl"), id="both"),

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from natsctl.server.monitor.claims import payload, presentable
-from natsctl.testing.jwts import Estate
-from natsctl.testing.operated import login
 from natsctl.testing.process import ServerProcess
+from tests.support.jwts import Estate
+from tests.support.operated import login
 
 from .test_reference import ask, monitoring_port
 

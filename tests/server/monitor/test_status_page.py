@@ -12,7 +12,7 @@ from nats.js.api import ConsumerConfig
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
-from natsctl.testing.ports import quiet_ports
+from tests.support.ports import quiet_ports
 
 if TYPE_CHECKING:
     from .conftest import Tab

@@ -17,7 +17,7 @@ import pytest
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
-from natsctl.testing.rawclient import RawClient
+from tests.support.rawclient import RawClient
 
 COMMAND = [sys.executable, "-m", "natsctl.server"]
 PATIENCE_S = 60.0

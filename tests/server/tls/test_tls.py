@@ -25,8 +25,8 @@ from natsctl.server.tls import gate as gates
 from natsctl.server.tls.gate import TlsFileError, TlsGate
 from natsctl.server.tls.listener import THROTTLED
 from natsctl.testing.certificates import Issued
-from natsctl.testing.secure_talk import HELLO, PATIENCE_S, Files, ListLog, Visit, serving, talking, until, visit
 from tests.server.websocket.upgrades import request, said
+from tests.support.secure_talk import HELLO, PATIENCE_S, Files, ListLog, Visit, serving, talking, until, visit
 
 
 @pytest.fixture(scope="module")

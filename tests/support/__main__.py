@@ -1,0 +1,34 @@
+"""Many sessions of a simulation of the store, the engine or two servers: `python -m tests.support --seeds 2000`."""
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+
+from tests.support.disasters import Report
+from tests.support.engine_simulation import EngineReport, simulate_engine
+from tests.support.leaf_simulation import LeafReport, simulate_leaf
+from tests.support.simulation import simulate
+
+
+def main() -> None:
+    """Run the sessions and print what they did; the first broken promise ends the run and names its seed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many sessions")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--engine", action="store_true", help="simulate the whole engine instead of the store alone")
+    kind.add_argument("--leaf", action="store_true", help="simulate two servers that are joined as leaf nodes")
+    options = parser.parse_args()
+    run: Callable[[int], Report | EngineReport | LeafReport]
+    run = simulate_leaf if options.leaf else simulate_engine if options.engine else simulate
+    totals: Counter[str] = Counter()
+    for seed in range(options.first, options.first + options.seeds):
+        totals.update(asdict(run(seed)))
+    del totals["seed"]
+    shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in totals.items())
+    print(f"{options.seeds} sessions: {shown}")
+
+
+if __name__ == "__main__":
+    main()

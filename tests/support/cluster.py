@@ -1,0 +1,80 @@
+"""Three reference servers that are one cluster with JetStream, for what a single server cannot show."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from natsctl.testing.process import ServerProcess
+from tests.support.ports import quiet_ports
+
+NAMES: Final = ("n1", "n2", "n3")
+CONFIG: Final = """
+server_tags: ["az:1", "disk:ssd"]
+accounts {
+  SYS { users: [{ user: s, password: p }] }
+  A { jetstream: enabled, users: [{ user: a, password: p }] }
+}
+system_account: SYS
+no_auth_user: a
+"""
+"""A system account, and one that whoever does not log in is in."""
+
+
+class Cluster:
+    """The servers `n1`, `n2` and `n3` of the cluster `C`; usable as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        routes = [f"nats://127.0.0.1:{port}" for port in quiet_ports(len(NAMES))]
+        self.servers = [_member(folder / name, name, route, routes) for name, route in zip(NAMES, routes, strict=True)]
+
+    def __enter__(self) -> Cluster:
+        try:
+            for server in self.servers:
+                server.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End all servers."""
+        for server in self.servers:
+            server.kill()
+
+    @property
+    def ports(self) -> list[int]:
+        """Where clients connect, by the order of the names."""
+        return [int(server.url.rpartition(":")[2]) for server in self.servers]
+
+    def url(self, login: str = "") -> str:
+        """The addresses of all servers, for a login such as `s:p`."""
+        at = f"{login}@" if login else ""
+        return ",".join(f"nats://{at}127.0.0.1:{port}" for port in self.ports)
+
+    def clear(self) -> None:
+        """Remove every stream of the account that needs no login."""
+        asyncio.run(_clear(self.url()))
+
+
+def _member(folder: Path, name: str, route: str, routes: list[str]) -> ServerProcess:
+    folder.mkdir(parents=True)
+    config = folder / "nats.conf"
+    cluster = f"cluster {{ name: C, listen: '{route.removeprefix('nats://')}', routes: [{', '.join(routes)}] }}\n"
+    config.write_text(f"server_name: {name}\n{cluster}{CONFIG}")
+    return ServerProcess(folder, "reference", "-c", str(config))
+
+
+async def _clear(url: str) -> None:
+    from natsctl.client.dial import connect
+    from natsctl.client.manager import Manager
+    from natsctl.client.servers import resolve
+    from natsctl.client.settings import Settings
+
+    async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="clear") as connection:
+        manager = Manager(connection)
+        await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])

@@ -1,0 +1,358 @@
+"""A whole server under random clients and random disasters, judged by books kept outside: one seed is one session.
+
+Theory of operation. A session is several lives of one simulated disk. Its *cast* is a handful of streams that have
+between them what streams can do: limits of every kind, work queue, interest, counters, a mirror and a stream with a
+source. In a life the clients of `engine_program` send requests, several at a time, so that one commit holds much; then
+time may pass. A life ends by a crash inside a disk call, by kill or power loss at rest, or cleanly; the start after it
+may be interrupted by another crash. After each step, and after each start, the books of `engine_ledger` and
+`engine_consumers` judge. At random rests a server is started on the platter alone: what it lacks was promised too
+early. A last life without crashes must bring everything to its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from natsctl.jetstream.stream import Stream
+from natsctl.store.options import StoreOptions
+from natsctl.store.packed import MAGIC as PACKED
+from natsctl.testing.clock import VirtualClock
+from natsctl.testing.jet import Jet, ok
+from natsctl.testing.machine import Machine
+from natsctl.testing.simdisk import Crash, Personality, SimDisk, crash_at, no_faults
+from tests.support.engine_cast import draw_cast
+from tests.support.engine_client import Client
+from tests.support.engine_consumers import ConsumerBook, retention_of
+from tests.support.engine_ledger import Book
+from tests.support.engine_program import SECOND, Program
+from tests.support.engine_reasons import size_of
+from tests.support.engine_slices import small_steps
+from tests.support.engine_steps import Snapshot, snapshot_of
+from tests.support.ledger import Violation
+
+PLATTER_SHARE: Final = 0.06
+"""How often a server is started on what is durable at a rest."""
+INFO_SHARE: Final = 0.3
+"""How often a stream is asked what it says of itself; after a crash always."""
+SLICED_SHARE: Final = 0.5
+"""How many sessions do every long job in slices of a message or two, so that crashes come between them."""
+PATIENCE: Final = 12
+"""Looks at the end of a session by which everything must have come to its end."""
+
+
+@dataclass(slots=True)
+class EngineReport:
+    """What one session did, so that a run can tell that it was not idle."""
+
+    seed: int
+    lives: int = 0
+    steps: int = 0
+    crashes: int = 0
+    crashed_starts: int = 0
+    kills: int = 0
+    power_losses: int = 0
+    clean_stops: int = 0
+    acks: int = 0
+    refusals: int = 0
+    unanswered: int = 0
+    deliveries: int = 0
+    restores: int = 0
+    platter_checks: int = 0
+    sliced: bool = False
+    slow_steps: int = 0
+    packed_files: int = 0
+
+
+class EngineSession:
+    """One seed's disk, clock, books and clients."""
+
+    def __init__(self, seed: int) -> None:
+        self.report = EngineReport(seed)
+        self._work = random.Random(f"{seed}/engine")
+        self._faults = random.Random(f"{seed}/engine faults")
+        self._slices = random.Random(f"{seed}/engine slices")
+        self._clock = VirtualClock()
+        self._disk = SimDisk(random.Random(f"{seed}/engine disk"), self._faults.choice(list(Personality)))
+        sizes = (1024, 4096, 16384, 1 << 20)
+        self._options = StoreOptions(
+            segment_bytes=self._work.choice(sizes),
+            reserve_bytes=4096,
+            tail_index_bytes=512,
+            block_bytes=self._work.choice((200, 1000, 65536)),
+        )
+        self._slow = random.Random(f"{seed}/engine slow")
+        self._books, consumers = draw_cast(self._work)
+        self._consumers: dict[str, list[ConsumerBook]] = {name: [] for name in self._books}
+        for consumer in consumers:
+            self._consumers[consumer.book.name].append(consumer)
+        for name, book in self._books.items():
+            retention_of(book, self._consumers[name])
+        self._program = Program(self._work, self._books, consumers)
+        self._lost: tuple[str, dict[str, Any], bytes] | None = None
+        self._machine: Machine
+        self._client: Client
+
+    # A session and its lives
+
+    def run(self) -> EngineReport:
+        """Live several times and come to an end; raises Violation."""
+        sliced = self._slices.random() < SLICED_SHARE
+        with small_steps() if sliced else contextlib.nullcontext():
+            self._start()
+            self._make_cast()
+            for _ in range(self._work.randint(2, 5)):
+                self._live()
+                self._end_life()
+                self._start_again()
+            self._finish()
+        self.report.sliced = sliced
+        self.report.packed_files = sum(data.startswith(PACKED) for data in self._disk.contents())
+        return self.report
+
+    def _start(self) -> None:
+        self._machine = Machine(self._disk, self._clock, self._work.getrandbits(32), self._options)
+        self._client = Client(self._machine)
+
+    def _make_cast(self) -> None:
+        jet = Jet(self._machine)
+        for book in self._books.values():
+            ok(jet.api(f"STREAM.CREATE.{book.name}", book.config))
+            for consumer in self._consumers[book.name]:
+                jet.consumer(consumer.name, book.name, **consumer.config)
+        self._judge()
+
+    def _live(self) -> None:
+        self.report.lives += 1
+        steps = self._work.randint(4, 25)
+        crash_step = self._faults.randint(1, int(steps * 1.5))
+        for number in range(1, steps + 1):
+            self.report.steps += 1
+            if number == crash_step:
+                self._disk.plan = crash_at(self._faults.randint(1, 40))
+            try:
+                self._step()
+            except Crash:
+                self.report.crashes += 1
+                for book in self._books.values():
+                    book.step.crashed = True
+                return
+            if self._disk.plan is no_faults:
+                self._judge()
+        self._judge_if_whole()
+
+    def _judge_if_whole(self) -> None:
+        self._disk.plan = no_faults
+        self._judge()
+
+    def _step(self) -> None:
+        """Let clients do something, and perhaps time pass."""
+        kind = self._work.choice(("ask",) * 8 + ("time",) * 3 + ("restore",))
+        if kind == "time":
+            self._machine.advance(int(self._work.choice((0.3, 1, 3, 12)) * SECOND))
+        elif kind == "restore":
+            self._restore()
+        else:
+            how = self._work.choice(("alone", "alone", "together", "slow", "slow"))
+            self._machine.hold_commits = how == "together"
+            self._machine.slow = self._slow if how == "slow" else None
+            self.report.slow_steps += how == "slow"
+            for _ in range(1 if how == "alone" else self._work.randint(1, 6)):
+                self._program.act(self._client)
+            self._machine.hold_commits, self._machine.slow = False, None
+            self._machine.settle()
+
+    def _end_life(self) -> None:
+        """Stop the server in one of the ways in which servers stop."""
+        self._disk.plan = no_faults
+        self._client.collect()
+        kind = self._faults.choice(("kill", "kill", "power", "power", "clean"))
+        if kind == "clean" and not any(book.step.crashed for book in self._books.values()):
+            self.report.clean_stops += 1
+            self._machine.engine.shut_down()
+            self._machine.settle()
+            self._machine.store.close()
+            self._disk.kill()
+        elif kind == "power":
+            self.report.power_losses += 1
+            self._disk.power_loss()
+        else:
+            self.report.kills += 1
+            self._disk.kill()
+
+    def _start_again(self) -> None:
+        if self._work.random() < 0.3:
+            self._clock.advance(self._work.randint(1, 10) * SECOND)
+        while self._faults.random() < 0.3:
+            self._disk.plan = crash_at(self._faults.randint(1, 30))
+            try:
+                self._start()
+                break
+            except Crash:
+                self.report.crashed_starts += 1
+                (SimDisk.power_loss if self._faults.random() < 0.5 else SimDisk.kill)(self._disk)
+        else:
+            self._disk.plan = no_faults
+            self._start()
+        self._disk.plan = no_faults
+        if self._machine.report.damaged:
+            raise Violation(f"refused after a crash: {self._machine.report.damaged}")
+        self._find_lost()
+        for book in self._books.values():
+            book.step.crashed = True
+            book.take_config(self._stream(book.name).config)
+        for consumers in self._consumers.values():
+            for consumer in consumers:
+                consumer.held.clear()
+        self._judge()
+        self._machine.advance(SECOND)
+        self._judge()
+
+    # Judging
+
+    def _stream(self, name: str) -> Stream:
+        streams = self._machine.engine.accounts["$G"].streams
+        if name not in streams:
+            raise Violation(f"{name} is gone")
+        return streams[name]
+
+    def _judge(self) -> None:
+        if self._machine.store.faults:
+            raise Violation(f"fenced off although the disk did nothing wrong: {self._machine.store.faults}")
+        self._client.collect()
+        jet = Jet(self._machine)
+        for book in self._books.values():
+            look = book.step.crashed or self._faults.random() < INFO_SHARE
+            snapshot = snapshot_of(self._stream(book.name).store)
+            self._count(book)
+            book.judge(snapshot, self._clock.now_ns())
+            if look:
+                check_state(book, jet)
+                check_consumers(self._consumers[book.name], self._stream(book.name), jet, book.before)
+        jet.wire.close()
+        if self._faults.random() < PLATTER_SHARE:
+            self._check_platter()
+
+    def _count(self, book: Book) -> None:
+        for attempt in book.step.attempts:
+            self.report.acks += bool(attempt.acked_seq)
+            self.report.refusals += attempt.refused
+            self.report.unanswered += attempt.answer is None
+
+    def _check_platter(self) -> None:
+        """Start on what is durable now and nothing else: every message must be there, and known ids refused."""
+        self.report.platter_checks += 1
+        twin = Machine(self._disk.platter(self.report.seed), self._clock, 1, self._options)
+        if twin.report.damaged:
+            raise Violation(f"the platter alone is damaged: {twin.report.damaged}")
+        for name, book in self._books.items():
+            stream = twin.engine.accounts["$G"].streams[name]
+            there = snapshot_of(stream.store).messages
+            for seq, message in book.before.messages.items():
+                if there.get(seq) != message and not book.may_go(message):
+                    raise Violation(f"the platter alone has {there.get(seq)} for {message} of {name}")
+            for msg_id in book.ids:
+                known = book.in_window(msg_id, self._clock.now_ns())
+                if known and stream.dedupe.find(msg_id) != known:
+                    raise Violation(f"the platter alone does not know {msg_id!r} of {name}, {known}")
+
+    # Backups
+
+    def _restore(self) -> None:
+        """Delete a stream and make it again from its backup; what a crash interrupts is done by the next life."""
+        names = [name for name, book in self._books.items() if book.origin is None and name != "A"]
+        name = self._work.choice(names)
+        plan, self._disk.plan = self._disk.plan, no_faults
+        self._judge()
+        jet = Jet(self._machine)
+        document, archive = jet.backup(name)
+        self._disk.plan = plan
+        self._lost = (name, document, archive)
+        self._books[name].restored()
+        ok(jet.api(f"STREAM.DELETE.{name}"))
+        self._upload(jet)
+        self._lost = None
+
+    def _upload(self, jet: Jet) -> None:
+        assert self._lost is not None
+        name, document, archive = self._lost
+        to = ok(jet.api(f"STREAM.RESTORE.{name}", document))["deliver_subject"]
+        for at in range(0, len(archive), 2000):
+            jet.wire.request(to, archive[at : at + 2000])
+        ok(jet.wire.request(to))
+        self.report.restores += 1
+
+    def _find_lost(self) -> None:
+        """Restore a stream whose deletion was interrupted, unless it is still, or again, there."""
+        if self._lost is not None:
+            if self._lost[0] not in self._machine.engine.accounts["$G"].streams:
+                self._upload(Jet(self._machine))
+            self._lost = None
+
+    # The end
+
+    def _finish(self) -> None:
+        """Without crashes everything must arrive, and every consumer must come to its end."""
+        for _ in range(PATIENCE):
+            self._machine.advance(5 * SECOND)
+            for consumers in self._consumers.values():
+                for consumer in consumers:
+                    self._client.fetch(consumer, 100)
+                    self._client.collect()
+                    for seq, message in consumer.held:
+                        self._client.ack(consumer, seq, message, b"+ACK", confirm=True)
+                    consumer.held.clear()
+            self._judge()
+        for name, book in self._books.items():
+            self._check_end(name, book)
+
+    def _check_end(self, name: str, book: Book) -> None:
+        for consumer in self._consumers[name]:
+            self.report.deliveries += len(consumer.delivered)
+            wanted = {m.seq for m in book.before.messages.values() if consumer.takes(m)}
+            if missed := wanted - consumer.delivered:
+                raise Violation(f"{consumer.name} never delivered {sorted(missed)}")
+        if book.origin is not None and book.mirrors:
+            book.check_end()
+        elif book.origin is not None:
+            theirs = book.origin.before
+            told = Jet(self._machine).api(f"STREAM.INFO.{name}")["sources"][0].get("seq", 0)
+            if max(book.sourced_seq, told) < max(theirs.messages, default=0):
+                raise Violation(f"{name} has sourced up to {told}, its origin ends at {theirs.last_seq}")
+
+
+def check_state(book: Book, jet: Jet) -> None:
+    """Compare what a stream tells of itself with a recount of its messages."""
+    asked = {"deleted_details": True, "subjects_filter": ">"}
+    state = ok(jet.api(f"STREAM.INFO.{book.name}", asked))["state"]
+    messages = book.before.messages
+    counts: dict[str, int] = {}
+    for message in messages.values():
+        counts[message.subject.decode()] = counts.get(message.subject.decode(), 0) + 1
+    first_seq = min(messages, default=book.before.last_seq + 1)
+    deleted = [seq for seq in range(first_seq, book.before.last_seq + 1) if seq not in messages]
+    told = (state["messages"], state["bytes"], state["last_seq"], state.get("num_subjects", 0))
+    recount = (len(messages), sum(map(size_of, messages.values())), book.before.last_seq, len(counts))
+    if told != recount or (messages and state["first_seq"] != first_seq):
+        raise Violation(f"{book.name} tells {state}, a recount {recount} from {first_seq}")
+    if (state.get("subjects") or {}) != counts or (state.get("deleted") or []) != deleted:
+        raise Violation(f"{book.name} tells {state}, a recount {counts}, {deleted}")
+
+
+def check_consumers(consumers: Iterable[ConsumerBook], stream: Stream, jet: Jet, held: Snapshot) -> None:
+    """Compare what the consumers of a stream tell of themselves with what the stream holds."""
+    for consumer in consumers:
+        if consumer.name not in stream.consumers:
+            raise Violation(f"consumer {consumer.name} is gone")
+        consumer.check(stream.consumers[consumer.name], jet.info(consumer.name, stream.name), held)
+
+
+def simulate_engine(seed: int) -> EngineReport:
+    """Run one session; raises Violation, whose text names the seed."""
+    try:
+        return EngineSession(seed).run()
+    except Violation as violation:
+        raise Violation(f"seed {seed}: {violation}") from violation

@@ -1,0 +1,210 @@
+"""kill -9 on a server whose streams feed each other, and the proof from outside that nothing got lost or doubled.
+
+ORIGIN is written by three publishers. COPY mirrors it. GATHER sources two of its subjects, one of them transformed.
+TASKS sources the third into a work queue that a worker empties. QUEUE is a work queue with a worker, PIPE a work queue
+that only the sourcing stream DRAIN empties, EVENTS an interest stream with the two consumers A and B. Publishers repeat
+with ids what was not acked, so that in the end each of their messages must be there exactly once; workers double-ack.
+
+After each kill the server is started again and everything that is gone from QUEUE, PIPE and EVENTS is asked for its
+reason; the end waits until everything has flowed and compares all. `python -m tests.support.kill --flows`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from natsctl.testing.process import ServerProcess
+from tests.support.killclients import REPEAT_WITHIN_NS, Publisher, Worker
+from tests.support.killflowjudge import FlowJudge, FlowSummary, Stored
+from tests.support.killjournal import Journal
+from tests.support.rawclient import RawClient
+
+LIFE_S: Final = (0.1, 0.9)
+"""Shortest and longest time that a server serves before it is killed."""
+
+FLOW_WITHIN_S: Final = 240.0
+"""How long everything may take to arrive after the last kill."""
+
+SUBJECTS: Final = (b"o.0", b"o.1", b"o.2", b"q.3", b"p.4", b"e.5")
+"""What each publisher writes to."""
+
+STREAMS: Final[dict[bytes, dict[str, Any]]] = {
+    b"ORIGIN": {"subjects": ["o.*"], "duplicate_window": REPEAT_WITHIN_NS},
+    b"COPY": {"mirror": {"name": "ORIGIN"}},
+    b"GATHER": {
+        "sources": [
+            {"name": "ORIGIN", "filter_subject": "o.0"},
+            {"name": "ORIGIN", "subject_transforms": [{"src": "o.1", "dest": "g.1"}]},
+        ]
+    },
+    b"TASKS": {"sources": [{"name": "ORIGIN", "filter_subject": "o.2"}], "retention": "workqueue"},
+    b"QUEUE": {"subjects": ["q.*"], "retention": "workqueue", "duplicate_window": REPEAT_WITHIN_NS},
+    b"PIPE": {"subjects": ["p.*"], "retention": "workqueue", "duplicate_window": REPEAT_WITHIN_NS},
+    b"DRAIN": {"sources": [{"name": "PIPE"}]},
+    b"EVENTS": {"subjects": ["e.*"], "retention": "interest", "duplicate_window": REPEAT_WITHIN_NS},
+}
+WORKERS: Final = ((b"TASKS", b"W"), (b"QUEUE", b"W"), (b"EVENTS", b"A"), (b"EVENTS", b"B"))
+
+
+class FlowLoop:
+    """One run: a server that is killed again and again while its streams feed each other."""
+
+    def __init__(self, folder: Path, kills: int, seed: int) -> None:
+        """Prepare a run in an empty folder; `seed` chooses the moments of the kills."""
+        self.summary = FlowSummary()
+        self._server = ServerProcess(folder / "server")
+        self._kills = kills
+        self._random = random.Random(seed)
+        self._journals = [Journal(folder / f"journal-{number}") for number in range(len(SUBJECTS) + len(WORKERS))]
+        self._publishers = [
+            Publisher(number, self._journals[number], subject, repeats=True) for number, subject in enumerate(SUBJECTS)
+        ]
+        self._workers = {
+            (stream, consumer): Worker(self._journals[at], stream, consumer)
+            for at, (stream, consumer) in enumerate(WORKERS, len(SUBJECTS))
+        }
+        self._judge = FlowJudge(self.summary, self._publishers, self._workers)
+        self._drained: list[Stored] = []
+
+    async def run(self) -> FlowSummary:
+        """Kill, start again and check as often as was asked, then let everything arrive; return what was found."""
+        try:
+            await asyncio.to_thread(self._server.start)
+            await self._prepare()
+            for _ in range(self._kills):
+                await self._one_life()
+                begin = time.monotonic()
+                await asyncio.to_thread(self._server.start)
+                self.summary.slowest_start_s = max(self.summary.slowest_start_s, time.monotonic() - begin)
+                await self._check()
+            await self._finish()
+        finally:
+            self._server.kill()
+            for journal in self._journals:
+                journal.close()
+        return self.summary
+
+    async def _prepare(self) -> None:
+        client = await RawClient.connect(self._server.url)
+        for name, config in STREAMS.items():
+            await api(client, b"STREAM.CREATE." + name, {"name": name.decode(), **config})
+        for stream, consumer in WORKERS:
+            config = {"durable_name": consumer.decode(), "ack_policy": "explicit", "ack_wait": 1_000_000_000}
+            body = {"stream_name": stream.decode(), "config": config}
+            await api(client, b"CONSUMER.DURABLE.CREATE.%b.%b" % (stream, consumer), body)
+        await client.close()
+
+    async def _connect(self, *, fill: bool) -> list[RawClient]:
+        """Let publishers and workers go on over new connections."""
+        clients = [await RawClient.connect(self._server.url) for _ in (*self._publishers, *self._workers)]
+        for worker, client in zip(self._workers.values(), clients[len(self._publishers) :], strict=True):
+            worker.start(client)
+        for publisher, client in zip(self._publishers, clients, strict=False):
+            publisher.start(client, fill=fill)
+        return clients
+
+    async def _one_life(self) -> None:
+        clients = await self._connect(fill=True)
+        await asyncio.sleep(self._random.uniform(*LIFE_S))
+        await asyncio.to_thread(self._server.kill)
+        self.summary.kills += 1
+        for client in clients:
+            await client.closed.wait()
+
+    async def _check(self) -> None:
+        """Ask for everything that is gone whether it may be."""
+        client = await RawClient.connect(self._server.url)
+        gone = {}
+        for name in (b"QUEUE", b"PIPE", b"EVENTS"):  # what is read afterwards can only have got more reasons
+            gone[name] = await missing(client, name)
+        self._drained += await read(client, b"DRAIN", self._drained[-1].seq + 1 if self._drained else 1)
+        await client.close()
+        self._judge.removed(gone, self._drained)
+
+    async def _finish(self) -> None:
+        """Have everything repeated, wait until nothing moves any more, and compare."""
+        clients = await self._connect(fill=False)
+        reader = await RawClient.connect(self._server.url)
+        deadline = time.monotonic() + FLOW_WITHIN_S
+        while any(publisher.outstanding for publisher in self._publishers) or not await self._arrived(reader):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not all has flowed: {await self._standing(reader)}")
+            await asyncio.sleep(0.1)
+        await self._check()
+        contents = {name: await read(reader, name, 1) for name in (b"ORIGIN", b"COPY", b"GATHER", b"DRAIN")}
+        for client in (*clients, reader):
+            await client.close()
+        self._judge.finish(contents)
+
+    async def _standing(self, client: RawClient) -> dict[str, Any]:
+        """Return how far publishers, streams and consumers are."""
+        streams = {name.decode(): (await api(client, b"STREAM.INFO." + name))["state"] for name in STREAMS}
+        consumers = {
+            f"{stream.decode()} > {name.decode()}": await api(client, b"CONSUMER.INFO.%b.%b" % (stream, name))
+            for stream, name in WORKERS
+        }
+        outstanding = [publisher.outstanding for publisher in self._publishers]
+        return {"outstanding": outstanding, "streams": streams, "consumers": consumers}
+
+    async def _arrived(self, client: RawClient) -> bool:
+        """Tell whether every stream is as it is to be when all has flowed."""
+        states = {name: (await api(client, b"STREAM.INFO." + name))["state"] for name in STREAMS}
+        sent = [publisher.next_number for publisher in self._publishers]
+        empty = (states[name]["messages"] == 0 for name in (b"TASKS", b"QUEUE", b"PIPE", b"EVENTS"))
+        copied = states[b"COPY"]["last_seq"] == states[b"ORIGIN"]["last_seq"]
+        gathered = states[b"GATHER"]["messages"] >= sent[0] + sent[1]
+        queued = states[b"TASKS"]["last_seq"] >= sent[2] and states[b"DRAIN"]["messages"] >= sent[4]
+        return copied and gathered and queued and all(empty)
+
+
+async def api(client: RawClient, verb: bytes, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the server's answer; raises RuntimeError when it is an error."""
+    _, answer = await client.request(b"$JS.API." + verb, orjson.dumps(body) if body else b"", timeout_s=60)
+    value: dict[str, Any] = orjson.loads(answer)
+    if "error" in value:
+        raise RuntimeError(f"{verb.decode()}: {value['error']}")
+    return value
+
+
+async def missing(client: RawClient, stream: bytes) -> set[int]:
+    """Return the sequences that were given out and hold nothing any more."""
+    state = (await api(client, b"STREAM.INFO." + stream, {"deleted_details": True}))["state"]
+    first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
+    return {*range(1, first), *state.get("deleted", ())}
+
+
+async def read(client: RawClient, stream: bytes, from_seq: int) -> list[Stored]:
+    """Return every message that a stream has now, from `from_seq` on."""
+    state = (await api(client, b"STREAM.INFO." + stream))["state"]
+    if state["last_seq"] < from_seq or not state["messages"]:
+        return []
+    found: list[Stored] = []
+    done = asyncio.Event()
+
+    def on_delivery(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        if not reply:
+            done.set()
+            return
+        numbers = reply.split(b".")
+        found.append(Stored(int(numbers[5]), int(numbers[7]), subject, header, payload))
+        if numbers[8] == b"0" or int(numbers[5]) >= state["last_seq"]:  # more may have come, beyond what was asked for
+            done.set()
+
+    inbox = b"_INBOX.read.%b.%d" % (stream, from_seq)
+    sid = client.subscribe(inbox, on_delivery)
+    config = {"deliver_policy": "by_start_sequence", "opt_start_seq": from_seq, "ack_policy": "none"}
+    created = await api(client, b"CONSUMER.CREATE." + stream, {"stream_name": stream.decode(), "config": config})
+    name = created["name"].encode()
+    body = orjson.dumps({"batch": state["last_seq"], "expires": 20_000_000_000})
+    client.publish(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, name), body, inbox)
+    async with asyncio.timeout(60):
+        await done.wait()
+    await api(client, b"CONSUMER.DELETE.%b.%b" % (stream, name))
+    client.unsubscribe(sid)
+    return found

@@ -1,0 +1,432 @@
+"""Two servers joined as leaf nodes under random clients, cuts and power failures: one seed is one session.
+
+Theory of operation. The servers `hub` and `edge` have JetStream in domains of these names, a simulated disk each, and
+one clock. Each mirrors a stream of the other; the hub also sources one of the edge's, and drains its work queue.
+Clients at both ends publish, delete, purge, fetch and acknowledge, at streams of their own server and, through the
+link, at those of the other. The link is cut between two requests or while it carries, and comes back; either server
+dies with its power, or by kill, at rest or inside a disk call, and the other goes on alone for a while.
+
+Whenever both are up and at rest the books of `engine_ledger` judge every stream as in `engine_simulation`: what was
+acknowledged is there or has a reason to be gone, what is there was published, and once. Beyond that, a copy is never
+ahead of its origin and has no gap where the origin has a message, and nothing leaves the work queue before the hub has
+it. In the end the link stays, and within a bounded time every copy must be complete, the work queue empty, everything
+delivered, and each side reach the streams of the other.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+from natsctl.api import headers
+from natsctl.jetstream.stream import Stream
+from natsctl.store.message import StoredMessage
+from natsctl.store.options import StoreOptions
+from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.simdisk import Crash, Personality, SimDisk, crash_at, no_faults
+from tests.support.engine_client import Client
+from tests.support.engine_consumers import ConsumerBook
+from tests.support.engine_ledger import Book
+from tests.support.engine_program import Program
+from tests.support.engine_simulation import check_consumers, check_state
+from tests.support.engine_steps import Attempt, snapshot_of
+from tests.support.leaf_pair import Server, Servers
+from tests.support.ledger import Violation
+
+DOMAINS: Final = ("hub", "edge")
+PATIENCE: Final = 12
+"""Looks, five seconds apart, by which everything must have come to its end."""
+CRASH_WITHIN: Final = 6
+"""Rounds of requests in which a server is to stop inside a disk call."""
+LIMITS: Final[tuple[dict[str, Any], ...]] = ({}, {}, {"max_msgs": 12}, {"max_msgs_per_subject": 2})
+WINDOW: Final[dict[str, Any]] = {"duplicate_window": 10 * SECOND, "allow_rollup_hdrs": True}
+
+
+@dataclass(slots=True)
+class LeafReport:
+    """What one session did, so that a run can tell that it was not idle."""
+
+    seed: int
+    steps: int = 0
+    cuts: int = 0
+    breaks: int = 0
+    power_losses: int = 0
+    kills: int = 0
+    stalls: int = 0
+    crashes: int = 0
+    crashed_starts: int = 0
+    acks: int = 0
+    acks_over_the_link: int = 0
+    unanswered: int = 0
+    copied: int = 0
+    drained: int = 0
+    deliveries: int = 0
+
+
+class Side:
+    """One of the two servers, with its disk, books and clients."""
+
+    def __init__(self, domain: str, disk: SimDisk, options: StoreOptions) -> None:
+        self.domain = domain
+        self.disk = disk
+        self.options = options
+        self.books: dict[str, Book] = {}
+        self.consumers: list[ConsumerBook] = []
+        self.server: Server | None = None
+        self.local: Client
+        """Works with the streams of this server."""
+        self.remote: Client
+        """Works with the streams of the other one, through the link."""
+
+    @property
+    def up(self) -> Server:
+        """Return the server, which is running."""
+        assert self.server is not None
+        return self.server
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream; raises Violation when it is gone."""
+        streams = self.up.machine.engine.accounts["$G"].streams
+        if name not in streams:
+            raise Violation(f"{name} is gone")
+        return streams[name]
+
+    def collect(self) -> None:
+        """Take in what clients were sent."""
+        if self.server is not None:
+            self.local.collect()
+            self.remote.collect()
+
+
+class LeafSession:
+    """One seed's servers, link, books and clients."""
+
+    def __init__(self, seed: int) -> None:
+        self.report = LeafReport(seed)
+        self._work = random.Random(f"{seed}/leaf")
+        self._faults = random.Random(f"{seed}/leaf faults")
+        self._slow = random.Random(f"{seed}/leaf slow")
+        self._servers = Servers()
+        self._sides = [self._side(seed, domain) for domain in DOMAINS]
+        self._hub, self._edge = self._sides
+        self._cast()
+        self._programs = {side.domain: Program(self._work, _origins(side), side.consumers) for side in self._sides}
+        self._linked = True
+        """Whether the link is to be there, as soon as both servers are."""
+
+    def _side(self, seed: int, domain: str) -> Side:
+        disk = SimDisk(random.Random(f"{seed}/{domain} disk"), self._faults.choice(list(Personality)))
+        sizes = (1024, 4096, 1 << 20)
+        return Side(
+            domain, disk, StoreOptions(segment_bytes=self._work.choice(sizes), reserve_bytes=4096, tail_index_bytes=512)
+        )
+
+    def _cast(self) -> None:
+        """Make the books: H and K at the hub, L and the work queue W at the edge, and their copies over there."""
+        hub, edge, rng = self._hub, self._edge, self._work
+        origin_h = Book("H", {"name": "H", "subjects": ["h.>"], **WINDOW, **rng.choice(LIMITS)})
+        bucket = {"max_msgs_per_subject": 3, "discard": "new", "deny_delete": True, "allow_direct": True}
+        origin_k = Book("K", {"name": "K", "subjects": ["$KV.K.>"], "allow_rollup_hdrs": True, **bucket})
+        origin_l = Book("L", {"name": "L", "subjects": ["l.>"], **WINDOW, **rng.choice(LIMITS)})
+        queue = Book("W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue", **WINDOW})
+        drain = _copy("D", queue, "sources", "edge")
+        queue.may_go = lambda message: message.seq in self._sourced(drain)
+        for book in (origin_h, origin_k, _copy("LM", origin_l, "mirror", "edge"), drain):
+            hub.books[book.name] = book
+        hub.books["LS"] = _copy("LS", origin_l, "sources", "edge")
+        for book in (origin_l, queue, _copy("HM", origin_h, "mirror", "hub"), _copy("KM", origin_k, "mirror", "hub")):
+            edge.books[book.name] = book
+        hub.consumers = [ConsumerBook("HC", origin_h), ConsumerBook("HA", origin_h, "h.a")]
+        edge.consumers = [ConsumerBook("LC", origin_l)]
+
+    def _sourced(self, book: Book) -> set[int]:
+        """Return the sequences of its origin whose messages a stream holds now, or is known to have held."""
+        held = {_source_seq(message) for message in book.history.values()}
+        return held | {_source_seq(m) for m in snapshot_of(self._hub.stream(book.name).store).messages.values()}
+
+    # A session
+
+    def run(self) -> LeafReport:
+        """Live, be cut, fail and come to an end; raises Violation."""
+        for side in self._sides:
+            self._start(side)
+        self._make()
+        self._join()
+        self._judge()
+        for _ in range(self._work.randint(3, 6)):
+            self._live()
+            self._fail()
+        self._finish()
+        return self.report
+
+    def _start(self, side: Side) -> None:
+        side.server = self._servers.start(side.domain, side.domain, disk=side.disk, store=side.options)
+        if side.up.machine.report.damaged:
+            raise Violation(f"refused after a crash: {side.up.machine.report.damaged}")
+        other = next(each for each in self._sides if each is not side)
+        side.local = Client(side.up.machine, f"{side.domain}1")
+        side.remote = Client(side.up.machine, f"{side.domain}2", f"$JS.{other.domain}.API")
+
+    def _make(self) -> None:
+        for side in self._sides:
+            jet = Jet(side.up.machine)
+            for book in side.books.values():
+                ok(jet.api(f"STREAM.CREATE.{book.name}", book.config))
+            for consumer in side.consumers:
+                jet.consumer(consumer.name, consumer.book.name, **consumer.config)
+            jet.wire.close()
+
+    def _join(self) -> None:
+        if self._linked and not self._servers.cables and all(side.server for side in self._sides):
+            self._servers.join(self._edge.up, self._hub.up)
+
+    def _live(self) -> None:
+        for _ in range(self._work.randint(2, 10)):
+            self.report.steps += 1
+            kind = self._work.choice(("ask",) * 7 + ("time",) * 3 + ("cut",) + ("break",) * 3)
+            if kind == "time":
+                self._servers.advance(self._work.choice((0.3, 1, 3)))
+            elif kind == "cut":
+                self._cut()
+            else:
+                if kind == "break" and self._servers.cables:
+                    self._servers.cables[0].left = self._work.choice((0, 50, 400, 1500))
+                self._ask(self._sides)
+                self._servers.settle()
+                self._mend()
+            self._judge()
+
+    def _cut(self) -> None:
+        """Cut the link, or let it be there again."""
+        self._linked = not self._linked
+        if not self._linked:
+            self.report.cuts += 1
+            for cable in self._servers.cables:
+                cable.cut()
+        self._mend()
+
+    def _mend(self) -> None:
+        """Make the link anew after a break, as the edge would."""
+        self.report.breaks += sum(cable.left == 0 for cable in self._servers.cables)
+        self._servers.cables = [cable for cable in self._servers.cables if not cable.cut_off]
+        for cable in self._servers.cables:
+            cable.left = None
+        self._servers.settle()
+        self._join()
+
+    def _ask(self, sides: list[Side]) -> None:
+        """Let clients of some sides ask, one after the other, on disks that may be slow."""
+        slow = self._slow if self._work.random() < 0.5 else None
+        for side in sides:
+            side.up.machine.slow = slow
+        for _ in range(self._work.randint(1, 6)):
+            side, remote = self._work.choice(sides), self._work.random() < 0.5
+            domain = side.domain if not remote else next(d for d in DOMAINS if d != side.domain)
+            self._programs[domain].act(side.remote if remote else side.local)
+            self._servers.settle()
+            for each in self._sides:  # what one client is sent before another one's ack comes before the ack's answer
+                each.collect()
+        for side in sides:
+            side.up.machine.slow = None
+
+    # Failures
+
+    def _fail(self) -> None:
+        """Let one server die, at rest or at work, and start again while the other may go on alone."""
+        dying = self._faults.choice(self._sides)
+        how = self._faults.choice(("rest", "crash", "crash", "stall"))
+        if how == "crash":
+            self._crash(dying)
+        elif how == "stall":
+            self._stall(dying)
+        self._die(dying)
+        for _ in range(self._work.choice((0, 0, 1, 3))):
+            if self._work.random() < 0.3:
+                self._servers.advance(1)
+            else:
+                self._ask([side for side in self._sides if side is not dying])
+                self._servers.settle()
+        self._start_again(dying)
+        self._mend()
+        self._judge()
+        self._servers.advance(1)
+        self._judge()
+
+    def _crash(self, side: Side) -> None:
+        """Let a server work until it stops inside a disk call, or for a while."""
+        side.disk.plan = crash_at(self._faults.randint(1, 60))
+        try:
+            for _ in range(CRASH_WITHIN):
+                self._ask(self._sides)
+                self._servers.settle()
+        except Crash:
+            self.report.crashes += 1
+        for each in self._sides:
+            each.up.machine.slow = None
+        side.disk.plan = no_faults
+
+    def _stall(self, side: Side) -> None:
+        """Let time pass while the disk of a server does not answer."""
+        self.report.stalls += 1
+        side.up.machine.hold_commits = True
+        for _ in range(self._faults.randint(1, 4)):
+            self._ask([each for each in self._sides if each is not side])
+        self._servers.advance(self._faults.choice((0.3, 2, 2, 4)))
+
+    def _die(self, side: Side) -> None:
+        for each in self._sides:
+            each.collect()
+        side.server = None
+        if self._faults.random() < 0.7:
+            self.report.power_losses += 1
+            side.disk.power_loss()
+        else:
+            self.report.kills += 1
+            side.disk.kill()
+        self._servers.lose(side.domain)
+        self._servers.settle()
+        for each in self._sides:
+            for book in each.books.values():
+                book.step.crashed = True  # what was on its way to it is as uncertain as what it did
+
+    def _start_again(self, side: Side) -> None:
+        for _ in range(2):
+            if self._faults.random() < 0.3:
+                side.disk.plan = crash_at(self._faults.randint(1, 30))
+                try:
+                    self._start(side)
+                    break
+                except Crash:
+                    self.report.crashed_starts += 1
+                    side.disk.power_loss()
+        side.disk.plan = no_faults
+        if side.server is None:
+            self._start(side)
+        for consumer in side.consumers:
+            consumer.held.clear()
+
+    # Judging
+
+    def _judge(self) -> None:
+        """Judge every stream, the origins before their copies."""
+        self._servers.settle()
+        for side in self._sides:
+            side.collect()
+            if side.up.machine.store.faults:
+                raise Violation(f"{side.domain} is fenced off: {side.up.machine.store.faults}")
+        places = [(side, book) for side in self._sides for book in side.books.values()]
+        for side, book in sorted(places, key=lambda place: place[1].origin is not None):
+            self._count(book)
+            book.take_config(side.stream(book.name).config)  # the answer to a change may have been cut off
+            snapshot = snapshot_of(side.stream(book.name).store)
+            book.judge(snapshot, self._servers.clock.now_ns())
+            if book.origin is not None:
+                check_copy(book)
+        for side in self._sides:
+            jet = Jet(side.up.machine)
+            for book in side.books.values():
+                check_state(book, jet)
+                consumers = [consumer for consumer in side.consumers if consumer.book is book]
+                check_consumers(consumers, side.stream(book.name), jet, book.before)
+            jet.wire.close()
+
+    def _count(self, book: Book) -> None:
+        for attempt in book.step.attempts:
+            self.report.acks += bool(attempt.acked_seq)
+            self.report.acks_over_the_link += bool(attempt.acked_seq) and attempt.far
+            self.report.unanswered += attempt.answer is None
+
+    # The end
+
+    def _finish(self) -> None:
+        """With the link there, everything must arrive, and each side reach the other's streams."""
+        self._linked = True
+        self._mend()
+        for _ in range(PATIENCE):
+            self._servers.advance(5)
+            for side in self._sides:
+                self._consume(side)
+            self._judge()
+        for side in self._sides:
+            for book in side.books.values():
+                self._check_end(book)
+            self._reach(side)
+        for side in self._sides:
+            for consumer in side.consumers:
+                self.report.deliveries += len(consumer.delivered)
+                wanted = {m.seq for m in consumer.book.before.messages.values() if consumer.takes(m)}
+                if missed := wanted - consumer.delivered:
+                    raise Violation(f"{consumer.name} never delivered {sorted(missed)}")
+
+    def _consume(self, side: Side) -> None:
+        """Fetch what the consumers of the other side have, through the link, and acknowledge it."""
+        for consumer in next(each for each in self._sides if each is not side).consumers:
+            side.remote.fetch(consumer, 100)
+            self._servers.settle()
+            side.remote.collect()
+            for seq, message in consumer.held:
+                side.remote.ack(consumer, seq, message, b"+ACK", confirm=True)
+            consumer.held.clear()
+            self._servers.settle()
+
+    def _check_end(self, book: Book) -> None:
+        if book.origin is None:
+            if book.config.get("retention") == "workqueue" and book.before.messages:
+                raise Violation(f"{book.name} still holds {sorted(book.before.messages)}, and the link is there")
+            return
+        theirs = book.origin.before
+        self.report.copied += len(book.before.messages)
+        self.report.drained += len(book.before.messages) if book.name == "D" else 0
+        if book.mirrors:
+            book.check_end()
+        elif missed := {seq for seq in theirs.messages if seq > book.sourced_seq}:
+            raise Violation(f"{book.name} has not sourced {sorted(missed)}")
+
+    def _reach(self, side: Side) -> None:
+        """Publish to the streams of the other side, through the link."""
+        for book in next(each for each in self._sides if each is not side).books.values():
+            if book.origin is None and "max_msgs" not in book.config and book.name != "K":
+                attempt = Attempt(b"last %b" % book.name.encode(), f"{book.prefix}.end".encode(), b"", b"")
+                side.remote.publish(attempt, book)
+                self._servers.settle()
+                side.remote.collect()
+                if not attempt.acked_seq:
+                    raise Violation(f"{book.name} is not reached through the link: {attempt.answer}")
+
+
+def _origins(side: Side) -> dict[str, Book]:
+    """Return the streams of a side that clients publish to."""
+    return {name: book for name, book in side.books.items() if book.origin is None}
+
+
+def _copy(name: str, origin: Book, kind: str, domain: str) -> Book:
+    """Return a mirror, or a stream that sources another one, of the other domain."""
+    theirs: dict[str, Any] = {"name": origin.name, "external": {"api": f"$JS.{domain}.API", "deliver": ""}}
+    return Book(name, {"name": name, kind: theirs if kind == "mirror" else [theirs]}, origin)
+
+
+def _source_seq(message: StoredMessage) -> int:
+    """Return the sequence that a sourced message had in its origin."""
+    source = (headers.get(message.header, headers.STREAM_SOURCE) or b"").split(b" ")
+    return int(source[1]) if len(source) > 1 else 0
+
+
+def check_copy(book: Book) -> None:
+    """Compare a mirror, or a stream with a source, with its origin; raises Violation."""
+    assert book.origin is not None
+    theirs = book.origin.before
+    ends = book.before.last_seq if book.mirrors else book.sourced_seq
+    if ends > theirs.last_seq:
+        raise Violation(f"{book.name} has {ends} of its origin, which ends at {theirs.last_seq}")
+    held = book.before.messages.keys() if book.mirrors else {_source_seq(m) for m in book.before.messages.values()}
+    if missed := {seq for seq in theirs.messages if seq <= ends} - held:
+        raise Violation(f"{book.name} has come to {ends} of its origin and lacks {sorted(missed)}")
+
+
+def simulate_leaf(seed: int) -> LeafReport:
+    """Run one session; raises Violation, whose text names the seed."""
+    try:
+        return LeafSession(seed).run()
+    except Violation as violation:
+        raise Violation(f"seed {seed}: {violation}") from violation

@@ -1,0 +1,7 @@
+"""Write the page."""
+
+import sys
+
+from tests.support.permission_table.document import document
+
+sys.stdout.write(document())

@@ -1,0 +1,200 @@
+"""The parts of docs/server.md that are made from the server's own tables; a test holds the page to them.
+
+python -m tests.support.server_page docs/server.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from natsctl.api.units import format_size
+from natsctl.server import options
+from natsctl.server.conf import accounts, config, exports, jetstream, jetstream_limits, leaf_remotes, leafnodes, tls
+from natsctl.server.conf import websocket as websocket_conf
+from natsctl.server.conf.syntax import ConfError, load_text
+from natsctl.server.conf.values import format_seconds
+from natsctl.server.options import ServerOptions
+from natsctl.server.reload.changes import FIXED, SAYS
+
+_HERE: Final = "This server has nothing that they would change."
+REFUSING: Final = {
+    "mqtt": "mqtt { port: 1883 }",
+    "gateway": "gateway { name: A }",
+    "cluster": "cluster { listen: 127.0.0.1:6222 }",
+    "proxies": "proxies { trusted: [] }",
+    "resolver": 'resolver: URL("http://127.0.0.1")',
+    "resolver_tls": "resolver_tls {}",
+    "auth_callout": "authorization { auth_callout { issuer: A } }",
+    "proxy_required": "authorization { proxy_required: true }",
+    "cipher, key, tpm, …": "jetstream { key: secret }",
+    "strict": "jetstream { strict: false }",
+    "msg_trace": "accounts { A { msg_trace: traces } }",
+    "allow_trace": "accounts { A { exports: [{stream: a, allow_trace: true}] } }",
+    "ocsp_peer": "tls { ocsp_peer: true }",
+    "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
+    "write_timeout": "write_timeout: retry",
+    **dict.fromkeys(("syslog", "proxy_protocol", "ocsp", "ocsp_cache", "no_system_account"), "{key}: true"),
+    "remote_syslog": 'remote_syslog: "udp://127.0.0.1:514"',
+    "prof_port": "prof_port: 1234",
+}
+"""Keys that are refused, each in a line that asks for it."""
+_NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver", "strict", "write_timeout"} | {
+    "no_system", "no_sys_acc", "prof_block_rate",
+}  # fmt: skip
+"""Of those, the ones that can not be used otherwise either."""
+_FOR_ROUTES: Final = frozenset({"verify_cert_and_check_known_urls"})
+_UNHEEDED: Final = frozenset({"disable_sublist_cache", "no_sublist_cache", "no_fast_producer_stall", "feature_flags"})
+
+WRITTEN_OUT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "authorization": (
+        "authorization {{ {key}: 1 }}",
+        ("user", "username", "pass", "password", "token", "timeout", "users", "default_permissions",
+         "default_permission", "permissions"),
+    ),
+    "a user": (
+        "authorization {{ users: [{{ {key}: 1 }}] }}",
+        ("user", "username", "pass", "password", "nkey", "permissions", "permission", "authorization",
+         "allowed_connection_types", "connection_types", "clients"),
+    ),
+    "permissions": (
+        "authorization {{ permissions {{ {key}: 1 }} }}",
+        ("pub", "publish", "import", "sub", "subscribe", "export", "allow_responses", "publish_allow_responses"),
+    ),
+    "publish, subscribe": ("authorization {{ permissions {{ pub {{ {key}: 1 }} }} }}", ("allow", "deny")),
+    "allow_responses": (
+        "authorization {{ permissions {{ allow_responses {{ {key}: 1 }} }} }}",
+        ("max", "max_msgs", "max_messages", "max_responses", "expires", "expiration", "ttl"),
+    ),
+    "a destination of mappings": ("mappings {{ a: [{{ {key}: 1 }}] }}", ("dest", "destination", "weight", "cluster")),
+    "leafnodes: authorization": (
+        "leafnodes {{ authorization {{ {key}: 1 }} }}",
+        ("user", "username", "pass", "password", "nkey", "account", "timeout", "users"),
+    ),
+    "websocket: authorization": (
+        "websocket {{ authorization {{ {key}: 1 }} }}", ("user", "username", "pass", "password", "token", "timeout"),
+    ),
+    "resolver": (
+        "resolver {{ {key}: 1 }}",
+        ("type", "dir", "allow_delete", "hard_delete", "interval", "timeout", "limit", "ttl"),
+    ),
+}  # fmt: skip
+"""Keys of blocks that are read without a table, and a line in which each can be tried."""
+
+
+def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
+    yield "top level", (key for key in config.TOP_KEYS if key not in _NOT_SERVED | _UNHEEDED)
+    yield "jetstream", jetstream.JETSTREAM_KEYS
+    yield "jetstream: limits", (*jetstream_limits.COUNT_KEYS, "duplicate_window", "batch")
+    yield "jetstream: limits: batch", jetstream_limits.BATCH_KEYS
+    yield "an account", (key for key in accounts.ACCOUNT_KEYS if key not in ("msg_trace", "trace_dest"))
+    yield "an account: limits", accounts.ACCOUNT_LIMIT_KEYS
+    yield "an account: jetstream", jetstream.ACCOUNT_LIMIT_KEYS
+    yield "an export", (key for key in exports.EXPORT_KEYS if key != "allow_trace")
+    yield "an import", (key for key in exports.IMPORT_KEYS if key != "allow_trace")
+    yield (
+        "tls",
+        (*(key for key in tls.TLS_KEYS if key not in _FOR_ROUTES), "cipher_suites", "allow_insecure_cipher_suites"),
+    )
+    yield "websocket", ("listen", *websocket_conf.WEBSOCKET_KEYS, "authorization", "authentication")
+    yield "leafnodes", leafnodes.LEAFNODE_KEYS
+    yield "a remote of leafnodes", leaf_remotes.REMOTE_KEYS
+    yield from ((name, keys) for name, (_, keys) in WRITTEN_OUT.items())
+
+
+def _code(keys: Iterable[str]) -> str:
+    return " ".join(f"`{key}`" for key in keys)
+
+
+def keys_part() -> str:
+    """Return the table of keys that are served, and those that are taken and change nothing."""
+    lines = ["| block | keys |", "| --- | --- |", *(f"| {name} | {_code(keys)} |" for name, keys in _blocks())]
+    unheeded = _code(sorted(_UNHEEDED)), _code(jetstream.UNHEEDED_KEYS)
+    return "\n".join([*lines, "", f"Taken without effect: {unheeded[0]}; in `jetstream` {unheeded[1]}. {_HERE}"])
+
+
+def refusal(key: str) -> str:
+    """Return what the server says of a key that it refuses, without file and line."""
+    try:
+        config.apply(load_text(REFUSING[key].replace("{key}", key), {}), ServerOptions())
+    except ConfError as fault:
+        return str(fault).split(": ", 1)[1]
+    raise ValueError(f"{key} is not refused")
+
+
+def refused_part() -> str:
+    """Return the table of keys that are refused by name, with what is said."""
+    lines = (f"| `{line.replace('{key}', key)}` | {refusal(key)} |" for key, line in REFUSING.items())
+    return "\n".join(["| asked for | said |", "| --- | --- |", *lines])
+
+
+def _amount(number: int) -> str:
+    return "none" if number == 0 else f"{number:,}"
+
+
+_LIMITS: Final[tuple[tuple[str, str, Callable[[ServerOptions], str]], ...]] = (
+    ("max_connections", "clients at the same time", lambda o: "65,536, or what file descriptors allow"),
+    ("max_payload", "bytes of header and payload", lambda o: format_size(o.max_payload)),
+    ("max_control_line", "bytes of one line of the protocol", lambda o: format_size(o.max_control_line)),
+    ("max_pending", "bytes that wait for one client", lambda o: format_size(o.max_pending)),
+    ("write_deadline", "how long they may wait", lambda o: format_seconds(o.write_deadline_s)),
+    ("max_subscriptions", "of one connection", lambda o: _amount(o.max_subscriptions)),
+    ("max_subscription_tokens", "tokens of a subscription's subject", lambda o: _amount(o.max_subscription_tokens)),
+    ("ping_interval", "how often a silent client is asked", lambda o: format_seconds(o.ping_interval_s)),
+    ("ping_max", "answers that it may owe", lambda o: _amount(o.ping_max)),
+    ("authorization: timeout", "from connecting to CONNECT", lambda o: format_seconds(o.login_timeout_s)),
+    ("tls: timeout", "of a handshake", lambda o: format_seconds(options.TLS_TIMEOUT_S)),
+    ("websocket: handshake_timeout", "of an upgrade", lambda o: format_seconds(options.WS_HANDSHAKE_TIMEOUT_S)),
+    ("lame_duck_duration", "over which clients are let go", lambda o: format_seconds(o.lame_duck_duration_s)),
+    ("lame_duck_grace_period", "before the first one is", lambda o: format_seconds(o.lame_duck_grace_s)),
+    ("max_closed_clients", "ended connections that monitoring remembers", lambda o: _amount(o.max_closed_clients)),
+)
+
+
+def limits_part() -> str:
+    """Return the table of limits with their defaults."""
+    lines = (f"| `{key}` | {about} | {default(ServerOptions())} |" for key, about, default in _LIMITS)
+    return "\n".join(["| key | of what | default |", "| --- | --- | --- |", *lines])
+
+
+def reload_part() -> str:
+    """Return what a reload takes and what needs a restart, by option."""
+    said = sorted({re.split(r" = | (?=\{)", say(_sample(name)))[0].split(": ")[1] for name, say in SAYS.items()})
+    fixed = sorted(FIXED.values())
+    return f"Reloads, and is logged: {', '.join(said)}.\n\nNeeds a restart, named as the log does: {', '.join(fixed)}."
+
+
+def _sample(name: str) -> object:
+    value = getattr(ServerOptions(), name)
+    return 1 if value is None else value
+
+
+PARTS: Final[dict[str, Callable[[], str]]] = {
+    "keys": keys_part, "refused": refused_part, "limits": limits_part, "reload": reload_part,
+}  # fmt: skip
+
+
+def renewed(page: str) -> str:
+    """Return a page with what stands between its marks made anew; raises ValueError where marks are missing."""
+    for name, part in PARTS.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+        made = part().replace("\\", r"\\")  # a template's only mark
+        page, found = pattern.subn(rf"\g<1>{made}\n\g<2>", page)
+        if found != 1:
+            raise ValueError(f"the page has {found} places for {name}")
+    return page
+
+
+def main() -> None:
+    """Renew the page that is named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", type=Path)
+    page: Path = parser.parse_args().page
+    page.write_text(renewed(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""A streaming query that everything is killed under, and the proof from outside that its sink has each message once.
+
+`python -m tests.support.spark_kills --messages 1000000` fills a stream, has Spark read it, transform each message and
+write it into another stream (spark_copy.py), and meanwhile kills with signal 9, each when a certain part is written: an
+executor (with local[N], the Python process of a task), the driver with its Java, which goes on from its checkpoint, and
+the NATS server, which goes on from its store. A driver that is started again may have other cores, and then cuts the
+work in another way (`--cores 1,2,4`). On a cluster no Python that Spark starts can import natsctl. At the end
+the sink is read without Spark and compared message by message: count, sums, distinctness, content, and order per
+subject. Exit status 1 when anything differs.
+
+With `--acked` the source is a work queue that Spark drains through a durable consumer, at least once: every message has
+to be in the sink and none may be left in the queue; those that are there again, and how often the consumer delivered a
+message again, are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from natsctl.spark.local_cluster import LocalCluster
+from natsctl.spark.session.local_settings import QUICK
+from natsctl.testing.process import Kind, ServerProcess
+from tests.support.ports import quiet_ports
+from tests.support.rawclient import RawClient
+from tests.support.spark_messages import SINK, SOURCE, Judge, prepare, read_all, stored
+
+KINDS: Final = ("executor", "driver", "server")
+BATCHES: Final = 7
+"""Into which the work is cut; with one to three kills at equal distances, none is between two of them."""
+POLL_S: Final = 0.02
+CONSUMER: Final = "SPARK"
+"""The durable of a work queue."""
+FAILURE_SHOWN: Final = 1500
+"""How many characters of a driver's log tell why it failed."""
+WINDOW: Final = (10, 4000)
+"""Least and most messages under way in a task: few where there are few, so that kills find it at work."""
+KILL_AGAIN_AFTER_S: Final = 0.2
+ATTEMPTS: Final = 4
+"""How often a driver may be started: once, after its kill, and after failures that a person would restart it for."""
+_LOCAL = re.compile(r"local\[(\w+|\*)\]")
+_WORKER: Final = b"\0pyspark.worker\0"
+"""What the Python processes of tasks are started with, and those of the source on the driver are not."""
+_JAVA: Final = b"SparkSubmit"
+
+
+@dataclass
+class Summary:
+    """What was done and found."""
+
+    messages: int
+    master: str
+    server: str
+    idempotence: str
+    kills: list[str] = field(default_factory=list)
+    drivers: int = 0
+    """How often the driver was started; once for its kill, once for each of `driver_failures`, and at first."""
+    driver_failures: list[str] = field(default_factory=list)
+    redelivered: int = 0
+    """With `--acked`, how many messages the query says it was delivered again."""
+    unacknowledged: int = 0
+    """With `--acked`, how many messages are left in the queue."""
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    """Of all processes that ended by themselves."""
+    found: dict[str, Any] = field(default_factory=dict)
+    broken: bool = True
+    failure: str = ""
+
+
+class KillRun:
+    """One run: streams, server, perhaps a cluster, and the driver as a child process."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
+        """Prepare a run in an empty folder."""
+        kind: Kind = options.server
+        idempotence = "none" if options.acked else options.idempotence
+        self.summary = Summary(options.messages, options.master, kind, idempotence)
+        self._folder = folder
+        self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
+        self._kills = [((at + 1) / (len(options.kills) + 1), name) for at, name in enumerate(options.kills)]
+        self._cluster: LocalCluster | None = None
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._log = folder / "driver.log"
+        self._java = options.java
+        self._cores: list[int] = options.cores
+        self._acked: bool = options.acked
+        self._watcher: RawClient | None = None
+
+    async def run(self) -> Summary:
+        """Copy and kill, then judge."""
+        begun = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._server.kill)
+            await asyncio.to_thread(self._server.start)
+            if self.summary.master == "cluster":
+                self._cluster = stack.enter_context(LocalCluster(java=self._java))
+            stack.callback(self._kill_driver)
+            await self._fill()
+            await self._copy()
+            await self._judge()
+        self.summary.seconds = round(time.monotonic() - begun, 1)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.summary.cpu_s = round(used.ru_utime + used.ru_stime, 1)
+        return self.summary
+
+    async def _fill(self) -> None:
+        client = await RawClient.connect(self._server.url)
+        await prepare(client, self.summary.messages, "workqueue" if self._acked else "limits")
+        await client.close()
+
+    async def _copy(self) -> None:
+        """Watch the sink grow, kill what is due, and start the driver until it ends by itself."""
+        self._start_driver()
+        while (code := self._ended()) != 0:
+            if code is not None:
+                if code > 0:
+                    self.summary.driver_failures.append(self._said()[-FAILURE_SHOWN:])
+                if self.summary.drivers >= ATTEMPTS:
+                    raise RuntimeError(f"the driver failed {ATTEMPTS} times:\n{self._said()}")
+                self._start_driver()
+            part = await self._written() / self.summary.messages
+            if self._kills and part >= self._kills[0][0]:
+                name = self._kills[0][1]
+                if await asyncio.to_thread(getattr(self, f"_{name}_dies")):
+                    del self._kills[0]
+                    self.summary.kills.append(f"{name} at {part:.0%}")
+            await asyncio.sleep(POLL_S)
+        if self._kills:
+            raise RuntimeError(
+                f"all was written before these could be killed: {', '.join(name for _, name in self._kills)}"
+            )
+
+    async def _written(self) -> int:
+        """How many messages the sink has; 0 while the server is away."""
+        try:
+            if self._watcher is None or self._watcher.closed.is_set():
+                self._watcher = await RawClient.connect(self._server.url)
+            return await stored(self._watcher, SINK)
+        except (OSError, TimeoutError):
+            return 0
+
+    async def _judge(self) -> None:
+        judge = Judge(self.summary.messages, explicit=self.summary.idempotence == "explicit")
+        client = await RawClient.connect(self._server.url)
+        await read_all(client, SINK, judge.take)
+        await client.close()
+        judge.finish()
+        self.summary.broken = judge.broken
+        if self._acked:
+            await self._judge_queue(judge)
+        self.summary.found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
+
+    async def _judge_queue(self, judge: Judge) -> None:
+        """Count what is left in the queue, and what the query says of redeliveries."""
+        client = await RawClient.connect(self._server.url)
+        self.summary.unacknowledged = await stored(client, SOURCE)
+        await client.close()
+        offsets = sorted((self._folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        last = json.loads(offsets[-1].read_text().splitlines()[-1])["acked"][SOURCE]
+        self.summary.redelivered = last["again"]
+        self.summary.broken = judge.lost or bool(self.summary.unacknowledged)
+
+    def _start_driver(self) -> None:
+        local = _LOCAL.fullmatch(self.summary.master)
+        master = self._cluster.url if self._cluster else self.summary.master
+        cores = self._cores[min(self.summary.drivers, len(self._cores) - 1)] if self._cores else 0
+        words = ["--master", f"local[{cores or local[1]},4]" if local else master, "--java", self._java]
+        words += ["--partitions", str(cores)] if cores else []
+        words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
+        words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
+        words += ["--idempotence", self.summary.idempotence]
+        words += ["--consumer", CONSUMER] if self._acked else []
+        words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
+        if self._cluster:
+            words += ["--by-value", "--conf", f"spark.pyspark.python={_bare_python(self._folder)}"]
+            words += ["--conf", "spark.executor.memory=600m", "--conf", "spark.sql.shuffle.partitions=2"]
+            words += ["--conf", f"spark.executor.extraJavaOptions={' '.join(QUICK)}"]
+        with self._log.open("ab") as log:
+            command = [sys.executable, "-m", "tests.support.spark_copy", *words]
+            self._driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.summary.drivers += 1
+
+    def _ended(self) -> int | None:
+        return self._driver.poll() if self._driver else None
+
+    def _said(self) -> str:
+        return self._log.read_text(errors="replace")[-6000:]
+
+    def _executor_dies(self) -> bool:
+        """Kill an executor; with local[N] a Python process that runs a task, if one does just now."""
+        if self._cluster:
+            self._cluster.kill_executor()
+            return True
+        tasks = [child for daemon in self._below(_WORKER) for child in _children(daemon) if _WORKER in _words(child)]
+        if not tasks:
+            return False
+        os.kill(max(tasks), signal.SIGKILL)
+        return True
+
+    def _driver_dies(self) -> bool:
+        self._kill_driver()
+        return True
+
+    def _server_dies(self) -> bool:
+        self._server.kill()
+        time.sleep(KILL_AGAIN_AFTER_S)
+        self._server.start()
+        return True
+
+    def _kill_driver(self) -> None:
+        """kill -9 the driver, its Java first, which would end in good order without it."""
+        if self._driver is None:
+            return
+        for pid in self._below(_JAVA):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._driver.kill()
+        self._driver.wait()
+
+    def _below(self, word: bytes) -> list[int]:
+        """Processes anywhere below the driver that have a word in their command line."""
+        if self._driver is None or self._driver.poll() is not None:
+            return []
+        found, todo = [], [self._driver.pid]
+        while todo:
+            pid = todo.pop()
+            found.append(pid)
+            todo += _children(pid)
+        return [pid for pid in found[1:] if word in _words(pid)]
+
+
+def _bare_python(folder: Path) -> Path:
+    """A Python in which natsctl cannot be imported, as on executors elsewhere: code has to come by value."""
+    hidden = folder / "hidden"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "natsctl.py").write_text('raise ImportError("natsctl is not installed here")\n')
+    script = folder / "python3"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{hidden}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def _children(parent: int) -> list[int]:
+    """The processes directly below another one (Linux)."""
+    found: list[int] = []
+    for path in Path(f"/proc/{parent}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in path.read_text().split()]
+    return found
+
+
+def _words(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def _kinds(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    if unknown := set(names) - set(KINDS):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: known are {', '.join(KINDS)}")
+    return names
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run from the command line; return 1 when the sink is not what it has to be."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.spark_kills", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--master", default="local[2]", help="local[N], cluster (made here), or a master's URL")
+    parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
+    parser.add_argument("--kills", type=_kinds, default=list(KINDS), help="by commas, in this order")
+    parser.add_argument(
+        "--idempotence",
+        choices=("explicit", "ids", "ledger", "none"),
+        default="explicit",
+        help="explicit: ids of stream and sequence; none plants the fault that must be found",
+    )
+    parser.add_argument("--acked", action="store_true", help="drain a work queue with acknowledgements")
+    parser.add_argument("--cores", type=_numbers, default=[], help="of the drivers in turn, by commas, with local[N]")
+    parser.add_argument("--java", default="", help="a Java in place of the one that is found")
+    parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")
+    parser.add_argument("-j", "--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="natsctl-spark-kills-") as temporary:
+        run = KillRun(options.keep or Path(temporary), options)
+        try:
+            summary = asyncio.run(run.run())
+        except RuntimeError as failure:
+            summary = run.summary
+            summary.failure = str(failure)
+    print(json.dumps(asdict(summary), indent=None if options.json else 2))
+    return 1 if summary.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
