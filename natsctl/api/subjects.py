@@ -13,7 +13,7 @@ LEGACY_NEXT_PREFIX: Final = "$JS.NEXT"
 """The 2020 spelling of `$JS.API.CONSUMER.MSG.NEXT`."""
 
 MAX_NAME: Final = 255
-"""Longest stream or consumer name, characters (server_api.md part 0)."""
+"""Longest stream or consumer name, characters (docs/compatibility.md#api-requests)."""
 
 _NAME_FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
 

@@ -29,7 +29,10 @@ STREAM_LEVELS: Final[dict[str, int]] = {
     "mirror.consumer": 4,
     "sources.consumer": 4,
 }
-"""The level that a field of a stream came with; fields of level 0 are left out. Source: reference/cli.md appendix A."""
+"""The level that a field of a stream came with; fields of level 0 are left out.
+
+Source: docs/compatibility.md#flags-and-fields.
+"""
 
 CONSUMER_LEVELS: Final[dict[str, int]] = {
     "pause_until": 1,

@@ -43,7 +43,7 @@ TURN_BYTES: Final = 1 << 20
 
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
-"""What may await one stream's sync before its publishers are paused (reliability.md §3)."""
+"""What may await one stream's sync before its publishers are paused (docs/adr/0002)."""
 
 FOR_MANY: Final = "natsctl.store.bulk"
 MANY_MESSAGES: Final = 20_000

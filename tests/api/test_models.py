@@ -1,4 +1,4 @@
-"""Models on the wire: key order and omission are those of the reference (server_api.md part 2)."""
+"""Models on the wire: key order and omission are those of the reference (docs/compatibility.md#api-requests)."""
 
 import re
 from typing import Any

@@ -45,14 +45,6 @@ def test_keys_that_are_read_without_a_table_are_known(block: str, key: str) -> N
     assert "nknown field" not in fault(key)
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
-)
-def test_every_link_leads_to_a_file(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
-    assert [link for link in links if not (page.parent / link).exists()] == []
-
-
 def test_command_lines_of_the_server_are_understood(tmp_path: Path) -> None:
     (tmp_path / "nats.conf").write_text("port: -1")
     lines = [line for page in (ROOT / "README.md", PAGE) for line in command_lines(page) if " server run " in line]

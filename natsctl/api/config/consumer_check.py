@@ -1,7 +1,7 @@
 """Which normalised consumer configurations are refused.
 
 The order of `CHECKS` is that of the reference: a client that made two mistakes is told the same one. Source:
-server_api.md §4.3.
+docs/compatibility.md#consumer-configuration.
 """
 
 from __future__ import annotations

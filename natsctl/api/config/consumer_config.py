@@ -1,6 +1,7 @@
 """What a consumer configuration means, and what becomes of the fields that were not given.
 
-Source: server_api.md §4.2. `normalise` works on a config of its own, so that a refusal leaves nothing behind.
+`normalise` works on a config of its own, so that a refusal leaves nothing behind.
+Source: docs/compatibility.md#consumer-configuration.
 """
 
 from __future__ import annotations

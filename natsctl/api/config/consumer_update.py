@@ -1,7 +1,7 @@
 """Which fields of an existing consumer may change.
 
-Source: server_api.md §4.4. A refused change is 10012 with the text of the first field that may not change, a deliver
-subject in use is 10013.
+A refused change is 10012 with the text of the first field that may not change, a deliver subject in use is 10013.
+Source: docs/compatibility.md#consumer-updates.
 """
 
 from __future__ import annotations

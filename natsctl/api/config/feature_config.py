@@ -1,6 +1,7 @@
 """What the features of a stream ask of its other fields: counters, markers, schedules, persistence, mappings.
 
-Each check corrects its fields in place and returns why they are refused. Source: server_api.md part 3.2.
+Each check corrects its fields in place and returns why they are refused.
+Source: docs/compatibility.md#stream-configuration.
 """
 
 from __future__ import annotations

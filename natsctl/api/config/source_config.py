@@ -1,4 +1,4 @@
-"""What a stream may mirror and source from. Source: server_api.md part 3.2.
+"""What a stream may mirror and source from. Source: docs/compatibility.md#stream-configuration.
 
 Origins of this account that exist are looked at: what they may hold must fit, and no stream may feed itself.
 """

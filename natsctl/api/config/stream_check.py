@@ -1,6 +1,7 @@
 """The plain fields of a stream configuration: names, sizes, limits, window, subjects, placement.
 
-Each check corrects its fields in place and returns why they are refused. Source: server_api.md part 3.2.
+Each check corrects its fields in place and returns why they are refused.
+Source: docs/compatibility.md#stream-configuration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a stream configuration becomes, and which ones are refused. Source: server_api.md part 3.2.
+"""What a stream configuration becomes, and which ones are refused. Source: docs/compatibility.md#stream-configuration.
 
 The order of `CHECKS` is that of the reference: a client that made two mistakes is told the same one.
 """

@@ -1,4 +1,4 @@
-"""Which fields of an existing stream may change. Source: server_api.md part 3.3."""
+"""Which fields of an existing stream may change. Source: docs/compatibility.md#stream-updates."""
 
 from __future__ import annotations
 

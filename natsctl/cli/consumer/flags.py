@@ -1,6 +1,6 @@
 """The table of consumer flags: each sets one field of the consumer's configuration.
 
-Source: reference/cli.md 1.2 and appendix A.
+Source: docs/compatibility.md#flags-and-fields.
 """
 
 from __future__ import annotations

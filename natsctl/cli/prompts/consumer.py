@@ -1,4 +1,4 @@
-"""The questions of `consumer add`, in order. Source: reference/cli.md 2.2."""
+"""The questions of `consumer add`, in order. Source: docs/compatibility.md#questions-of-stream-add-and-consumer-add."""
 
 from __future__ import annotations
 

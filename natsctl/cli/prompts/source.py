@@ -1,4 +1,7 @@
-"""The dialogue about a stream that is mirrored or sourced from. Source: reference/cli.md 2.1."""
+"""The dialogue about a stream that is mirrored or sourced from.
+
+Source: docs/compatibility.md#questions-of-stream-add-and-consumer-add.
+"""
 
 from __future__ import annotations
 

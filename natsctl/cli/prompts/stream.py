@@ -1,4 +1,4 @@
-"""The questions of `stream add`, in order. Source: reference/cli.md 2.1."""
+"""The questions of `stream add`, in order. Source: docs/compatibility.md#questions-of-stream-add-and-consumer-add."""
 
 from __future__ import annotations
 

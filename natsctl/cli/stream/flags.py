@@ -1,6 +1,6 @@
 """The table of stream flags: each sets one field of the stream's configuration.
 
-Source: reference/cli.md 1.1 and appendix A.
+Source: docs/compatibility.md#flags-and-fields.
 """
 
 from __future__ import annotations

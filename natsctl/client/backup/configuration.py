@@ -3,7 +3,7 @@
 `stream_<S>.json` for each stream, `stream_<S>_consumer_<C>.json` for each durable consumer, `stream_template_<T>.json`
 for each template, and with data `stream_<S>.tgz`, a stream backup as one file (target.py). Each JSON is
 `{"type", "time", "configuration": base64 of indented JSON, "checksum": hex sha256 of those bytes}`. The folder appears
-under its name when it is whole. Source: reference/cli.md part 4.5.
+under its name when it is whole. Source: docs/compatibility.md#backups-of-the-nats-tool.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A stream's restore over the wire: from any backup, under any name, with nothing left behind by a failure.
 
-Each piece is sent as a request, and an empty one ends it, which the server answers like a stream creation. Source:
-reference/cli.md part 4.3. JetStream has no renaming of streams, so one that is to be replaced is saved first, after
-the new backup was read to its end, and put back should the restore fail: between its removal and the end of the
-restore there is no stream of that name.
+Each piece is sent as a request, and an empty one ends it, which the server answers like a stream creation. JetStream
+has no renaming of streams, so one that is to be replaced is saved first, after the new backup was read to its end, and
+put back should the restore fail: between its removal and the end of the restore there is no stream of that name.
+Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations

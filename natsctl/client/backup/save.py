@@ -2,7 +2,7 @@
 
 It comes as messages on an inbox, each acknowledged by an empty message to its reply subject, which is the server's
 flow control; an empty message ends it, with a status header that tells whether it is whole. No server goes on in the
-middle of one, so a transfer that breaks is begun again. Source: reference/cli.md part 4.3.
+middle of one, so a transfer that breaks is begun again. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What stands in a context file of the `nats` tool: its keys in their order, what is secret, what is embedded.
 
 A document is the whole JSON object, unknown keys included; nothing that natsctl does not understand is lost by it.
-Source of the keys: reference/cli.md part 4.1.
+Source of the keys: docs/compatibility.md#contexts.
 """
 
 from __future__ import annotations

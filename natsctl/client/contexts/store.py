@@ -2,7 +2,7 @@
 
 `<config>/nats/context/<name>.json` holds one context, `<config>/nats/context.txt` the name of the selected one and
 `previous-context.txt` that of the one before. Folders are made with mode 0700, files with 0600; a file is replaced as
-a whole, so that whoever reads it at the same time sees the old or the new one. Source: reference/cli.md part 4.1.
+a whole, so that whoever reads it at the same time sees the old or the new one. Source: docs/compatibility.md#contexts.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ whose metadata says that it is being restored: nobody sees it, and a server that
 An empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that
 is durable the final metadata follows, and once that is durable too, the stream is taken over exactly as after a
 restart, and only then the answer goes out. Whatever fails deletes the store and is told to the client with 10062; a
-transfer that stalls is given up. Source: jetstream_semantics.md part 19.
+transfer that stalls is given up. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations

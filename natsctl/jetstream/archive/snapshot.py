@@ -6,7 +6,7 @@ subject, then runs in the engine's ready queue: each turn it does one step of 1 
 some, or compresses some) and sends full chunks while fewer than the window allows are unacknowledged. So it holds one
 block of the archive and one chunk, whatever the stream's size. The last chunk, shorter than the others, has no reply
 subject; an empty message with a status ends the transfer. A stream in memory is saved in version 2 always: no server
-can restore one from version 1. Source: jetstream_semantics.md part 19.
+can restore one from version 1. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CONSUMER.CREATE in its three forms and CONSUMER.DURABLE.CREATE: a consumer is made, or an existing one changed.
 
-Source: server_api.md §4.1, and the reference for consumers that other streams are fed by (`direct`, `sourcing`): those
-are told which stream they read, by its identity in a header.
+Consumers that feed other streams (`direct`, `sourcing`) learn which stream they read from its identity in a header, as
+in nats-server. Source: docs/compatibility.md#creating-consumers.
 """
 
 from __future__ import annotations

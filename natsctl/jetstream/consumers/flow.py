@@ -1,7 +1,8 @@
 """What slows a delivery down: flow control, rate limit and the original rhythm; and the headers-only form of a message.
 
 Flow control counts bytes sent and not yet answered for. Past half of its window it asks the client to answer; past
-the window delivery stalls. Every answer doubles the window up to its maximum. Source: jetstream_semantics.md part 13.
+the window delivery stalls. Every answer doubles the window up to its maximum.
+Source: docs/compatibility.md#flow-control.
 """
 
 from __future__ import annotations

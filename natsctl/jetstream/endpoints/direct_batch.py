@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from natsctl.store.message import StoredMessage
 
 MAX_SUBJECTS: Final = 1024
-"""Subjects that one multi_last may match. Source: server_api.md part 5."""
+"""Subjects that one multi_last may match. Source: docs/compatibility.md#direct-gets."""
 
 RUN_MOST: Final = 256
 """Messages of a batch that one turn reads: each may lie in another place."""

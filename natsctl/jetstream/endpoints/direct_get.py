@@ -3,7 +3,7 @@
 Present only while `allow_direct` is set, so that a stream without it is met with the broker's 503. A mirror with
 `mirror_direct` answers for its origin too, once it has nearly caught up; both are members of one queue group, so that
 a request is answered once. An origin that is here and answers is preferred, because its mirror may lack the message
-that a client has just had acknowledged. Source: server_api.md part 5.
+that a client has just had acknowledged. Source: docs/compatibility.md#direct-gets.
 """
 
 from __future__ import annotations

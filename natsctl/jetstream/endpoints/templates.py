@@ -5,7 +5,7 @@ Theory of operation. A template is kept by the store as a stream without message
 those are the streams whose configuration names it as `template_owner`. Each template has handlers on its subjects. A
 message on a subject that has its stream already is that stream's; the first one makes the stream and is stored in it
 as sequence 1. At `max_streams`, or where the account refuses one more stream, the message is dropped: taken, never
-acknowledged, and the operator told once. Source: server_api.md part 3.5.
+acknowledged, and the operator told once. Source: docs/compatibility.md#stream-templates.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A publisher sends `Nats-Incr: +5` without a body; what is stored is the new total, `{"val":"17"}`. A message that comes
 from a source brings its own total: what that source counted since it was last heard is added, and the totals of all
-sources stand in `Nats-Counter-Sources`. Numbers have any size. Source: jetstream_semantics.md part 6, ADR-49.
+sources stand in `Nats-Counter-Sources`. Numbers have any size. Source: docs/compatibility.md#counters.
 """
 
 from __future__ import annotations

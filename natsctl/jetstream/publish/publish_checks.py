@@ -1,4 +1,4 @@
-"""Why a published message is refused: the checks and their order. Source: jetstream_semantics.md part 1.3.
+"""Why a published message is refused: the checks and their order. Source: docs/compatibility.md#publishing.
 
 A check of a feature stands in the feature's module; its place in the order stands here. Checks that guard the stream
 against clients are not asked about messages that the server makes itself.

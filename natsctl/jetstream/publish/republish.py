@@ -2,7 +2,7 @@
 
 Theory of operation. When a message is stored and somebody listens to where it would go, it is kept in `_waiting` with
 its time and the sequence before it on its subject, because both may be gone when the commit ends. What has become
-durable is published then, before the acks, in the order of the sequences. Source: jetstream_semantics.md part 2.
+durable is published then, before the acks, in the order of the sequences. Source: docs/compatibility.md#republishing.
 """
 
 from __future__ import annotations

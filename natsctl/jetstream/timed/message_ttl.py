@@ -29,7 +29,7 @@ SECOND_NS: Final = 1_000_000_000
 NEVER: Final = -1
 """A TTL that never ends."""
 GRANULARITY_NS: Final = 250_000_000
-"""Least time between two looks. Source: jetstream_semantics.md part 1.5."""
+"""Least time between two looks. Source: docs/compatibility.md#expiry."""
 BATCH: Final = 256
 """Messages that one turn removes."""
 STALE_SLACK: Final = 65_536

@@ -1,0 +1,128 @@
+"""Every path, decision and anchor that code and documents name exists in the repository."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parents[2]
+TEXTS = (".py", ".md", ".toml", ".yml", ".yaml", ".conf", ".sh", ".ci/run")
+TOP = "natsctl|tests|docs|bench|examples|completions"
+PATH = re.compile(
+    rf"(?<![\w/.@<~$-])(?:{TOP})/(?:[\w*-]+/)*(?:[\w*-]+\.(?:py|md|json|txt|yaml|yml|conf|svg)\b|[\w*-]+/)"
+)
+ANCHOR = re.compile(r"(docs/[\w/-]+\.md)#([\w-]+)")
+DECISION = re.compile(r"(?:\bADR |docs/adr/)(\d{4})\b")
+DOCUMENT = re.compile(r"(?<![\w/.<{-])[\w-]+\.md\b")
+LINK = re.compile(r"(?<!!)\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} +(.+?) *(?:\{ *#([\w-]+) *\})?$", re.MULTILINE)
+EXPLICIT = re.compile(r"<a (?:id|name)=\"([\w-]+)\"")
+SKIPPED = ("__pycache__", "node_modules", "build", "dist", ".bin")
+"""Folders of what is installed and built."""
+
+
+@functools.cache
+def files() -> tuple[str, ...]:
+    """Return the paths of the repository's files, without what is installed, built or hidden."""
+    found = [".ci/run"]
+    for folder, folders, names in os.walk(ROOT):
+        below = Path(folder).relative_to(ROOT)
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED]
+        folders[:] = [name for name in folders if not (Path(folder) / name / "pyvenv.cfg").exists()]
+        found += [(below / name).as_posix() for name in names]
+    return tuple(sorted(found))
+
+
+@functools.cache
+def known() -> frozenset[str]:
+    """Return every file and folder of the repository."""
+    return frozenset(files()) | {str(parent) for path in files() for parent in PurePosixPath(path).parents}
+
+
+@functools.cache
+def anchors(page: Path) -> frozenset[str]:
+    """Return the anchors of a page, as GitHub and the site make them of its headings."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    found: list[str] = EXPLICIT.findall(text)
+    for title, given in HEADING.findall(text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        slug = given or re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
+        found.append(slug if slug not in found else f"{slug}-{found.count(slug)}")
+    return frozenset(found)
+
+
+@functools.cache
+def texts() -> tuple[tuple[str, str], ...]:
+    """Return the path and text of each file that may cite another one."""
+    citing = (path for path in files() if path.endswith(TEXTS) and path != "tests/docs/test_citations.py")
+    return tuple((path, (ROOT / path).read_text(encoding="utf-8", errors="replace")) for path in citing)
+
+
+def exists(cited: str) -> bool:
+    """Report whether a path, possibly with `*`, names something in the repository."""
+    cited = cited.rstrip("/")
+    return cited in known() or ("*" in cited and any(fnmatch(path, cited) for path in known()))
+
+
+def test_every_path_that_is_cited_exists() -> None:
+    missing = [f"{path}: {cited}" for path, text in texts() for cited in PATH.findall(text) if not exists(cited)]
+    assert missing == []
+
+
+def test_every_decision_that_is_cited_exists() -> None:
+    numbers = {Path(path).name[:4] for path in files() if path.startswith("docs/adr/")}
+    missing = [
+        f"{path}: {number}"
+        for path, text in texts()
+        if "ADR " in text or "docs/adr/" in text
+        for number in DECISION.findall(text)
+    ]
+    assert [line for line in missing if line[-4:] not in numbers] == []
+
+
+def test_every_document_that_code_names_exists() -> None:
+    names = {PurePosixPath(path).name for path in files()}
+    missing = [
+        f"{path}: {cited}"
+        for path, text in texts()
+        if path.startswith("natsctl/") and path.endswith(".py") and ".md" in text
+        for cited in DOCUMENT.findall(text)
+        if cited not in names
+    ]
+    assert missing == []
+
+
+def test_every_anchor_that_code_names_exists() -> None:
+    missing = [
+        f"{path}: {page}#{anchor}"
+        for path, text in texts()
+        if ".md#" in text
+        for page, anchor in ANCHOR.findall(text)
+        if not (ROOT / page).exists() or anchor not in anchors(ROOT / page)
+    ]
+    assert missing == []
+
+
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    broken = []
+    for page in (
+        ROOT / path for path in files() if path.endswith(".md") and (path.startswith("docs/") or "/" not in path)
+    ):
+        for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+            target, _, anchor = link.partition("#")
+            path = page.parent / target if target else page
+            if re.match(r"[a-z]+:", target):
+                continue
+            if not path.exists() or (anchor and anchor not in anchors(path.resolve())):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    assert broken == []
+
+
+def test_a_heading_gives_the_anchor_that_github_makes(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` & [c](d)\n```\n# not this\n```\n## Same\n## Same\n### Named {#other}\n")
+    assert anchors(page) == {"a-b--c", "same", "same-1", "other"}
