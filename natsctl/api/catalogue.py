@@ -55,4 +55,4 @@ def error(err_code: int, **placeholders: object) -> ApiError:
     description = entry.description
     if "{" in description:
         description = description.format_map(placeholders)
-    return ApiError(code=entry.code, err_code=err_code, description=description)
+    return ApiError(code=entry.code, err_code=entry.err_code, description=description)

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from natsctl.api.catalogue import ApiError  # it imports msgspec, which not every command needs
 
-NOT_FOUND_CODES: Final = frozenset({10014, 10037, 10043, 10059, 10068, 10149})
-CONFLICT_CODES: Final = frozenset({10012, 10013, 10055, 10058, 10065, 10070, 10071, 10105, 10130, 10148, 10158, 10164})
-UNAVAILABLE_CODES: Final = frozenset({10035, 10039, 10076})
+NOT_FOUND_CODES: Final = frozenset(
+    {
+        ErrCode.CONSUMER_NOT_FOUND,
+        ErrCode.NO_MESSAGE_FOUND,
+        ErrCode.SEQUENCE_NOT_FOUND,
+        ErrCode.STREAM_NOT_FOUND,
+        ErrCode.STREAM_TEMPLATE_NOT_FOUND,
+        ErrCode.CONSUMER_DOES_NOT_EXIST,
+    }
+)
+CONFLICT_CODES: Final = frozenset(
+    {
+        ErrCode.CONSUMER_CREATE,
+        ErrCode.CONSUMER_NAME_EXIST,
+        ErrCode.STREAM_MIRROR_NOT_UPDATABLE,
+        ErrCode.STREAM_NAME_EXIST,
+        ErrCode.STREAM_SUBJECT_OVERLAP,
+        ErrCode.STREAM_WRONG_LAST_MSG_ID,
+        ErrCode.STREAM_WRONG_LAST_SEQUENCE,
+        ErrCode.CONSUMER_EXISTING_ACTIVE,
+        ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED,
+        ErrCode.CONSUMER_ALREADY_EXISTS,
+        ErrCode.STREAM_DUPLICATE_MESSAGE_CONFLICT,
+        ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT,
+    }
+)
+UNAVAILABLE_CODES: Final = frozenset({ErrCode.NO_ACCOUNT, ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED})
 
 
 class NatsctlError(Exception):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.config.update_losses import stream_losses
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure
 from natsctl.api.stream import StreamConfig
 from natsctl.cli.bucket_shown import show_bucket
@@ -22,8 +23,6 @@ from natsctl.client.buckets import BucketNotFound, Kind, bucket_info
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-
-EXISTS_OTHERWISE = 10058
 
 
 def placed_on_tags(config: Config, value: list[str]) -> None:
@@ -59,7 +58,7 @@ def create_bucket(
         try:
             answer = session.run(lambda manager: manager.stream_create(wanted))
         except ApiFailure as failure:
-            if failure.err_code == EXISTS_OTHERWISE:
+            if failure.err_code == ErrCode.STREAM_NAME_EXIST:
                 failure.args = (f"bucket {bucket} exists with another configuration",)
                 failure.hint = f"natsctl {kind.word} edit {bucket} changes it, --if-not-exists leaves it alone"
             raise

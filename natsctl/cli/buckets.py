@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.cli.render.values import safe
 from natsctl.cli.suggest import did_you_mean
@@ -28,12 +29,12 @@ TheBucket = Annotated[str, typer.Argument(metavar="BUCKET", help="the bucket", s
 _NO_JETSTREAM = "buckets are streams: they need an account with JetStream (natsctl account info)"
 MAX_SUGGESTED_FROM = 5_000
 """Keys or objects that are read to find what may have been meant; larger buckets would make an error wait."""
-HINTS = {
-    10039: _NO_JETSTREAM,
-    10076: _NO_JETSTREAM,
-    10054: "the bucket accepts no larger values: kv edit --max-value-size raises the limit",
-    10077: "the bucket is full: raise --max-bucket-size with edit, or remove something",
-    10109: "the bucket is sealed: it is read-only",
+HINTS: dict[int, str] = {
+    ErrCode.NOT_ENABLED_FOR_ACCOUNT: _NO_JETSTREAM,
+    ErrCode.NOT_ENABLED: _NO_JETSTREAM,
+    ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM: "the value is too large: kv edit --max-value-size raises the limit",
+    ErrCode.STREAM_STORE_FAILED: "the bucket is full: raise --max-bucket-size with edit, or remove something",
+    ErrCode.STREAM_SEALED: "the bucket is sealed: it is read-only",
 }
 """What to do about the server's refusals, by err_code."""
 

@@ -32,10 +32,10 @@ def text_of(failure: BaseException) -> str:
 
 def hint_of(failure: BaseException) -> str:
     """Return what helps against a failure, empty where nothing is known."""
-    from natsctl.cli.names import STREAM_OFFLINE
+    from natsctl.api.err_codes import ErrCode
 
     hint = str(getattr(failure, "hint", None) or "")
-    if not hint and getattr(getattr(failure, "error", None), "err_code", 0) == STREAM_OFFLINE:
+    if not hint and getattr(getattr(failure, "error", None), "err_code", 0) == ErrCode.STREAM_OFFLINE_REASON:
         return (
             "natsctl stream rm gives it up and frees its name; natsctl server repair, on the stopped server, saves it"
         )

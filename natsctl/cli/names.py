@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
-STREAM_NOT_FOUND = 10059
-STREAM_OFFLINE = 10194
-CONSUMER_NOT_FOUND = 10014
 
 INTERNAL_PREFIXES = ("KV_", "OBJ_", "$MQTT_")
 """Streams that belong to another feature; lists leave them out unless asked."""
@@ -95,9 +93,9 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
     try:
         yield
     except ApiFailure as failure:
-        if failure.err_code == STREAM_NOT_FOUND:
+        if failure.err_code == ErrCode.STREAM_NOT_FOUND:
             failure.hint = failure.hint or _hint(session, stream, "")
-        elif failure.err_code == CONSUMER_NOT_FOUND:
+        elif failure.err_code == ErrCode.CONSUMER_NOT_FOUND:
             failure.hint = failure.hint or _hint(session, consumer, stream)
         raise
 

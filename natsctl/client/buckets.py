@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from natsctl.client.answer import Answer, Listing
     from natsctl.client.manager import Manager
 
-STREAM_NOT_FOUND = 10059
-WRONG_LAST_SEQUENCE = frozenset((10071, 10164))
+WRONG_LAST_SEQUENCE = frozenset((ErrCode.STREAM_WRONG_LAST_SEQUENCE, ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
 """What a publish gets that expected another last sequence of its subject; replicated streams answer the second."""
 _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -68,7 +68,7 @@ async def bucket_info(manager: Manager, kind: Kind, bucket: str) -> Answer[Strea
     try:
         return await manager.stream_info(stream)
     except ApiFailure as failure:
-        if failure.err_code == STREAM_NOT_FOUND:
+        if failure.err_code == ErrCode.STREAM_NOT_FOUND:
             raise BucketNotFound(kind, bucket, failure.error, failure.subject) from failure
         raise
 

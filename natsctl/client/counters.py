@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.times import format_time
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 INCREMENT = "Nats-Incr"
 SOURCES = "Nats-Counter-Sources"
-NOT_COUNTING = 10168
 _NUMBER = re.compile(r"[+-]?[0-9]{1,4000}")
 """As many digits as a header may well have."""
 
@@ -140,7 +140,7 @@ async def add(manager: Manager, subject: str, number: int) -> Answer[PubAck]:
     try:
         return await messages.publish(manager, subject, headers={INCREMENT: increment})
     except ApiFailure as failure:
-        if failure.err_code == NOT_COUNTING:
+        if failure.err_code == ErrCode.MESSAGE_INCR_DISABLED:
             failure.hint = "counters are in streams made with --allow-counter"
         raise
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
 from natsctl.client.answer import Answer, Listing, parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
@@ -23,12 +24,12 @@ T = TypeVar("T")
 MAX_PAGES = 100_000
 PAGES_AT_ONCE = 8
 """Pages of one list that are asked for at a time."""
-NO_LEADER: Final = frozenset((10008, 10009))
+NO_LEADER: Final = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER))
 """Errors of a cluster that elects a leader: JetStream unavailable, no leader of a stream. Nothing was done."""
 ELECTION_TIMEOUTS: Final = 4
 """How many times its timeout a request may take in all while a cluster recovers from a lost server."""
 PAUSE_S: Final = 0.25
-_NOT_THERE: Final = frozenset((10059, 10014))
+_NOT_THERE: Final = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 
 
 class JetStreamAbsent(Unreachable):

@@ -11,6 +11,7 @@ from natsctl.api.answers import AccountInfoAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.config.stream_draft import Draft
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
@@ -127,7 +128,7 @@ class JetStreamAccount:
 
     def refuse_overlap(self, config: StreamConfig) -> ApiError | None:
         """Return the error where another stream captures part of the subjects, or None."""
-        return error(10065) if any(self.overlapping(config.subjects, config.name)) else None
+        return error(ErrCode.STREAM_SUBJECT_OVERLAP) if any(self.overlapping(config.subjects, config.name)) else None
 
     def refuse_stream(self, config: StreamConfig) -> ApiError | None:
         """Return why the account can not take one more stream of this checked configuration, or None."""
@@ -246,4 +247,8 @@ def _refuse_consumer_limits(stream: Stream, config: StreamConfig) -> ApiError | 
         if 0 < limits.max_ack_pending < consumer.config.max_ack_pending
         or 0 < limits.inactive_threshold < consumer.config.inactive_threshold
     ]
-    return error(10069, err="change to limits violates consumers: " + ", ".join(beyond)) if beyond else None
+    return (
+        error(ErrCode.STREAM_UPDATE, err="change to limits violates consumers: " + ", ".join(beyond))
+        if beyond
+        else None
+    )

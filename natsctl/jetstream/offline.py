@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.broker.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Offline:
     def refusal(self, name: str) -> ApiError:
         """Return the error for a name that is not served: offline where something is stored, else not found."""
         why = self.reasons().get(name)
-        return error(10059) if why is None else error(10194, err=why)
+        return error(ErrCode.STREAM_NOT_FOUND) if why is None else error(ErrCode.STREAM_OFFLINE_REASON, err=why)
 
     def remove(self, name: str) -> Settling:
         """Give one up for good; what is returned tells by `on_durable` when it is gone. KeyError for other names."""

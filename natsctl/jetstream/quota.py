@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
 
 if TYPE_CHECKING:
@@ -35,22 +36,22 @@ class Quota:
         """
         others = len(self._js.streams) - (config.name in self._js.streams)
         if 0 < self.limits.max_streams <= others:
-            return error(10027)
+            return error(ErrCode.MAXIMUM_STREAMS_LIMIT)
         return self.refuse_reservation(config) if sized else None
 
     def refuse_bytes(self, config: StreamConfig) -> ApiError | None:
         """Return why the account does not allow a stream to be that large, or None."""
         limits = self.limits
         if limits.max_bytes_required and config.max_bytes <= 0:
-            return error(10113)
+            return error(ErrCode.STREAM_MAX_BYTES_REQUIRED)
         memory = config.storage is StorageType.MEMORY
         largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
-        return error(10122) if 0 < largest < config.max_bytes else None
+        return error(ErrCode.STREAM_MAX_STREAM_BYTES_EXCEEDED) if 0 < largest < config.max_bytes else None
 
     def refuse_reservation(self, config: StreamConfig) -> ApiError | None:
         """Return why there is no room for what a stream, new or about to change, may hold, or None."""
         if 0 < self.limits.max_consumers < config.max_consumers:
-            return error(10026)
+            return error(ErrCode.MAXIMUM_CONSUMERS_LIMIT)
         js, storage = self._js, config.storage
         existing = js.streams.get(config.name)
         same = existing is not None and existing.config.storage is storage
@@ -62,7 +63,7 @@ class Quota:
             (js.engine.usage[storage].limit, js.engine.reserved(storage)),
         ):
             if 0 <= most < reserved - granted + size:
-                return error(10028 if memory else 10047)
+                return error(ErrCode.MEMORY_RESOURCES_EXCEEDED if memory else ErrCode.STORAGE_RESOURCES_EXCEEDED)
         return None
 
     def refuse_consumer(self, stream: Stream) -> ApiError | None:
@@ -72,4 +73,4 @@ class Quota:
             most = of_account
         if most <= 0:
             most = self._js.engine.options.default_max_consumers
-        return error(10026) if 0 < most <= stream.consumer_count else None
+        return error(ErrCode.MAXIMUM_CONSUMERS_LIMIT) if 0 < most <= stream.consumer_count else None

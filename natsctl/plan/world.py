@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import endpoints
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NotAuthorised
 from natsctl.plan.asset import AssetKey
 
@@ -19,8 +20,6 @@ REQUESTS_AT_ONCE: Final = 64
 """Lists of consumers that are asked for at a time."""
 FEW_STREAMS: Final = 16
 """Up to so many streams are asked for by name, more by the list of all."""
-STREAM_NOT_FOUND: Final = 10059
-CONSUMER_NOT_FOUND: Final = 10014
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ async def _each_stream(manager: Manager, names: Collection[str]) -> tuple[dict[s
         try:
             found[name] = (await manager.stream_info(name)).raw
         except ApiFailure as failure:
-            if failure.err_code != STREAM_NOT_FOUND:
+            if failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 unreadable[name] = failure.text
 
     await asyncio.gather(*(ask(name) for name in sorted(names)))
@@ -114,7 +113,7 @@ async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> 
         try:
             pages = await manager.requests.pages(endpoints.CONSUMER_LIST, stream)
         except ApiFailure as failure:
-            if failure.err_code == STREAM_NOT_FOUND:
+            if failure.err_code == ErrCode.STREAM_NOT_FOUND:
                 return []
             raise
     infos = [info for page in pages for info in page.get("consumers") or ()]
@@ -122,7 +121,7 @@ async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> 
         try:
             infos.append((await manager.consumer_info(stream, name)).raw)  # a leader may have been elected by now
         except ApiFailure as failure:
-            if failure.err_code != CONSUMER_NOT_FOUND:
+            if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
                 failure.hint = failure.hint or f"the server could not show consumer {stream} > {name}"
                 raise
     return [Live(AssetKey(stream, str(info["name"])), info) for info in infos]

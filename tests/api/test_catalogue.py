@@ -1,11 +1,13 @@
 """The error catalogue and the exit codes that follow from it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from natsctl.api import errors
 from natsctl.api.catalogue import ApiError, entries, error, lookup
+from natsctl.api.err_codes import ErrCode
 
 
 def test_every_entry_can_be_made_into_an_error() -> None:
@@ -15,6 +17,24 @@ def test_every_entry_can_be_made_into_an_error() -> None:
         made = error(entry.err_code, **dict.fromkeys(names, "X"))
         assert made.code == entry.code
         assert "{" not in made.description
+
+
+def test_every_code_is_named_after_the_constant_of_nats_server() -> None:
+    constants = {entry.err_code: entry.constant for entry in entries().values()}
+    assert {int(code) for code in ErrCode} == set(constants)
+    for code in ErrCode:
+        assert re.fullmatch(f"js{code.name.replace('_', '').lower()}(errf?|f)?", constants[code].lower())
+
+
+def test_codes_are_written_by_name() -> None:
+    rooms = Path(errors.__file__).parents[1]
+    numbers = re.compile(
+        r"\berror\(\s*1\d{4}\b|err_code (?:==|!=|in|not in) \(?1\d{4}\b|^_?[A-Z][A-Z_]+(?:: Final)? = 10[0-2]\d\d$",
+        re.M,
+    )
+    # What travels to Spark's executors has none of natsctl.api.
+    sources = {p for p in rooms.rglob("*.py") if "spark/source" not in p.as_posix()}
+    assert {str(p.relative_to(rooms)): found for p in sources if (found := numbers.findall(p.read_text()))} == {}
 
 
 def test_an_error_has_code_err_code_and_text() -> None:

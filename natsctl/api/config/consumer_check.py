@@ -20,6 +20,7 @@ from natsctl.api.config.consumer_config import (
     needs_ack,
 )
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import INT64_MAX
 from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
@@ -44,26 +45,26 @@ def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) 
 
 def _check_names(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     if config.name and not is_asset_name(config.name):
-        return error(10052, err=f"consumer name {_BAD_NAME}")
+        return error(ErrCode.STREAM_INVALID_CONFIG, err=f"consumer name {_BAD_NAME}")
     if config.durable_name and not is_asset_name(config.durable_name):
-        return error(10052, err=f"consumer durable name {_BAD_NAME}")
+        return error(ErrCode.STREAM_INVALID_CONFIG, err=f"consumer durable name {_BAD_NAME}")
     return None
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     if config.num_replicas > stream.num_replicas:
-        return error(10126)
+        return error(ErrCode.CONSUMER_REPLICAS_EXCEEDS_STREAM)
     if config.num_replicas < 0:
-        return error(10133)
+        return error(ErrCode.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
     if stream.retention is not RetentionPolicy.LIMITS and config.num_replicas not in (0, stream.num_replicas):
-        return error(10134)
+        return error(ErrCode.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM)
     return None
 
 
 def _check_waits(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     if any(wait < 0 for wait in config.backoff):
-        return error(10184)
-    return error(10183) if config.ack_wait < 0 else None
+        return error(ErrCode.CONSUMER_BACK_OFF_NEGATIVE)
+    return error(ErrCode.CONSUMER_ACK_WAIT_NEGATIVE) if config.ack_wait < 0 else None
 
 
 def _check_flow_acks(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
@@ -71,23 +72,23 @@ def _check_flow_acks(config: ConsumerConfig, stream: StreamConfig, bounds: Consu
     if config.ack_policy is not AckPolicy.FLOW_CONTROL:
         return None
     if not config.deliver_subject:
-        return error(10218)
+        return error(ErrCode.CONSUMER_ACK_FC_REQUIRES_PUSH)
     if not config.flow_control:
-        return error(10219)
+        return error(ErrCode.CONSUMER_ACK_FC_REQUIRES_FC)
     if config.idle_heartbeat != FLOW_CONTROL_HEARTBEAT_NS:
-        return error(10052, err="flow control ack policy heartbeat needs to be 1s")
+        return error(ErrCode.STREAM_INVALID_CONFIG, err="flow control ack policy heartbeat needs to be 1s")
     if config.max_ack_pending <= 0:
-        return error(10220)
+        return error(ErrCode.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING)
     if config.ack_wait or config.backoff:
-        return error(10221)
-    return error(10222) if config.max_deliver > 0 else None
+        return error(ErrCode.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT)
+    return error(ErrCode.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER) if config.max_deliver > 0 else None
 
 
 def _check_texts(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
-        return error(10116)
+        return error(ErrCode.CONSUMER_MAX_DELIVER_BACKOFF)
     if len(config.description.encode()) > MAX_DESCRIPTION_BYTES:
-        return error(10107, max=MAX_DESCRIPTION_BYTES)
+        return error(ErrCode.CONSUMER_DESCRIPTION_TOO_LONG, max=MAX_DESCRIPTION_BYTES)
     return None
 
 
@@ -98,31 +99,31 @@ def _check_delivery(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> ApiError | None:
     to = config.deliver_subject
     if has_wildcard(to):
-        return error(10079)
+        return error(ErrCode.CONSUMER_DELIVER_TO_WILDCARDS)
     if not is_valid_subject(to):
-        return error(10112)
+        return error(ErrCode.CONSUMER_INVALID_DELIVER_SUBJECT)
     if any(is_subset(to, subject) for subject in stream.subjects):
-        return error(10081)
+        return error(ErrCode.CONSUMER_DELIVER_CYCLE)
     if config.max_waiting:
-        return error(10080)
+        return error(ErrCode.CONSUMER_PUSH_MAX_WAITING)
     if config.max_ack_pending > 0 and not needs_ack(config):
-        return error(10082)
-    return error(10083) if 0 < config.idle_heartbeat < MIN_HEARTBEAT_NS else None
+        return error(ErrCode.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED)
+    return error(ErrCode.CONSUMER_SMALL_HEARTBEAT) if 0 < config.idle_heartbeat < MIN_HEARTBEAT_NS else None
 
 
 def _check_pull(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     refused = (
-        (not needs_ack(config) and stream.retention is RetentionPolicy.WORKQUEUE, 10084),
-        (config.rate_limit_bps > 0, 10086),
-        (config.idle_heartbeat > 0, 10088),
-        (config.flow_control, 10089),
-        (0 < config.max_expires < MILLISECOND, 10115),
+        (not needs_ack(config) and stream.retention is RetentionPolicy.WORKQUEUE, ErrCode.CONSUMER_PULL_REQUIRES_ACK),
+        (config.rate_limit_bps > 0, ErrCode.CONSUMER_PULL_WITH_RATE_LIMIT),
+        (config.idle_heartbeat > 0, ErrCode.CONSUMER_HB_REQUIRES_PUSH),
+        (config.flow_control, ErrCode.CONSUMER_FC_REQUIRES_PUSH),
+        (0 < config.max_expires < MILLISECOND, ErrCode.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL),
     )
     code = next((code for bad, code in refused if bad), 0)
     if code:
         return error(code)
     if 0 < bounds.max_request_batch < config.max_batch:
-        return error(10125, limit=bounds.max_request_batch)
+        return error(ErrCode.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED, limit=bounds.max_request_batch)
     return None
 
 
@@ -130,9 +131,9 @@ def _check_limits(config: ConsumerConfig, stream: StreamConfig, bounds: Consumer
     limits = stream.consumer_limits
     for limit in (bounds.server_max_ack_pending, bounds.max_ack_pending, limits.max_ack_pending):
         if 0 < limit < config.max_ack_pending:
-            return error(10121, limit=limit)
+            return error(ErrCode.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=limit)
     if 0 < limits.inactive_threshold < config.inactive_threshold:
-        return error(10153, limit=format_duration(limits.inactive_threshold))
+        return error(ErrCode.CONSUMER_INACTIVE_THRESHOLD_EXCESS, limit=format_duration(limits.inactive_threshold))
     return None
 
 
@@ -140,23 +141,23 @@ def _check_direct(config: ConsumerConfig, stream: StreamConfig, bounds: Consumer
     if not config.direct:
         return None
     if not config.deliver_subject:
-        return error(10090)
-    return error(10091) if is_durable(config) else None
+        return error(ErrCode.CONSUMER_DIRECT_REQUIRES_PUSH)
+    return error(ErrCode.CONSUMER_DIRECT_REQUIRES_EPHEMERAL) if is_durable(config) else None
 
 
 def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     if config.filter_subject and config.filter_subjects:
-        return error(10136)
+        return error(ErrCode.CONSUMER_DUPLICATE_FILTER_SUBJECTS)
     filters = filters_of(config)
     if not all(filters):
-        return error(10139)
+        return error(ErrCode.CONSUMER_EMPTY_FILTER)
     patterns = _tree_of([subject for subject in filters if "*" in subject or ">" in subject])
     twice = {subject for subject, times in Counter(filters).items() if times > 1}
     for subject in filters:
         if not is_valid_subject(subject):
-            return error(10052, err="invalid subject")
+            return error(ErrCode.STREAM_INVALID_CONFIG, err="invalid subject")
         if subject in twice or _is_covered(subject, patterns):
-            return error(10138)
+            return error(ErrCode.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
     return None
 
 
@@ -196,7 +197,10 @@ def _check_start(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerB
     fault = _start_fault(config)
     if not fault:
         return None
-    return error(10094, err=f"consumer delivery policy is deliver {_POLICY_TEXT[config.deliver_policy]}, but {fault}")
+    return error(
+        ErrCode.CONSUMER_INVALID_POLICY,
+        err=f"consumer delivery policy is deliver {_POLICY_TEXT[config.deliver_policy]}, but {fault}",
+    )
 
 
 def _start_fault(config: ConsumerConfig) -> str:
@@ -220,7 +224,7 @@ def _start_fault(config: ConsumerConfig) -> str:
 
 def _check_sampling(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     fault = sampling_fault(config.sample_freq)
-    return error(10095, err=fault) if fault else None
+    return error(ErrCode.CONSUMER_INVALID_SAMPLING, err=fault) if fault else None
 
 
 def sampling_fault(text: str) -> str:
@@ -238,28 +242,28 @@ def sampling_fault(text: str) -> str:
 
 def _check_rest(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     if config.flow_control and not config.idle_heartbeat:
-        return error(10108)
+        return error(ErrCode.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS)
     if config.durable_name and config.name and config.name != config.durable_name:
-        return error(10132)
+        return error(ErrCode.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
     if sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items()) > MAX_METADATA_BYTES:
-        return error(10135, limit=f"{MAX_METADATA_BYTES // 1024}KB")
+        return error(ErrCode.CONSUMER_METADATA_LENGTH, limit=f"{MAX_METADATA_BYTES // 1024}KB")
     return None
 
 
 def _check_priority(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
     if config.priority_policy in (None, PriorityPolicy.NONE):
         if config.priority_groups:
-            return error(10196)
-        return error(10197) if config.priority_timeout > 0 else None
+            return error(ErrCode.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE)
+        return error(ErrCode.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE) if config.priority_timeout > 0 else None
     if config.deliver_subject:
-        return error(10178)
+        return error(ErrCode.CONSUMER_PUSH_WITH_PRIORITY_GROUP)
     if not config.priority_groups:
-        return error(10159)
+        return error(ErrCode.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP)
     for group in config.priority_groups:
         if not group:
-            return error(10161)
+            return error(ErrCode.CONSUMER_EMPTY_GROUP_NAME)
         if not _GROUP_NAME.fullmatch(group):
-            return error(10162)
+            return error(ErrCode.CONSUMER_INVALID_GROUP_NAME)
     return None
 
 

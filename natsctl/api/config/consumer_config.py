@@ -12,6 +12,7 @@ import msgspec
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import MINUTE, SECOND
@@ -81,10 +82,10 @@ def normalise(
     """Fill in defaults in place; with `pedantic`, return the error for the first value that would be corrected."""
     text = raise_to_least(config, pedantic) or _default_acks(config, stream, bounds, pedantic)
     if text:
-        return error(10157, err=text)
+        return error(ErrCode.PEDANTIC, err=text)
     if not config.deliver_subject and not config.max_batch and bounds.max_request_batch > 0:
         if pedantic:
-            return error(10157, err="max_request_batch must be set if it's JetStream limits are set")
+            return error(ErrCode.PEDANTIC, err="max_request_batch must be set if it's JetStream limits are set")
         config.max_batch = bounds.max_request_batch
     if config.priority_policy is PriorityPolicy.NONE:
         config.priority_policy = None

@@ -10,6 +10,7 @@ from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.times import parse_time
 
 _FIXED: Final = (
@@ -30,16 +31,16 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> ApiEr
     """Return why `old` can not become `new`, or None; `bound` says that the old deliver subject has a subscriber."""
     for name, text in _FIXED:
         if _value(old, name) != _value(new, name):
-            return error(10012, err=text)
+            return error(ErrCode.CONSUMER_CREATE, err=text)
     if old.deliver_subject != new.deliver_subject:
         if not old.deliver_subject:
-            return error(10012, err="can not update pull consumer to push based")
+            return error(ErrCode.CONSUMER_CREATE, err="can not update pull consumer to push based")
         if not new.deliver_subject:
-            return error(10012, err="can not update push consumer to pull based")
+            return error(ErrCode.CONSUMER_CREATE, err="can not update push consumer to pull based")
         if bound:
-            return error(10013)
+            return error(ErrCode.CONSUMER_NAME_EXIST)
     if old.max_waiting != new.max_waiting:
-        return error(10012, err="max waiting can not be updated")
+        return error(ErrCode.CONSUMER_CREATE, err="max waiting can not be updated")
     return None
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.config.stream_draft import Draft, invalid, pedantry
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy, StorageType, StreamConfig
 from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
 from natsctl.api.subjects import is_valid_subject, overlaps
@@ -89,9 +90,9 @@ def check_transform(draft: Draft) -> ApiError | None:
     if transform is None:
         return None
     if transform.src and not is_valid_subject(transform.src):
-        return error(10155, err=f"invalid subject {transform.src}")
+        return error(ErrCode.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {transform.src}")
     fault = mapping_fault(transform.src, transform.dest)
-    return error(10156, err=fault) if fault else None
+    return error(ErrCode.STREAM_TRANSFORM_INVALID_DESTINATION, err=fault) if fault else None
 
 
 def mapping_fault(src: str, dest: str) -> str:

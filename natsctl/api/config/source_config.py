@@ -12,6 +12,7 @@ from typing import Final
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.config.feature_config import mapping_fault
 from natsctl.api.config.stream_draft import Draft, invalid, pedantry
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StreamConfig, StreamConsumerSource, StreamSource, SubjectTransform
 from natsctl.api.subjects import API_PREFIX, is_asset_name, is_literal, is_subset, is_valid_subject, overlaps
 from natsctl.api.syntax import go_quote
@@ -20,13 +21,13 @@ MAX_ORIGINS: Final = 10_000
 """Streams that the search for a cycle looks at; more than that feed nothing that could be served."""
 
 _SEPARATE: Final = (
-    ("first_seq", 10143),
-    ("subjects", 10034),
-    ("sources", 10031),
-    ("allow_msg_counter", 10173),
-    ("allow_atomic", 10198),
-    ("allow_batched", 10209),
-    ("allow_msg_schedules", 10186),
+    ("first_seq", ErrCode.MIRROR_WITH_FIRST_SEQ),
+    ("subjects", ErrCode.MIRROR_WITH_SUBJECTS),
+    ("sources", ErrCode.MIRROR_WITH_SOURCES),
+    ("allow_msg_counter", ErrCode.MIRROR_WITH_COUNTERS),
+    ("allow_atomic", ErrCode.MIRROR_WITH_ATOMIC_PUBLISH),
+    ("allow_batched", ErrCode.MIRROR_WITH_BATCH_PUBLISH),
+    ("allow_msg_schedules", ErrCode.MIRROR_WITH_MSG_SCHEDULES),
 )
 """What a mirror can not have, being a copy, and the error for it."""
 
@@ -40,9 +41,9 @@ def settle_mirror(draft: Draft) -> ApiError | None:
     if code:
         return error(code)
     if mirror.consumer is not None and _is_bad_consumer(mirror, mirror.consumer):
-        return error(10213)
+        return error(ErrCode.MIRROR_DURABLE_CONSUMER_CFG_INVALID)
     if mirror.filter_subject and mirror.subject_transforms:
-        return error(10150)
+        return error(ErrCode.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED)
     if config.subject_delete_marker_ttl > 0:
         return invalid("subject delete markers forbidden on mirrors")
     return _check_mirror_transforms(mirror.subject_transforms) or _settle_mirror_origin(draft, mirror)
@@ -52,12 +53,12 @@ def _settle_mirror_origin(draft: Draft, mirror: StreamSource) -> ApiError | None
     if mirror.external is not None:
         return None
     if not is_asset_name(mirror.name):
-        return error(10142)
+        return error(ErrCode.MIRROR_INVALID_STREAM_NAME)
     origin = draft.origin(mirror.name)
     if origin is None:
         return None
     if 0 < draft.config.max_msg_size < origin.max_msg_size:
-        return error(10030)
+        return error(ErrCode.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG)
     if draft.pedantic and draft.config.mirror_direct != origin.allow_direct:
         return pedantry("origin stream has direct get set, mirror has it disabled")
     draft.config.mirror_direct = origin.allow_direct
@@ -67,12 +68,12 @@ def _settle_mirror_origin(draft: Draft, mirror: StreamSource) -> ApiError | None
 def _check_mirror_transforms(transforms: list[SubjectTransform]) -> ApiError | None:
     for place, transform in enumerate(transforms):
         if transform.src and not is_valid_subject(transform.src):
-            return error(10151, err=f"invalid subject {transform.src}")
+            return error(ErrCode.MIRROR_INVALID_SUBJECT_FILTER, err=f"invalid subject {transform.src}")
         fault = mapping_fault(transform.src, transform.dest)
         if fault:
-            return error(10154, err=fault)
+            return error(ErrCode.MIRROR_INVALID_TRANSFORM_DESTINATION, err=fault)
         if any(overlaps(transform.src, other.src) for at, other in enumerate(transforms) if at != place):
-            return error(10152)
+            return error(ErrCode.MIRROR_OVERLAPPING_SUBJECT_FILTERS)
     return None
 
 
@@ -89,14 +90,14 @@ def check_sources(draft: Draft) -> ApiError | None:
     """Check each source, and that no two are the same."""
     config = draft.config
     if config.sources and config.allow_msg_schedules:
-        return error(10187)
+        return error(ErrCode.SOURCE_WITH_MSG_SCHEDULES)
     seen: set[object] = set()
     consumers: set[object] = set()
     for source in config.sources:
         if not is_asset_name(source.name):
-            return error(10141)
+            return error(ErrCode.SOURCE_INVALID_STREAM_NAME)
         if _identity(source) in seen:
-            return error(10140)
+            return error(ErrCode.SOURCE_DUPLICATE_DETECTED)
         seen.add(_identity(source))
         refusal = _check_source(draft, source, consumers)
         if refusal is not None:
@@ -114,33 +115,33 @@ def _identity(source: StreamSource) -> object:
 
 def _check_source(draft: Draft, source: StreamSource, consumers: set[object]) -> ApiError | None:
     if source.filter_subject and source.subject_transforms:
-        return error(10144)
+        return error(ErrCode.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED)
     refusal = _check_source_transforms(source.subject_transforms)
     if refusal is not None:
         return refusal
     if source.consumer is not None:
         if _is_bad_consumer(source, source.consumer):
-            return error(10215)
+            return error(ErrCode.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
         used = (source.name, source.external.api if source.external is not None else None, source.consumer.name)
         if used in consumers:
-            return error(10216)
+            return error(ErrCode.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED)
         consumers.add(used)
     origin = draft.origin(source.name) if source.external is None else None
     if origin is not None and 0 < draft.config.max_msg_size < origin.max_msg_size:
-        return error(10046)
+        return error(ErrCode.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG)
     return None
 
 
 def _check_source_transforms(transforms: list[SubjectTransform]) -> ApiError | None:
     for transform in transforms:
         if transform.src and not is_valid_subject(transform.src):
-            return error(10145, err=f"invalid subject {transform.src}")
+            return error(ErrCode.SOURCE_INVALID_SUBJECT_FILTER, err=f"invalid subject {transform.src}")
         fault = mapping_fault(transform.src, transform.dest)
         if fault:
-            return error(10146, err=fault)
+            return error(ErrCode.SOURCE_INVALID_TRANSFORM_DESTINATION, err=fault)
     for place, transform in enumerate(transforms):
         if any(is_subset(transform.src, other.src) for at, other in enumerate(transforms) if at != place):
-            return error(10147)
+            return error(ErrCode.SOURCE_OVERLAPPING_SUBJECT_FILTERS)
     return None
 
 
@@ -158,10 +159,10 @@ def check_prefixes(draft: Draft) -> ApiError | None:
 def _check_deliveries(prefixes: Iterable[str], subjects: list[str]) -> ApiError | None:
     for prefix in prefixes:
         if not is_valid_subject(prefix) or not is_literal(prefix):
-            return error(10024, prefix=prefix)
+            return error(ErrCode.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=prefix)
         for subject in subjects:
             if overlaps(subject, f"{prefix}.{subject}"):
-                return error(10022, prefix=prefix, subject=subject)
+                return error(ErrCode.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=prefix, subject=subject)
     return None
 
 
@@ -170,7 +171,7 @@ def _check_apis(prefixes: Iterable[str]) -> ApiError | None:
         if not is_valid_subject(prefix) or not is_literal(prefix):
             return invalid(f"stream external api prefix {go_quote(prefix)} must be a valid subject without wildcards")
         if overlaps(prefix, API_PREFIX):
-            return error(10021, prefix=prefix, subject=API_PREFIX)
+            return error(ErrCode.STREAM_EXTERNAL_API_OVERLAP, prefix=prefix, subject=API_PREFIX)
     return None
 
 
@@ -211,9 +212,11 @@ def check_filters(config: StreamConfig) -> ApiError | None:
     """Refuse filters of a new stream that are no subjects; an update takes them, as the reference does."""
     mirror = config.mirror
     if mirror is not None and mirror.filter_subject and not is_valid_subject(mirror.filter_subject):
-        return error(10049, err=f"subject filter '{mirror.filter_subject}' for the mirror invalid subject")
+        return error(
+            ErrCode.STREAM_CREATE, err=f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
+        )
     for source in config.sources:
         wanted = source.filter_subject
         if not source.subject_transforms and wanted and not is_valid_subject(wanted):
-            return error(10049, err=f"subject filter '{wanted}' for the source: invalid subject")
+            return error(ErrCode.STREAM_CREATE, err=f"subject filter '{wanted}' for the source: invalid subject")
     return None

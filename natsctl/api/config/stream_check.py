@@ -10,6 +10,7 @@ from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.config.stream_draft import Draft, invalid, pedantry
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import DiscardPolicy, Placement, StreamConfig
 from natsctl.api.subjects import MAX_NAME, is_asset_name, is_subset, is_valid_subject, overlaps
 from natsctl.api.syntax import go_quote
@@ -30,7 +31,7 @@ def check_name(draft: Draft) -> ApiError | None:
     if not is_asset_name(name):
         return invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if "\0" in name:  # nats-server finds no file name for it
-        return error(10049, err="error creating store for stream")
+        return error(ErrCode.STREAM_CREATE, err="error creating store for stream")
     if len(name.encode()) > MAX_NAME:
         return invalid(f"stream name is too long, maximum allowed is {MAX_NAME}")
     return None
@@ -52,7 +53,7 @@ def settle_replicas(draft: Draft) -> ApiError | None:
     config.num_replicas = config.num_replicas or 1
     if config.num_replicas > MAX_REPLICAS:
         return invalid(f"maximum replicas is {MAX_REPLICAS}")
-    return error(10133) if config.num_replicas < 0 else None
+    return error(ErrCode.REPLICAS_COUNT_CANNOT_BE_NEGATIVE) if config.num_replicas < 0 else None
 
 
 def settle_limits(draft: Draft) -> ApiError | None:

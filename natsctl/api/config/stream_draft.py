@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StreamConfig
 
 
@@ -38,9 +39,9 @@ Check: TypeAlias = "Callable[[Draft], ApiError | None]"
 
 def invalid(text: str) -> ApiError:
     """Return the error of a configuration that is refused."""
-    return error(10052, err=text)
+    return error(ErrCode.STREAM_INVALID_CONFIG, err=text)
 
 
 def pedantry(text: str) -> ApiError:
     """Return the error of a pedantic request for a value that would be corrected."""
-    return error(10157, err=text)
+    return error(ErrCode.PEDANTIC, err=text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.config.stream_draft import invalid
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamConfig
 
 
@@ -13,7 +14,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> ApiError | None:
         if refused:
             return invalid(f"stream configuration update can not {text}")
     if new.mirror is not None and new.mirror != old.mirror:
-        return error(10055)
+        return error(ErrCode.STREAM_MIRROR_NOT_UPDATABLE)
     for refused, text in _last_changes(old, new):
         if refused:
             return invalid(text)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
 
-NOT_ENABLED = (10039, 10076)
+NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
 """Error codes of an account, and of a server, without JetStream: an answer, and no failure of a command about both."""
 
 

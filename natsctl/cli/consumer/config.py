@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure
 from natsctl.cli import output
-from natsctl.cli.names import CONSUMER_NOT_FOUND, suggesting
+from natsctl.cli.names import suggesting
 from natsctl.cli.render.values import safe
 from natsctl.cli.taken import warn_unless_taken
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from natsctl.cli.flags import Config
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-
-EXISTS_OTHERWISE = 10148
 
 
 def create_consumer(session: Session, stream: str, wanted: Config, *, if_not_exists: bool, json: bool) -> None:
@@ -39,7 +38,7 @@ def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
         with suggesting(session, stream):
             return session.run(lambda manager: manager.consumer_info(stream, name))
     except ApiFailure as failure:
-        if failure.err_code != CONSUMER_NOT_FOUND:
+        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
         return None
 
@@ -79,7 +78,7 @@ def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
         with suggesting(session, stream):
             return session.run(lambda manager: manager.consumer_create(stream, wanted, action="create"))
     except ApiFailure as failure:
-        if failure.err_code == EXISTS_OTHERWISE:
+        if failure.err_code == ErrCode.CONSUMER_ALREADY_EXISTS:
             failure.hint = failure.hint or (
                 "natsctl consumer edit changes a consumer that exists, --if-not-exists leaves it alone"
             )

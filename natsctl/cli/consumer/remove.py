@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api import endpoints
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.consumer.ls import list_consumers
-from natsctl.cli.names import (
-    CONSUMER_NOT_FOUND,
-    STREAM_NOT_FOUND,
-    is_pattern,
-    matching,
-    pick_consumer,
-    pick_stream,
-    suggesting,
-)
+from natsctl.cli.names import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream.chosen import NoneMatch
@@ -74,7 +67,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
     try:
         infos = {one.raw["name"]: one.raw for one in list_consumers(session, stream)}
     except ApiFailure as failure:
-        if missing_ok and failure.err_code == STREAM_NOT_FOUND:
+        if missing_ok and failure.err_code == ErrCode.STREAM_NOT_FOUND:
             return []
         raise
     names: list[str] = []
@@ -133,6 +126,6 @@ def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info 
         with suggesting(session, stream, name):
             return session.run(lambda manager: manager.consumer_delete(stream, name)).raw
     except ApiFailure as failure:
-        if missing_ok and failure.err_code in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
+        if missing_ok and failure.err_code in (ErrCode.CONSUMER_NOT_FOUND, ErrCode.STREAM_NOT_FOUND):
             return None
         raise

@@ -80,11 +80,11 @@ def _is_named(stream: str, name: str) -> bool:
 
 def _no_stream(name: str, known: list[str]) -> Exception:
     from natsctl.api.catalogue import error
+    from natsctl.api.err_codes import ErrCode
     from natsctl.api.errors import ApiFailure
-    from natsctl.cli.names import STREAM_NOT_FOUND
     from natsctl.cli.suggest import did_you_mean
 
-    failure = ApiFailure(error(STREAM_NOT_FOUND), hint=did_you_mean(name, known))
+    failure = ApiFailure(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))
     failure.args = (f"no stream or bucket is called {name}",)
     failure.text = failure.args[0]
     return failure

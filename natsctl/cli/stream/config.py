@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import check_subjects
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
 
-EXISTS_OTHERWISE = 10058
-SUBJECTS_TAKEN = 10065
-NOT_FOUND = 10059
 
 PAIRED = (
     ("subject_transform", "--transform-source", "--transform-destination"),
@@ -58,7 +56,7 @@ def existing(session: Session, name: str) -> Answer[Any] | None:
     try:
         return session.run(lambda manager: manager.stream_info(name))
     except ApiFailure as failure:
-        if failure.err_code != NOT_FOUND:
+        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None
 
@@ -68,11 +66,11 @@ def _create(session: Session, wanted: Config) -> Answer[Any]:
     try:
         return session.run(lambda manager: manager.stream_create(wanted))
     except ApiFailure as failure:
-        if failure.err_code == EXISTS_OTHERWISE:
+        if failure.err_code == ErrCode.STREAM_NAME_EXIST:
             failure.hint = failure.hint or (
                 f"natsctl stream edit {wanted['name']} changes a stream that exists, --if-not-exists leaves it alone"
             )
-        elif failure.err_code == SUBJECTS_TAKEN:
+        elif failure.err_code == ErrCode.STREAM_SUBJECT_OVERLAP:
             failure.hint = failure.hint or _taken_by(session, wanted)
         raise
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.names import STREAM_NOT_FOUND, STREAM_OFFLINE, pick_stream, suggesting
+from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-
-NO_MESSAGE = 10037
 
 
 def rm(
@@ -74,9 +73,9 @@ def _live(
             with suggesting(session, name):
                 live[name] = _info(session, name)
         except ApiFailure as failure:
-            if failure.err_code == STREAM_OFFLINE:
+            if failure.err_code == ErrCode.STREAM_OFFLINE_REASON:
                 offline[name] = f"Stream {name} is offline, its contents are unknown: {failure}"
-            elif not missing_ok or failure.err_code != STREAM_NOT_FOUND:
+            elif not missing_ok or failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
     return live, offline
 
@@ -115,7 +114,7 @@ def _delete(session: Session, names: list[str], missing_ok: bool) -> dict[str, A
         except Previewed as preview:
             planned += preview.planned
         except ApiFailure as failure:
-            if not missing_ok or failure.err_code != STREAM_NOT_FOUND:
+            if not missing_ok or failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
     if planned:
         raise Previewed(*planned)
@@ -152,7 +151,7 @@ def rmm(
         with suggesting(session, name):
             found = session.run(lambda manager: manager.message_get(name, seq=number)).value.message
     except ApiFailure as failure:
-        if not missing_ok or failure.err_code != NO_MESSAGE:
+        if not missing_ok or failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         output.emit_json({"success": True}) if json else output.note(f"Stream {safe(name)} has no message {number}")
         return

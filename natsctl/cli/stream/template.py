@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
 
-NOT_FOUND = 10068
 NOT_ON_SERVERS_OF_TODAY = "nats-server has had no stream templates since 2.14; natsctl server has"
 
 TemplateName = Annotated[str | None, typer.Argument(metavar="TEMPLATE", help="the template", show_default=False)]
@@ -122,7 +122,7 @@ def _existing(session: Session, name: str) -> Answer[Any] | None:
     try:
         return _info(session, name)
     except ApiFailure as failure:
-        if failure.err_code != NOT_FOUND:
+        if failure.err_code != ErrCode.STREAM_TEMPLATE_NOT_FOUND:
             raise
         return None
 
@@ -163,7 +163,7 @@ def explaining(session: Session, template: str) -> Iterator[None]:
         failure.hint = failure.hint or NOT_ON_SERVERS_OF_TODAY
         raise
     except ApiFailure as failure:
-        if failure.err_code == NOT_FOUND:
+        if failure.err_code == ErrCode.STREAM_TEMPLATE_NOT_FOUND:
             failure.hint = failure.hint or _hint(session, template)
         raise
 

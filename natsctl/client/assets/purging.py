@@ -10,6 +10,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import codec, endpoints
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure
 from natsctl.api.times import parse_time
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
 
 ALL = ">"
-NO_MESSAGE = 10037
 _NOT_FOUND = 404
 
 
@@ -130,7 +130,7 @@ async def next_answer(manager: Manager, stream: str, seq: int, subject: str = AL
     try:
         return await manager.message_get(stream, seq=max(1, seq), next_by_subj=subject)
     except ApiFailure as failure:
-        if failure.err_code != NO_MESSAGE:
+        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         return None
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
 from natsctl.client.backup.progress import Say, mute
 from natsctl.client.connection import ConnectionLost
@@ -22,7 +23,7 @@ LONGEST_WAIT_S = 8.0
 
 PATIENCE_S = 60.0
 """How long a cluster may take to elect leaders after one of its servers has died."""
-UNAVAILABLE = frozenset((10008, 10009, 10118))
+UNAVAILABLE = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER, ErrCode.STREAM_OFFLINE))
 """Errors of a server that knows no leader now: JetStream unavailable, no leader of a stream, offline."""
 PAUSE_S = 0.5
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.config.update_losses import Loss, consumer_losses, stream_losses
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, StorageError, UsageError
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.layout import META_NAME, PART_PREFIX, checked_name, small_file
@@ -40,7 +41,6 @@ Log = Callable[[str], None]
 Transfer = Callable[[], AbstractContextManager[OnProgress]]
 """Opens what shows how far one stream's data is."""
 
-CONSUMER_NOT_FOUND = 10014
 NO_TEMPLATES_SINCE = (2, 14)
 OUR_RUNTIME = "natsctl"
 """What natsctl's server says in INFO where nats-server has the version of Go; it has templates in every version."""
@@ -277,7 +277,7 @@ async def _consumer_losses(manager: Manager, stream: str, name: str, config: dic
     try:
         live = (await manager.consumer_info(stream, name)).raw
     except ApiFailure as failure:
-        if failure.err_code != CONSUMER_NOT_FOUND:
+        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
         return []
     return _named(f"Consumer {stream} > {name}", consumer_losses(live["config"], config, live))

@@ -26,6 +26,7 @@ from natsctl.api.archive.archive import Progress as Reached
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, ProtocolError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import parse_time
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 128
 """Requests under way at once; an answer may have the largest payload."""
-NO_MESSAGE: Final = 10037
 _COPY_BYTES: Final = 1 << 20
 _ALL: Final = ">"
 
@@ -132,7 +132,7 @@ class Replay:
         try:
             raw = (await manager.message_get(self._stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
         except ApiFailure as failure:
-            if failure.err_code != NO_MESSAGE:
+            if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
                 raise
             return None
         try:

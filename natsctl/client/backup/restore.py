@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from natsctl.api import endpoints
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.client.answer import Answer
@@ -35,10 +36,6 @@ from natsctl.client.backup.send import Sending
 from natsctl.client.manager import Manager
 from natsctl.client.preview import Planned, Previewed
 
-STREAM_NOT_FOUND = 10059
-RESTORE_FAILED = 10062
-NAME_HELD = 10130
-"""The error of a name that a stream has, or a restore that goes on."""
 NAME_HELD_S = 1.0
 """How long to wait before the name is tried again where no stream has it."""
 HELD_WITHIN_S = 45.0
@@ -174,7 +171,7 @@ async def _existing(manager: Manager, name: str) -> Answer[Any] | None:
     try:
         return await manager.stream_info(name)
     except ApiFailure as failure:
-        if failure.err_code != STREAM_NOT_FOUND:
+        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None
 
@@ -205,7 +202,10 @@ async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
 async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[Any]:
     """Restore a stream that is not there; after a failure it is not there either, unless somebody else has made it."""
 
-    again = {RESTORE_FAILED: min(lifeline.retries, 1), NAME_HELD: lifeline.retries}
+    again: dict[int, int] = {
+        ErrCode.STREAM_RESTORE: min(lifeline.retries, 1),
+        ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED: lifeline.retries,
+    }
     until_s = time.monotonic() + HELD_WITHIN_S
 
     async def send(manager: Manager) -> Answer[Any]:
@@ -214,7 +214,11 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             try:
                 return await sending.send(manager)
             except ApiFailure as failure:
-                held = failure.err_code == NAME_HELD and sending.begun and manager.connection.several
+                held = (
+                    failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED
+                    and sending.begun
+                    and manager.connection.several
+                )
                 if not held or time.monotonic() >= until_s:
                     raise
             await asyncio.sleep(NAME_HELD_S)
@@ -230,16 +234,16 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             return await send(manager)
         except ApiFailure as failure:
             if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
-                if failure.err_code == NAME_HELD and await is_held(manager, name):
+                if failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED and await is_held(manager, name):
                     failure.hint = f"a restore of it goes on or was cut off: natsctl stream rm {name} --force ends that"
                 raise
             # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in: only
             # where there is no other stream. And a server of a cluster may hold a stream's name for a moment after the
             # others have removed it.
-            if failure.err_code == RESTORE_FAILED and await manager.stream_names():
+            if failure.err_code == ErrCode.STREAM_RESTORE and await manager.stream_names():
                 raise
             again[failure.err_code] -= 1
-            if failure.err_code == NAME_HELD:
+            if failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED:
                 await asyncio.sleep(NAME_HELD_S)
             raise BrokenOff(failure.text) from failure
 

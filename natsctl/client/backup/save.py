@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl import __version__
 from natsctl.api import endpoints
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure
 from natsctl.client.backup.attempts import BrokenOff, Lifeline
 from natsctl.client.backup.contents import FormatFinder
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 IDLE_S = 30.0
 """Seconds without a chunk after which a transfer is given up; data that flows is never cut, however long it takes."""
-SNAPSHOT_FAILED = 10064
 _WHOLE = (0, 204)
 
 
@@ -130,7 +130,7 @@ async def _fill(
 
                 state = await with_all_consumers(lifeline, stream, writer, config, state)
         except ApiFailure as failure:
-            if failure.err_code != SNAPSHOT_FAILED or not await _in_memory(lifeline.manager, stream):
+            if failure.err_code != ErrCode.STREAM_SNAPSHOT or not await _in_memory(lifeline.manager, stream):
                 raise
             lifeline.say(f"{failure.text}: reading the messages of {stream} one by one")
             method = "replay"

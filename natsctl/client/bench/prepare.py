@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.client.bench.load import DEFAULT_STREAM, Load
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 OWN = "natsctl.bench"
 """The metadata key of streams that benchmarks made: only those, and the one that benchmarks of the nats tool make, too,
 are ever changed by a later one."""
-STREAM_NOT_FOUND = 10059
-CONSUMER_NOT_FOUND = 10014
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
         hint = "natsctl bench kv put makes it" if kind == "Bucket" else "give --create to a publishing benchmark"
         from natsctl.api.catalogue import ApiError
 
-        error = ApiError(code=404, err_code=STREAM_NOT_FOUND, description=f"{kind} {name} does not exist")
+        error = ApiError(code=404, err_code=ErrCode.STREAM_NOT_FOUND, description=f"{kind} {name} does not exist")
         raise ApiFailure(error, hint=hint)
     if not load.create:
         return []
@@ -108,7 +107,7 @@ async def _for_consumer(manager: Manager, load: Load) -> list[Change]:
         await manager.consumer_info(load.stream, load.consumer)
         return []
     except ApiFailure as failure:
-        if failure.err_code != CONSUMER_NOT_FOUND:
+        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
     config: dict[str, Any] = {
         "durable_name": load.consumer,
@@ -131,7 +130,7 @@ async def _stream(manager: Manager, name: str) -> dict[str, Any] | None:
     try:
         return (await manager.stream_info(name)).raw
     except ApiFailure as failure:
-        if failure.err_code != STREAM_NOT_FOUND:
+        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, UsageError
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 Readers = Mapping[str, Callable[[str], Any]]
 """How the text of each threshold is read."""
 
-NO_MESSAGE = 10037
-STREAM_NOT_FOUND = 10059
 _GONE = (b"DEL", b"PURGE", b"MaxAge", b"Purge", b"Remove")
 
 
@@ -175,7 +174,7 @@ async def check_message(manager: Manager, check: Check, stream: str, limits: Lim
         else:
             answer = await manager.message_get(stream, last_by_subj=subject)
     except ApiFailure as failure:
-        if failure.err_code != NO_MESSAGE:
+        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         check.critical.append(f"no message on {subject}")
         return
@@ -213,7 +212,7 @@ async def check_kv(manager: Manager, check: Check, bucket: str, limits: Limits) 
     try:
         raw = (await manager.stream_info(stream)).raw
     except ApiFailure as failure:
-        if failure.err_code != STREAM_NOT_FOUND:
+        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         check.critical.append(f"there is no bucket {bucket}")
         return
@@ -234,7 +233,7 @@ async def _has_value(manager: Manager, stream: str, subject: str) -> bool:
     try:
         answer = await manager.message_get(stream, last_by_subj=subject)
     except ApiFailure as failure:
-        if failure.err_code != NO_MESSAGE:
+        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         return False
     block = base64.b64decode((answer.raw.get("message") or {}).get("hdrs") or "")

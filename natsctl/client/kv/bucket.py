@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.client.buckets import KV, WRONG_LAST_SEQUENCE, bucket_info
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.stored import Stored
 
-TTL_DISABLED = 10166
 _API_PREFIX = "$JS.API"
 
 
@@ -197,7 +197,7 @@ class Bucket:
         try:
             return await messages.publish(self.manager, self.writes + key, body, headers=headers or None)
         except ApiFailure as failure:
-            if failure.err_code == TTL_DISABLED:
+            if failure.err_code == ErrCode.MESSAGE_TTL_DISABLED:
                 failure.hint = f"natsctl kv edit {self.name} --marker-ttl 1h lets its keys have a time to live"
             raise
 

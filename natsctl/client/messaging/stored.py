@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import codec, endpoints
 from natsctl.api import headers as blocks
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, ProtocolError
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.message import NO_HEADERS, Headers
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
 
-NO_MESSAGE = 10037
 _NOT_FOUND = 404
 _ADDED = frozenset(("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"))
 """Headers of a direct get's answer that tell of the message, and are no part of it."""
@@ -87,7 +87,7 @@ async def _by_api(manager: Manager, stream: str, **which: Any) -> Stored | None:
     try:
         message = (await manager.message_get(stream, **which)).value.message
     except ApiFailure as failure:
-        if failure.err_code == NO_MESSAGE:
+        if failure.err_code == ErrCode.NO_MESSAGE_FOUND:
             return None
         raise
     pairs = [(_text(name), _text(value)) for name, value in blocks.parse(message.hdrs or b"")]

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks, codec, endpoints
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
@@ -25,7 +26,6 @@ DIRECT_BATCH = 256
 """Messages that one direct get asks for."""
 POLL_S = 0.25
 """How long to wait for new messages between two direct gets that found none."""
-CONSUMER_NOT_FOUND = 10014
 ALL = ">"
 _END_OF_BATCH = 204
 _NOT_FOUND = (404, 408)
@@ -333,7 +333,7 @@ async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]
     try:
         answer: Any = await manager.consumer_info(stream, name)
     except ApiFailure as failure:
-        if failure.err_code != CONSUMER_NOT_FOUND:
+        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
         answer = await manager.consumer_create(stream, config, action="create")
     return dict(answer.raw)

@@ -23,6 +23,7 @@ from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
 from natsctl.api.config import stream_config as rules
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.requests import StreamRestoreRequest
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import SNAPSHOT_RESTORE_PREFIX
@@ -61,27 +62,27 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     name, config = request.tokens[0], wish.config
     config.name = config.name or name
     if config.name != name:
-        return error(10056)
+        return error(ErrCode.STREAM_MISMATCH)
     if "/" in name or "\\" in name:
-        return error(10128)
+        return error(ErrCode.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
     refusal = _refuse(js, config)
     if refusal is not None:
         return refusal
     if name in js.offline.reasons():
         return js.no_stream(name)
     if name in js.streams or f"{js.name}/{name}" in js.engine.store.streams:
-        return error(10130)
+        return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
     try:
         return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request).start())
     except ArchiveFault as fault:
-        return error(10062, err=str(fault))
+        return error(ErrCode.STREAM_RESTORE, err=str(fault))
 
 
 def _refuse(js: JetStreamAccount, config: StreamConfig) -> ApiError | None:
     """Return why there can be no stream of this configuration; it is normalised on the way."""
     refusal = rules.settle(js.draft(config))
     if refusal is None and config.num_replicas > 1:
-        return error(10074)
+        return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
     return refusal or js.refuse_stream(config)
 
 
@@ -152,10 +153,17 @@ class Restore:
                     break
                 more = self._read(chunk, budget - taken)
             except OverLimit:
-                self._fail_with(error(10028 if self._config.storage is StorageType.MEMORY else 10047), reply)
+                self._fail_with(
+                    error(
+                        ErrCode.MEMORY_RESOURCES_EXCEEDED
+                        if self._config.storage is StorageType.MEMORY
+                        else ErrCode.STORAGE_RESOURCES_EXCEEDED
+                    ),
+                    reply,
+                )
                 break
             except StreamExists:
-                self._fail_with(error(10130), reply)
+                self._fail_with(error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED), reply)
                 break
             except (ArchiveFault, StoreError) as fault:
                 self._fail(str(fault), reply)
@@ -216,7 +224,7 @@ class Restore:
             store = self._staging.complete()
             store.on_durable(partial(self._stored, reply))
         except StreamExists:
-            self._fail_with(error(10130), reply)
+            self._fail_with(error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED), reply)
         except StoreError as fault:
             self._fail(str(fault), reply)
 
@@ -242,7 +250,7 @@ class Restore:
 
     def _refuse_now(self) -> ApiError | None:
         if self._config.name in self._js.streams:
-            return error(10130)
+            return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
         return self._js.refuse_stream(self._config)
 
     def _adopt(self, reply: bytes) -> None:
@@ -269,13 +277,13 @@ class Restore:
 
     def _abandon(self) -> None:
         """Throw away what was taken in from a client that is gone, and tell nobody, as the reference."""
-        self._failure = error(10062, err="no chunk came for too long")
+        self._failure = error(ErrCode.STREAM_RESTORE, err="no chunk came for too long")
         self._staging.discard()
         self._js.account.unsubscribe(self._subscription)
         self._alarm.cancel()
 
     def _fail(self, reason: str, reply: bytes) -> None:
-        self._fail_with(error(10062, err=reason), reply)
+        self._fail_with(error(ErrCode.STREAM_RESTORE, err=reason), reply)
 
     def _fail_with(self, failure: ApiError, reply: bytes) -> None:
         """Throw away what was taken in, and tell; the subject stays for a while, for clients that send on."""

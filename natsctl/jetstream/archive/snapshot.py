@@ -21,6 +21,7 @@ from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.headers import status_line
 from natsctl.api.requests import StreamSnapshotRequest
 from natsctl.api.stream import StorageType
@@ -65,7 +66,7 @@ def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if isinstance(wish, ApiError):
         return wish
     if not is_valid_subject(wish.deliver_subject) or not is_literal(wish.deliver_subject):
-        return error(10015)
+        return error(ErrCode.SNAPSHOT_DELIVER_SUBJECT_INVALID)
     return request.when_settled([stream.store], lambda kept: _begin(stream, request, wish))
 
 

@@ -16,6 +16,7 @@ from natsctl.api.config import consumer_config as rules
 from natsctl.api.config.consumer_check import check
 from natsctl.api.config.consumer_update import check_update
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest
 from natsctl.api.stream import RetentionPolicy
 from natsctl.api.subjects import MAX_NAME
@@ -44,15 +45,17 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if refusal is not None:
         return refusal
     if len(tokens) == 1:
-        return error(10020) if config.durable_name else _serving(js, request, wish)
+        return (
+            error(ErrCode.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME) if config.durable_name else _serving(js, request, wish)
+        )
     if config.durable_name and config.durable_name != tokens[1]:
-        return error(10017)
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
     config.name = tokens[1]
     wanted = ".".join(tokens[2:])
     if wanted and config.filter_subjects:
-        return error(10137)
+        return error(ErrCode.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED)
     if wanted and config.filter_subject != wanted:
-        return error(10131)
+        return error(ErrCode.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH)
     return _serving(js, request, wish)
 
 
@@ -60,29 +63,29 @@ def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.DURABLE.CREATE."""
     wish = request.decoded(ConsumerCreateRequest)
     if len(request.tokens) != 2:
-        return error(10016)
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT)
     refusal = _check_addressed(wish, *request.tokens)
     if refusal is not None:
         return refusal
     if not wish.config.durable_name:
-        return error(10018)
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_SET)
     if wish.config.durable_name != request.tokens[1]:
-        return error(10017)
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
     wish.config.name = request.tokens[1]
     return _serving(js, request, wish)
 
 
 def _check_addressed(wish: ConsumerCreateRequest, stream: str, name: str) -> ApiError | None:
     if wish.stream_name != stream:
-        return error(10056)
-    return error(10127) if "/" in name or "\\" in name else None
+        return error(ErrCode.STREAM_MISMATCH)
+    return error(ErrCode.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS) if "/" in name or "\\" in name else None
 
 
 def _serving(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequest) -> Steps[Outcome]:
     """Create or change the consumer that the request means; without a name the server gives one."""
     config = wish.config
     if config.num_replicas > 1:
-        return error(10074)
+        return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
     stream = js.streams.get(wish.stream_name)
     if stream is None:
         return js.no_stream(wish.stream_name)
@@ -105,7 +108,7 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequ
         if existing is not None:
             return _change(stream, request, existing, wish)
         if wish.action is ConsumerAction.UPDATE:
-            return error(10149)
+            return error(ErrCode.CONSUMER_DOES_NOT_EXIST)
         return _make(js, stream, request, config, name, state)
     except StoreError as fault:
         return storage_error(fault)
@@ -127,7 +130,7 @@ def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig
     known = headers.get(request.header, headers.STREAM_IDENTITY) if request.header else None
     own = identity(stream)
     if known and known != own.encode():
-        return error(10225, msg=own)
+        return error(ErrCode.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=own)
     request.answer_header = headers.encode([(headers.STREAM_IDENTITY, own.encode())])
     return None
 
@@ -153,9 +156,13 @@ def _make(
     if refusal is not None:
         return refusal
     if "\0" in name:  # nats-server finds no file name for it
-        return error(10012, err="error creating store for consumer")
+        return error(ErrCode.CONSUMER_CREATE, err="error creating store for consumer")
     if len(name.encode()) > MAX_NAME:
-        return error(10102, max=MAX_NAME) if config.durable_name else error(10104, err="file name too long")
+        return (
+            error(ErrCode.CONSUMER_NAME_TOO_LONG, max=MAX_NAME)
+            if config.durable_name
+            else error(ErrCode.CONSUMER_STORE_FAILED, err="file name too long")
+        )
     rules.default_threshold(config, rules.is_durable(config))
     if not is_zero(config.pause_until):
         config.pause_until = format_time(parse_time(config.pause_until or ""))
@@ -178,9 +185,9 @@ def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wish: Consu
     if wish.action is ConsumerAction.CREATE:
         api_level.carry(config, consumer.config)
         if config != consumer.config:
-            return error(10148)
+            return error(ErrCode.CONSUMER_ALREADY_EXISTS)
     if stream.config.retention is RetentionPolicy.WORKQUEUE and not _is_unique(stream, config, consumer.name):
-        return error(10100)
+        return error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
     refusal = check_update(consumer.config, config, consumer.in_use())
     if refusal is not None:
         return refusal
@@ -200,14 +207,14 @@ def _check_work_queue(stream: Stream, config: ConsumerConfig, name: str) -> ApiE
     if stream.config.retention is not RetentionPolicy.WORKQUEUE:
         return None
     if config.ack_policy not in _WORK_QUEUE_ACKS:
-        return error(10098)
+        return error(ErrCode.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
     if config.deliver_policy is not DeliverPolicy.ALL:
-        return error(10101)
+        return error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL)
     if not any(not _is_internal(other) for other in stream.consumers.values()):
         return None
     if not rules.filters_of(config):
-        return error(10099)
-    return None if _is_unique(stream, config, name) else error(10100)
+        return error(ErrCode.CONSUMER_WQ_MULTIPLE_UNFILTERED)
+    return None if _is_unique(stream, config, name) else error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
 
 
 def _is_unique(stream: Stream, config: ConsumerConfig, name: str) -> bool:

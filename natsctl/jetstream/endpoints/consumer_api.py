@@ -9,6 +9,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
 from natsctl.api.config import consumer_config as rules
 from natsctl.api.consumer import ConsumerInfo, DeliverPolicy
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.requests import (
     ConsumerPauseRequest,
@@ -38,7 +39,7 @@ def _find(js: JetStreamAccount, request: ApiRequest) -> Consumer | ApiError:
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
-    return stream.consumers.get(request.tokens[1]) or error(10014)
+    return stream.consumers.get(request.tokens[1]) or error(ErrCode.CONSUMER_NOT_FOUND)
 
 
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -120,14 +121,14 @@ def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.UNPIN: let the next request of a priority group have the pin."""
     group = request.value.group if isinstance(request.value, ConsumerUnpinRequest) else ""
     if not group:
-        return error(10025, err="consumer group not specified")
+        return error(ErrCode.INVALID_JSON, err="consumer group not specified")
     if not is_group_name(group):
-        return error(10162)
+        return error(ErrCode.CONSUMER_INVALID_GROUP_NAME)
     consumer = _find(js, request)
     if isinstance(consumer, ApiError):
         return consumer
     if group not in consumer.config.priority_groups:
-        return error(10160)
+        return error(ErrCode.CONSUMER_INVALID_PRIORITY_GROUP)
     delivery = consumer.delivery
     if isinstance(delivery, PullDelivery):
         delivery.unpin(group)
@@ -140,14 +141,14 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if isinstance(consumer, ApiError) or not request.reply:
         return PENDING
     if is_refused(request.header):
-        return error(10185)
+        return error(ErrCode.REQUIRED_API_LEVEL)
     wish = request.read(ConsumerResetRequest, plain=True) if request.body else ConsumerResetRequest()
     if isinstance(wish, ApiError):
         return wish
     seq = wish.seq
     refusal = _refuse_reset(consumer, seq) if seq else ""
     if refusal:
-        return error(10204, err=refusal)
+        return error(ErrCode.CONSUMER_INVALID_RESET, err=refusal)
     seq = max(seq or consumer.floor_seq() + 1, 1)
     consumer.reset(seq)
     consumer.flush()

@@ -18,6 +18,7 @@ from natsctl.api.answers import as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.endpoints import BodyRule, Endpoint, Told
+from natsctl.api.err_codes import ErrCode
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints import handlers
 from natsctl.jetstream.endpoints.api_queue import LONG_ANSWERS, ApiQueue
@@ -119,7 +120,7 @@ class Dispatcher:
             if refused is None and function is not None:
                 outcome: Outcome = function(self._js, request)
             else:
-                outcome = refused or error(10010)
+                outcome = refused or error(ErrCode.CLUSTER_REQUIRED)
         except StoreError as fault:
             outcome = storage_error(fault)
         self.complete(request, outcome)
@@ -167,20 +168,20 @@ def _check(request: ApiRequest) -> ApiError | None:
     """Return why the request cannot be served, or None with its body decoded."""
     endpoint = request.endpoint
     if endpoint.cluster:
-        return error(10010)
+        return error(ErrCode.CLUSTER_REQUIRED)
     if endpoint.body is BodyRule.RAW:
         return None
     if request.header and is_refused(request.header):
-        return error(10185)
+        return error(ErrCode.REQUIRED_API_LEVEL)
     return _decode(endpoint, request)
 
 
 def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
     rule, body = endpoint.body, request.body
     if rule is BodyRule.EMPTY:
-        return None if is_absent(body) else error(10038)
+        return None if is_absent(body) else error(ErrCode.NOT_EMPTY_REQUEST)
     if rule in (BodyRule.REQUIRED, BodyRule.LATE) and is_absent(body):
-        return error(10003)
+        return error(ErrCode.BAD_REQUEST)
     if endpoint.request is None or rule is BodyRule.LATE:
         return None
     plain = rule is BodyRule.PLAIN

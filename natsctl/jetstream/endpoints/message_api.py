@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.answers import StreamMsgDeleteAnswer, StreamMsgGetAnswer, StreamPurgeAnswer
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.messages import StoredMsg
 from natsctl.api.requests import StreamMsgDeleteRequest, StreamMsgGetRequest, StreamPurgeRequest
 from natsctl.api.stream import StorageType
@@ -25,13 +26,13 @@ def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.MSG.GET; a stream that is offline is not answered for."""
     wish = request.decoded(StreamMsgGetRequest)
     if wish.batch > 0 or wish.max_bytes > 0:
-        return error(10003)
+        return error(ErrCode.BAD_REQUEST)
     wish.multi_last = []
     if search.selects_nothing(wish) or search.contradicts(wish):
-        return error(10003)
+        return error(ErrCode.BAD_REQUEST)
     stream = js.streams.get(request.tokens[0])
     if stream is None:
-        return PENDING if request.tokens[0] in js.offline.reasons() else error(10059)
+        return PENDING if request.tokens[0] in js.offline.reasons() else error(ErrCode.STREAM_NOT_FOUND)
     patterns = search.patterns_of(wish)
     return _getting(stream, request, wish, patterns) if patterns else _get_when_settled(stream, request, wish)
 
@@ -49,7 +50,7 @@ def _get_when_settled(stream: Stream, request: ApiRequest, wish: StreamMsgGetReq
 def _get(stream: Stream, wish: StreamMsgGetRequest, newest: int) -> Outcome:
     message = search.find(stream.store, wish, newest)
     if message is None:
-        return error(10037)
+        return error(ErrCode.NO_MESSAGE_FOUND)
     shown = StoredMsg(
         subject=message.subject.decode("utf-8", "replace"),
         seq=message.seq,
@@ -67,13 +68,13 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return stream
     wish = request.decoded(StreamMsgDeleteRequest)
     if stream.config.sealed:
-        return error(10109)
+        return error(ErrCode.STREAM_SEALED)
     if stream.config.deny_delete:
-        return error(10057, err="message delete not permitted")
+        return error(ErrCode.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
     if stream.config.storage is StorageType.FILE and (fault := _outside(stream, wish.seq)):
-        return Uncounted(error(10057, err=fault))
+        return Uncounted(error(ErrCode.STREAM_MSG_DELETE_FAILED, err=fault))
     if not stream.remove(wish.seq, erase=not wish.no_erase):
-        return Uncounted(error(10043, seq=wish.seq))
+        return Uncounted(error(ErrCode.SEQUENCE_NOT_FOUND, seq=wish.seq))
     return request.answer_when_durable(stream.store, StreamMsgDeleteAnswer(success=True))
 
 
@@ -88,14 +89,14 @@ def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.PURGE."""
     wish = request.decoded(StreamPurgeRequest)
     if wish.seq and wish.keep:
-        return error(10003)
+        return error(ErrCode.BAD_REQUEST)
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream
     if stream.config.sealed:
-        return error(10109)
+        return error(ErrCode.STREAM_SEALED)
     if stream.config.deny_purge:
-        return error(10110, err="stream purge not permitted")
+        return error(ErrCode.STREAM_PURGE_FAILED, err="stream purge not permitted")
     filters = Filters((wish.filter.encode(),)) if wish.filter else None
     return _purging(stream, request, filters, wish)
 

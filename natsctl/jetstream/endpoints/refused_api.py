@@ -13,6 +13,7 @@ from natsctl.api import endpoints
 from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.subjects import API_PREFIX
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints.audit import audit
@@ -55,7 +56,13 @@ class RefusedApi:
         if found is None or found[0].answer is None or found[0] in (endpoints.CONSUMER_RESET, _PURGE):
             return True
         endpoint, tokens = found
-        refusal = error(10010 if endpoint.cluster else 10185 if is_refused(header) else 10039)
+        refusal = error(
+            ErrCode.CLUSTER_REQUIRED
+            if endpoint.cluster
+            else ErrCode.REQUIRED_API_LEVEL
+            if is_refused(header)
+            else ErrCode.NOT_ENABLED_FOR_ACCOUNT
+        )
         assert endpoint.answer is not None
         body = encode(as_error(endpoint.answer, refusal, endpoint.error_body))
         request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, lambda asked, answer: None)
@@ -83,16 +90,18 @@ class SystemApi:
             request = ApiRequest(_PURGE, text, found[1], payload, reply, header, origin, self._complete)
             self._purge(request)
         elif verb == "INFO":
-            answer = as_error(endpoints.INFO.answer or SystemAnswer, error(10039), {})
+            answer = as_error(endpoints.INFO.answer or SystemAnswer, error(ErrCode.NOT_ENABLED_FOR_ACCOUNT), {})
             self._account.publish(reply, b"", b"", encode(answer))
         elif not verb.startswith(_SILENT):
-            self._account.publish(reply, b"", b"", encode(as_error(SystemAnswer, error(10039), {})))
+            self._account.publish(
+                reply, b"", b"", encode(as_error(SystemAnswer, error(ErrCode.NOT_ENABLED_FOR_ACCOUNT), {}))
+            )
 
     def _purge(self, request: ApiRequest) -> None:
         """Remove every stream of an account; answered once they are gone for good."""
         name = request.tokens[0]
         if "/" in name or "\\" in name:
-            request.answer(error(10051, err="account name can not contain path separators"))
+            request.answer(error(ErrCode.STREAM_GENERAL_ERROR, err="account name can not contain path separators"))
             return
         try:
             leaving = self._engine.remove_streams(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSON, decode, decode_plain
 from natsctl.api.endpoints import Endpoint
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import Model
 from natsctl.store.errors import StoreError, StoreFull
 
@@ -190,12 +191,16 @@ def read_body(body: bytes, wanted: type[T], *, plain: bool = False) -> T | ApiEr
     try:
         return decode_plain(body, wanted) if plain else decode(body, wanted, strict=True)
     except InvalidJSON as fault:
-        return error(10025, err=fault.text)
+        return error(ErrCode.INVALID_JSON, err=fault.text)
 
 
 def storage_error(fault: StoreError) -> ApiError:
     """Return the error of an answer whose change could not be made durable."""
-    return error(10047) if isinstance(fault, StoreFull) else error(10077, err=str(fault))
+    return (
+        error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
+        if isinstance(fault, StoreFull)
+        else error(ErrCode.STREAM_STORE_FAILED, err=str(fault))
+    )
 
 
 def is_absent(body: bytes) -> bool:

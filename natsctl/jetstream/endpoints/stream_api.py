@@ -24,6 +24,7 @@ from natsctl.api.config import stream_config as rules
 from natsctl.api.config.source_config import check_filters
 from natsctl.api.config.stream_draft import invalid
 from natsctl.api.config.stream_update import check_update, seal
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.requests import (
     StreamCreateRequest,
     StreamInfoRequest,
@@ -61,12 +62,12 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if refusal is not None:
         return refusal
     if config.template_owner:
-        return error(10049, err="stream not owned by template")
+        return error(ErrCode.STREAM_CREATE, err="stream not owned by template")
     existing = js.streams.get(config.name)
     if existing is not None:
         api_level.carry(config, existing.config)
         if existing.config != config:
-            return error(10058)
+            return error(ErrCode.STREAM_NAME_EXIST)
         return request.answer_when_durable(existing.store, _created(existing))
     if config.name in js.offline.reasons():  # not served, and its name taken until somebody removes it
         return js.no_stream(config.name)
@@ -76,7 +77,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     try:
         stream = js.create(config)
     except StreamExists:
-        return error(10118)
+        return error(ErrCode.STREAM_OFFLINE)
     answer = _created(stream)
     advise = partial(stream.advise, ActionType.CREATE)
     return request.answer_when_durable(stream.store, answer, partial(js.forget, stream), advise)
@@ -86,9 +87,9 @@ def _check_new(js: JetStreamAccount, config: StreamConfig, request: ApiRequest, 
     """Return why a configuration is refused for a new stream; it is normalised on the way."""
     name = request.tokens[0]
     if config.name != name:
-        return error(10056)
+        return error(ErrCode.STREAM_MISMATCH)
     if "/" in name or "\\" in name:
-        return error(10128)
+        return error(ErrCode.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
     if config.sealed:
         return invalid("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
@@ -97,7 +98,7 @@ def _check_new(js: JetStreamAccount, config: StreamConfig, request: ApiRequest, 
     refusal = refusal or rules.settle(js.draft(config, pedantic))
     if refusal is not None:
         return refusal
-    return error(10074) if config.num_replicas > 1 else None
+    return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED) if config.num_replicas > 1 else None
 
 
 def _created(stream: Stream) -> StreamCreateAnswer:
@@ -123,7 +124,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if refusal is not None:
         return refusal
     if config.name != request.tokens[0]:
-        return error(10056)
+        return error(ErrCode.STREAM_MISMATCH)
     stream = js.streams.get(config.name)
     if stream is None:
         return js.no_stream(config.name)
@@ -132,7 +133,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if refusal is not None:
         return refusal
     if config.num_replicas > 1:
-        return error(10074)
+        return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
     if stream.config.template_owner or config.template_owner:
         return invalid("stream configuration update not allowed on template owned stream")
     refusal = check_update(stream.config, config)
@@ -164,7 +165,7 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return request.answer_when_durable(js.remove(stream), answer, done=advise)
     if name in js.offline.reasons():
         return request.answer_when_durable(js.offline.remove(name), answer)
-    return error(10059)
+    return error(ErrCode.STREAM_NOT_FOUND)
 
 
 # Looking

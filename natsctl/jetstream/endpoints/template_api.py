@@ -14,6 +14,7 @@ from natsctl.api.answers import (
 )
 from natsctl.api.catalogue import error
 from natsctl.api.codec import recast
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.requests import PagedRequest, StreamTemplateConfig
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
 
@@ -25,9 +26,9 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.TEMPLATE.CREATE."""
     config = request.decoded(StreamTemplateConfig)
     if config.name != request.tokens[0]:
-        return error(10073)
+        return error(ErrCode.TEMPLATE_NAME_NOT_MATCH_SUBJECT)
     if "/" in config.name or "\\" in config.name:
-        return error(10066, err="template name can not contain path separators")
+        return error(ErrCode.STREAM_TEMPLATE_CREATE, err="template name can not contain path separators")
     refusal = js.templates.refuse(config)
     if refusal is not None:
         return refusal
@@ -47,14 +48,18 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.TEMPLATE.INFO."""
     template = js.templates.get(request.tokens[0])
-    return error(10068) if template is None else recast(template.info(), StreamTemplateInfoAnswer)
+    return (
+        error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)
+        if template is None
+        else recast(template.info(), StreamTemplateInfoAnswer)
+    )
 
 
 def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.TEMPLATE.DELETE: the template goes, and every stream that it made."""
     template = js.templates.get(request.tokens[0])
     if template is None:
-        return error(10068)
+        return error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)
     return request.answer_when_all_durable(js.templates.remove(template), StreamTemplateDeleteAnswer(success=True))
 
 

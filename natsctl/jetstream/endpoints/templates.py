@@ -19,6 +19,7 @@ from natsctl.api.answers import StreamTemplateInfo
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.config import stream_config as rules
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.requests import StreamTemplateConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.subjects import MAX_NAME, is_literal
@@ -100,16 +101,16 @@ class Template:
 
     def _refuse(self, name: str, subject: str) -> ApiError | None:
         if len(self._js.templates.made.get(self.config.name, ())) >= self.config.max_streams:
-            return error(10027)
+            return error(ErrCode.MAXIMUM_STREAMS_LIMIT)
         if len(name) > MAX_NAME:
-            return error(10052, err=f"stream name is too long, maximum allowed is {MAX_NAME}")
+            return error(ErrCode.STREAM_INVALID_CONFIG, err=f"stream name is too long, maximum allowed is {MAX_NAME}")
         return self._js.refuse_stream(self._stream_config(name, subject))
 
     def _make(self, name: str, subject: str) -> ApiError | None:
         try:
             self._js.create_from_template(self._stream_config(name, subject))
         except StoreError as fault:
-            return error(10049, err=str(fault))
+            return error(ErrCode.STREAM_CREATE, err=str(fault))
         return None
 
     def _tell(self, text: str) -> None:
@@ -209,4 +210,4 @@ class Templates:
 
 
 def _refused(text: str) -> ApiError:
-    return error(10066, err=text)
+    return error(ErrCode.STREAM_TEMPLATE_CREATE, err=text)

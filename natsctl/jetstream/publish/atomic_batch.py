@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import headers
 from natsctl.api.advisories import BatchAbandoned, BatchAbandonReason
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.syntax import go_quote
 from natsctl.api.versions import is_level_met
 from natsctl.jetstream.alarm import Alarm
@@ -86,10 +87,10 @@ class AtomicBatches:
             if refusal is not None:
                 return refusal
         if not stream.config.allow_atomic:
-            return error(10174)
+            return error(ErrCode.ATOMIC_PUBLISH_DISABLED)
         if len(message.wish[headers.BATCH_ID]) > MAX_ID_BYTES:
-            return error(10179)
-        return error(10175) if _sequence(message) < 0 else None
+            return error(ErrCode.ATOMIC_PUBLISH_INVALID_BATCH_ID)
+        return error(ErrCode.ATOMIC_PUBLISH_MISSING_SEQ) if _sequence(message) < 0 else None
 
     def _take(self, message: Incoming) -> ApiError | None:
         """Stage a message, and commit where it says so."""
@@ -99,26 +100,36 @@ class AtomicBatches:
         batch = self._open.pop(batch_id, None)
         if batch is None:
             if seq != 1:
-                return error(10199, size=limits.atomic_size) if too_large else error(10176)
+                return (
+                    error(ErrCode.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=limits.atomic_size)
+                    if too_large
+                    else error(ErrCode.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
+                )
             if len(self._open) >= limits.atomic_of_stream or self._total.atomic >= limits.atomic_of_server:
-                return error(10210)
+                return error(ErrCode.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
             batch = Batch()
             self._total.atomic += 1
         self._open[batch_id] = batch
         if commit not in (None, b"1", END):
             self._close(batch_id)
-            return error(10200)
+            return error(ErrCode.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
         level = message.wish.get(headers.REQUIRED_API_LEVEL)
         if level is not None:
             if not is_level_met(level):
-                return self._abandon(batch_id, BatchAbandonReason.UNSUPPORTED, error(10185))
+                return self._abandon(batch_id, BatchAbandonReason.UNSUPPORTED, error(ErrCode.REQUIRED_API_LEVEL))
             message.header = headers.remove(message.header, headers.REQUIRED_API_LEVEL)
         if len(batch.messages) + 1 != seq or (seq == 1 and ends):
-            return self._abandon(batch_id, BatchAbandonReason.INCOMPLETE, error(10176))
+            return self._abandon(
+                batch_id, BatchAbandonReason.INCOMPLETE, error(ErrCode.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
+            )
         if too_large:
-            return self._abandon(batch_id, BatchAbandonReason.LARGE, error(10199, size=limits.atomic_size))
+            return self._abandon(
+                batch_id,
+                BatchAbandonReason.LARGE,
+                error(ErrCode.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=limits.atomic_size),
+            )
         if not ends and not self._stage(batch, message):
-            return self._abandon(batch_id, BatchAbandonReason.INCOMPLETE, error(10023))
+            return self._abandon(batch_id, BatchAbandonReason.INCOMPLETE, error(ErrCode.INSUFFICIENT_RESOURCES))
         if commit is not None:
             self._close(batch_id)
             return self._store(batch_id, batch, message, ends)
@@ -147,10 +158,16 @@ class AtomicBatches:
         for message in batch.messages:
             stream.intake.map_subject(message)
             if headers.EXPECTED_LAST_MSG_ID in message.wish:
-                return error(10177, header=headers.EXPECTED_LAST_MSG_ID.decode())
+                return error(
+                    ErrCode.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header=headers.EXPECTED_LAST_MSG_ID.decode()
+                )
             outcome = check(stream, ahead, message)
             if outcome:
-                return outcome if isinstance(outcome, ApiError) else error(10201)
+                return (
+                    outcome
+                    if isinstance(outcome, ApiError)
+                    else error(ErrCode.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
+                )
             message.extra = b""
         reply = last.reply
         for message in batch.messages:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream.publish import counters
 from natsctl.jetstream.publish import publish_checks as checks
@@ -64,7 +65,7 @@ def check(stream: Stream, ahead: Ahead, message: Incoming) -> Outcome:
     if message.msg_id:
         known = stream.dedupe.find(message.msg_id)
         if known or message.msg_id in ahead.ids:
-            return known or error(10201)
+            return known or error(ErrCode.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
     refusal = (
         checks.check_foreign_source(stream, message)
         or _count(stream, ahead, message)
@@ -85,10 +86,10 @@ def _count(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
     if not stream.config.allow_msg_counter:
         return None
     if headers.INCR not in message.wish:
-        return error(10169)
+        return error(ErrCode.MESSAGE_INCR_MISSING)
     total = ahead.totals.get(message.subject) or counters.last_total(stream, message.subject)
     if total is None:
-        return error(10172)
+        return error(ErrCode.MESSAGE_COUNTER_BROKEN)
     refusal = counters.add(stream, message, total) or checks.check_size(stream, message)
     if refusal is None:
         ahead.totals[message.subject] = total
@@ -101,23 +102,23 @@ def _check_seq(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | No
         return None
     last = stream.store.last_seq + ahead.count
     if checks.read_seq(expected) != last:
-        return error(10071, seq=last)
-    return error(10164) if ahead.count else None
+        return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=last)
+    return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT) if ahead.count else None
 
 
 def _check_subject_seq(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
     wish = message.wish
     expected, of = wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ), wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
-        return error(10193) if of is not None else None
+        return error(ErrCode.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID) if of is not None else None
     subject = of or message.subject
     if subject in ahead.subjects:
-        return error(10164)
+        return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
     last = ahead.expected.get(subject)
     if last is None:
         last = stream.store.last_match(Filters((of,))) if of else stream.store.last_seq_of(subject)
     if checks.read_seq(expected) != last:
-        return error(10071, seq=last)
+        return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=last)
     ahead.expected[subject] = last
     return None
 
@@ -128,17 +129,21 @@ def _check_scheduler(stream: Stream, ahead: Ahead, message: Incoming) -> ApiErro
     if step is None or scheduler not in ahead.schedules:
         return check_scheduler(stream, message)
     if step != PURGE or scheduler == message.subject:
-        return error(10212)
+        return error(ErrCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     if not stream.config.allow_msg_schedules:
-        return error(10188)
-    return None if ahead.schedules[scheduler] else error(10212)
+        return error(ErrCode.MESSAGE_SCHEDULES_DISABLED)
+    return None if ahead.schedules[scheduler] else error(ErrCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
 
 
 def _check_rollup_place(ahead: Ahead, message: Incoming) -> ApiError | None:
     """Refuse a rollup that would take messages of the batch itself away."""
     if message.rollup == b"sub" and message.subject in ahead.subjects:
-        return error(10111, err="batch rollup sub invalid")
-    return error(10111, err="batch rollup all invalid") if message.rollup == b"all" and ahead.count else None
+        return error(ErrCode.STREAM_ROLLUP_FAILED, err="batch rollup sub invalid")
+    return (
+        error(ErrCode.STREAM_ROLLUP_FAILED, err="batch rollup all invalid")
+        if message.rollup == b"all" and ahead.count
+        else None
+    )
 
 
 def _check_room(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
@@ -149,12 +154,12 @@ def _check_room(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | N
     on_subject = ahead.subjects.get(subject, 0) + 1
     if config.discard is DiscardPolicy.NEW:
         if 0 < config.max_msgs < store.messages + ahead.count + 1:
-            return error(10077, err="maximum messages exceeded")
+            return error(ErrCode.STREAM_STORE_FAILED, err="maximum messages exceeded")
         if 0 < config.max_bytes < store.bytes + size:
-            return error(10077, err="maximum bytes exceeded")
+            return error(ErrCode.STREAM_STORE_FAILED, err="maximum bytes exceeded")
         alone = config.discard_new_per_subject and not message.rollup
         if alone and 0 < config.max_msgs_per_subject < store.count_of(subject) + on_subject:
-            return error(10077, err="maximum messages per subject exceeded")
+            return error(ErrCode.STREAM_STORE_FAILED, err="maximum messages per subject exceeded")
     ahead.count += 1
     ahead.bytes = size
     ahead.subjects[subject] = on_subject

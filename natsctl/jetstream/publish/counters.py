@@ -15,6 +15,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
+from natsctl.api.err_codes import ErrCode
 
 if TYPE_CHECKING:
     from natsctl.jetstream.publish.incoming import Incoming
@@ -68,14 +69,14 @@ def check_increment(stream: Stream, message: Incoming) -> ApiError | None:
     if increment is None:
         return None
     if not _NUMBER.fullmatch(increment):
-        return error(10171)
+        return error(ErrCode.MESSAGE_INCR_INVALID)
     if message.own:
         return None
     if not stream.config.allow_msg_counter:
-        return error(10168)
+        return error(ErrCode.MESSAGE_INCR_DISABLED)
     if message.payload:
-        return error(10170)
-    return error(10171) if any(header in message.wish for header in _INCOMPATIBLE) else None
+        return error(ErrCode.MESSAGE_INCR_PAYLOAD)
+    return error(ErrCode.MESSAGE_INCR_INVALID) if any(header in message.wish for header in _INCOMPATIBLE) else None
 
 
 def count(stream: Stream, message: Incoming) -> ApiError | None:
@@ -83,9 +84,9 @@ def count(stream: Stream, message: Incoming) -> ApiError | None:
     if not stream.config.allow_msg_counter:
         return None
     if headers.INCR not in message.wish:
-        return error(10169)
+        return error(ErrCode.MESSAGE_INCR_MISSING)
     total = last_total(stream, message.subject)
-    return error(10172) if total is None else add(stream, message, total)
+    return error(ErrCode.MESSAGE_COUNTER_BROKEN) if total is None else add(stream, message, total)
 
 
 class FreshTotals:
@@ -137,7 +138,7 @@ def add(stream: Stream, message: Incoming, total: Total) -> ApiError | None:
         try:
             told = _number_in(_value_decoder.decode(message.payload))
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return error(10172)
+            return error(ErrCode.MESSAGE_COUNTER_BROKEN)
         sources = {stream_name: dict(subjects) for stream_name, subjects in sources.items()}
         increment = _told_by_source(sources, source, message.subject, told)
         header = headers.replace(header, headers.INCR, write_number(increment))
@@ -147,7 +148,7 @@ def add(stream: Stream, message: Incoming, total: Total) -> ApiError | None:
         header = headers.replace(header, headers.COUNTER_SOURCES, listed)
     body = b'{"val":"%b"}' % value
     if len(header) + len(body) > stream.engine.broker.options.limits.max_payload:
-        return error(10054)
+        return error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     total.value += increment
     total.sources = sources
     message.header, message.payload = header, body

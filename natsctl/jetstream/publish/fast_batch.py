@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.messages import BatchFlowAck, BatchFlowErr, BatchFlowGap, PubAck
 from natsctl.api.stream import DiscardPolicy
 from natsctl.api.versions import is_level_met
@@ -143,17 +144,17 @@ class FastBatches:
             if refusal is not None:
                 return refusal
         if not stream.config.allow_batched:
-            return error(10205)
+            return error(ErrCode.BATCH_PUBLISH_DISABLED)
         if control is None:
-            return error(10206)
-        return error(10207) if len(control.batch_id) > MAX_ID_BYTES else None
+            return error(ErrCode.BATCH_PUBLISH_INVALID_PATTERN)
+        return error(ErrCode.BATCH_PUBLISH_INVALID_BATCH_ID) if len(control.batch_id) > MAX_ID_BYTES else None
 
     def _begin(self, control: Control) -> Batch | ApiError:
         if control.seq != 1 or control.op == PING:
-            return error(10208)
+            return error(ErrCode.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
         limits = self._total.limits
         if len(self._open) >= limits.fast_of_stream or self._total.fast >= limits.fast_of_server:
-            return error(10211)
+            return error(ErrCode.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
         batch = self._open[control.batch_id] = Batch(control)
         self._total.fast += 1
         batch.every = min(MAX_FLOW, control.flow) if len(self._open) == 1 else 1
@@ -165,7 +166,7 @@ class FastBatches:
             return None
         if not is_level_met(level):
             self._close(batch)
-            return error(10185)
+            return error(ErrCode.REQUIRED_API_LEVEL)
         message.header = headers.remove(message.header, headers.REQUIRED_API_LEVEL)
         return None
 

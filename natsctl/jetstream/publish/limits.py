@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream.consumers.retry import GONE
 from natsctl.store.index import BULK
@@ -42,14 +43,14 @@ class Limits:
         replaces = 0 < config.max_msgs_per_subject <= store.count_of(subject)
         rolls_up = headers.get(header, headers.ROLLUP)
         if replaces and config.discard_new_per_subject and not rolls_up:
-            return error(10077, err="maximum messages per subject exceeded")
+            return error(ErrCode.STREAM_STORE_FAILED, err="maximum messages per subject exceeded")
         if 0 < config.max_msgs <= store.messages and not replaces:
-            return error(10077, err="maximum messages exceeded")
+            return error(ErrCode.STREAM_STORE_FAILED, err="maximum messages exceeded")
         if config.max_bytes > 0:
             size = self._size(len(subject), len(header), len(payload))
             fits = replaces and store.size_of(store.first_seq_of(subject)) >= size
             if store.bytes + size > config.max_bytes and not fits:
-                return error(10077, err="maximum bytes exceeded")
+                return error(ErrCode.STREAM_STORE_FAILED, err="maximum bytes exceeded")
         return None
 
     def has_room(self, subject: bytes, payloads: Sequence[bytes]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.messages import PubAck
 from natsctl.store.errors import StoreError, StoreFull
 
@@ -100,4 +101,8 @@ class PublishAcks:
 
 def storage_fault(fault: StoreError) -> ApiError:
     """Return what a publisher is told when the store did not take its message."""
-    return error(10047) if isinstance(fault, StoreFull) else error(10077, err=str(fault))
+    return (
+        error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
+        if isinstance(fault, StoreFull)
+        else error(ErrCode.STREAM_STORE_FAILED, err=str(fault))
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.syntax import go_quote
 from natsctl.jetstream.publish import counters
 from natsctl.jetstream.publish.incoming import Check, Incoming
@@ -38,27 +39,31 @@ def check_bounds(stream: Stream, message: Incoming) -> ApiError | None:
         return refusal
     config = stream.config
     if config.sealed:
-        return error(10109)
+        return error(ErrCode.STREAM_SEALED)
     if 0 <= config.max_msg_size < size:
-        return error(10054)
-    return error(10097) if len(message.header) > MAX_HEADER_BYTES else None
+        return error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+    return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
 def check_record(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message that no file of a stream can hold."""
     size = file_size(len(message.subject), len(message.header), len(message.payload))
-    return error(10077, err="message too large") if size > MAX_RECORD_BYTES and stream.store.storage == "file" else None
+    return (
+        error(ErrCode.STREAM_STORE_FAILED, err="message too large")
+        if size > MAX_RECORD_BYTES and stream.store.storage == "file"
+        else None
+    )
 
 
 def check_sealed(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse everything once the stream is sealed."""
-    return error(10109) if stream.config.sealed else None
+    return error(ErrCode.STREAM_SEALED) if stream.config.sealed else None
 
 
 def check_expected_stream(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message for another stream."""
     expected = message.wish.get(headers.EXPECTED_STREAM)
-    return error(10060) if expected is not None and expected != stream.name.encode() else None
+    return error(ErrCode.STREAM_NOT_MATCH) if expected is not None and expected != stream.name.encode() else None
 
 
 def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | None:
@@ -66,23 +71,27 @@ def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | 
     expected = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
     of = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
-        return error(10193) if of is not None else None
+        return error(ErrCode.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID) if of is not None else None
     store = stream.store
     last = store.last_match(Filters((of,))) if of else store.last_seq_of(message.subject)
-    return error(10071, seq=last) if read_seq(expected) != last else None
+    return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=last) if read_seq(expected) != last else None
 
 
 def check_expected_seq(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message when the stream is not where its publisher believes."""
     expected = message.wish.get(headers.EXPECTED_LAST_SEQ)
     if expected is not None and read_seq(expected) != stream.store.last_seq:
-        return error(10071, seq=stream.store.last_seq)
+        return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=stream.store.last_seq)
     return None
 
 
 def check_foreign_source(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a client's message that claims to come from a source."""
-    return error(10227) if headers.STREAM_SOURCE in message.wish and not message.own else None
+    return (
+        error(ErrCode.MESSAGE_SOURCE_HDR_NOT_ALLOWED)
+        if headers.STREAM_SOURCE in message.wish and not message.own
+        else None
+    )
 
 
 def read_message_id(stream: Stream, message: Incoming) -> ApiError | None:
@@ -96,7 +105,7 @@ def check_expected_id(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message when the last one has another id than its publisher believes."""
     expected = message.wish.get(headers.EXPECTED_LAST_MSG_ID)
     if expected is not None and expected != stream.dedupe.last_id:
-        return error(10070, id=stream.dedupe.last_id.decode("utf-8", "replace"))
+        return error(ErrCode.STREAM_WRONG_LAST_MSG_ID, id=stream.dedupe.last_id.decode("utf-8", "replace"))
     return None
 
 
@@ -107,10 +116,12 @@ def check_rollup(stream: Stream, message: Incoming) -> ApiError | None:
         return None
     permitted = stream.config.allow_rollup_hdrs and not stream.config.deny_purge
     if not permitted and not message.own:
-        return error(10111, err="rollup not permitted")
+        return error(ErrCode.STREAM_ROLLUP_FAILED, err="rollup not permitted")
     value = rollup.lower()
     if value not in (b"sub", b"all"):
-        return error(10111, err="rollup value invalid: " + go_quote(value.decode("utf-8", "replace")))
+        return error(
+            ErrCode.STREAM_ROLLUP_FAILED, err="rollup value invalid: " + go_quote(value.decode("utf-8", "replace"))
+        )
     message.rollup = value if permitted else b""
     return None
 
@@ -122,17 +133,21 @@ def check_size(stream: Stream, message: Incoming) -> ApiError | None:
 
 def check_max_size(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message that is larger than the stream allows."""
-    return error(10054) if 0 <= stream.config.max_msg_size < len(message.header) + len(message.payload) else None
+    return (
+        error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if 0 <= stream.config.max_msg_size < len(message.header) + len(message.payload)
+        else None
+    )
 
 
 def check_header(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a header whose size a record can not tell."""
-    return error(10097) if len(message.header) > MAX_HEADER_BYTES else None
+    return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
 def check_resources(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message for which the server has no room."""
-    return error(10023) if stream.usage.full else None
+    return error(ErrCode.INSUFFICIENT_RESOURCES) if stream.usage.full else None
 
 
 def check_account(stream: Stream, message: Incoming) -> ApiError | None:
@@ -142,7 +157,7 @@ def check_account(stream: Stream, message: Incoming) -> ApiError | None:
     stream.count_bytes()
     measure = file_size if stream.store.storage == "file" else memory_size
     size = measure(len(message.subject), len(message.header), len(message.payload))
-    return error(10002) if stream.usage.refuses(size) else None
+    return error(ErrCode.ACCOUNT_RESOURCES_EXCEEDED) if stream.usage.refuses(size) else None
 
 
 BEFORE_DEDUPE: Final[tuple[Check, ...]] = (

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.units import DAY, parse_duration
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumers.retry import GONE
@@ -79,7 +80,7 @@ def check_ttl(stream: Stream, message: Incoming) -> ApiError | None:
         return None
     ttl_ns = parse_ttl(text)
     if ttl_ns and not message.own and not stream.config.allow_msg_ttl:
-        return error(10166)
+        return error(ErrCode.MESSAGE_TTL_DISABLED)
     message.ttl_ns = ttl_ns or 0
     message.timed = message.timed or bool(ttl_ns)
     return None
@@ -91,7 +92,7 @@ def read_ttl(stream: Stream, message: Incoming) -> ApiError | None:
     if text is None or stream.retention.refuses(message.subject):
         return None
     if parse_ttl(text) is None:
-        return error(10165)
+        return error(ErrCode.MESSAGE_TTL_INVALID)
     raise_to_marker(stream, message)
     return None
 
@@ -101,9 +102,9 @@ def check_batch_ttl(stream: Stream, message: Incoming) -> ApiError | None:
     text = message.wish.get(headers.TTL)
     if text is not None and not message.own and parse_ttl(text) != 0:
         if not stream.config.allow_msg_ttl:
-            return error(10166)
+            return error(ErrCode.MESSAGE_TTL_DISABLED)
         if parse_ttl(text) is None:
-            return error(10165)
+            return error(ErrCode.MESSAGE_TTL_INVALID)
     return check_ttl(stream, message) or read_ttl(stream, message)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.subjects import is_literal, is_valid_subject, matches
 from natsctl.jetstream.timed.message_ttl import parse_ttl
 from natsctl.jetstream.timed.schedule_pattern import BadSchedule, BadZone, first_firing
@@ -26,11 +27,17 @@ def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
     try:
         firing = first_firing(message.header, stream.engine.clock.now_ns())
     except BadSchedule as fault:
-        return error(10188 if not stream.config.allow_msg_schedules else 10223 if isinstance(fault, BadZone) else 10189)
+        return error(
+            ErrCode.MESSAGE_SCHEDULES_DISABLED
+            if not stream.config.allow_msg_schedules
+            else ErrCode.MESSAGE_SCHEDULES_TIME_ZONE_INVALID
+            if isinstance(fault, BadZone)
+            else ErrCode.MESSAGE_SCHEDULES_PATTERN_INVALID
+        )
     if firing is None:
         return None
     if not stream.config.allow_msg_schedules:
-        return error(10188)
+        return error(ErrCode.MESSAGE_SCHEDULES_DISABLED)
     refusal = _check_wishes(stream, message) or _check_subjects(stream, message)
     if refusal is not None:
         return refusal
@@ -39,7 +46,7 @@ def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
         message.wish[headers.ROLLUP] = SUBJECT_ROLLUP
         message.header = headers.append(message.header, [(headers.ROLLUP, SUBJECT_ROLLUP)])
     elif rollup.lower() != SUBJECT_ROLLUP:
-        return error(10192)
+        return error(ErrCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
     message.timed = True
     return None
 
@@ -47,22 +54,22 @@ def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
 def _check_wishes(stream: Stream, message: Incoming) -> ApiError | None:
     ttl = message.wish.get(headers.SCHEDULE_TTL, b"")
     if parse_ttl(ttl) is None:
-        return error(10191)
+        return error(ErrCode.MESSAGE_SCHEDULES_TTL_INVALID)
     if message.wish.get(headers.SCHEDULE_ROLLUP, SUBJECT_ROLLUP) != SUBJECT_ROLLUP:
-        return error(10192)
-    return error(10166) if ttl and not stream.config.allow_msg_ttl else None
+        return error(ErrCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
+    return error(ErrCode.MESSAGE_TTL_DISABLED) if ttl and not stream.config.allow_msg_ttl else None
 
 
 def _check_subjects(stream: Stream, message: Incoming) -> ApiError | None:
     target = message.wish.get(headers.SCHEDULE_TARGET, b"")
     source = message.wish.get(headers.SCHEDULE_SOURCE, b"")
     if not _can_be_published_to(target) or target == message.subject:
-        return error(10190)
+        return error(ErrCode.MESSAGE_SCHEDULES_TARGET_INVALID)
     if source and (source in (target, message.subject) or not _can_be_published_to(source)):
-        return error(10203)
+        return error(ErrCode.MESSAGE_SCHEDULES_SOURCE_INVALID)
     if not _is_captured(stream, target):
-        return error(10190)
-    return error(10203) if source and not _is_captured(stream, source) else None
+        return error(ErrCode.MESSAGE_SCHEDULES_TARGET_INVALID)
+    return error(ErrCode.MESSAGE_SCHEDULES_SOURCE_INVALID) if source and not _is_captured(stream, source) else None
 
 
 def check_scheduler(stream: Stream, message: Incoming) -> ApiError | None:
@@ -72,13 +79,17 @@ def check_scheduler(stream: Stream, message: Incoming) -> ApiError | None:
     scheduler = message.wish.get(headers.SCHEDULER, b"")
     step = message.wish.get(headers.SCHEDULE_NEXT)
     if step is None:
-        return error(10212) if scheduler else None
+        return error(ErrCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID) if scheduler else None
     if step != PURGE or not _can_be_published_to(scheduler) or scheduler == message.subject:
-        return error(10212)
+        return error(ErrCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     if not stream.config.allow_msg_schedules:
-        return error(10188)
+        return error(ErrCode.MESSAGE_SCHEDULES_DISABLED)
     last = stream.store.get(stream.store.last_seq_of(scheduler))
-    return error(10212) if last is not None and not headers.get(last.header, headers.SCHEDULE) else None
+    return (
+        error(ErrCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
+        if last is not None and not headers.get(last.header, headers.SCHEDULE)
+        else None
+    )
 
 
 def _can_be_published_to(subject: bytes) -> bool:

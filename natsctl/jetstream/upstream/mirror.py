@@ -17,6 +17,7 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSON, decode
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamSource, StreamSourceInfo, StreamState
 from natsctl.api.subject_transform import SubjectMapping
@@ -104,7 +105,7 @@ class Mirror:
 
     def setup_error(self, text: str) -> ApiError:
         """Return the error of a mirror that could not be connected."""
-        return error(10029, err=text)
+        return error(ErrCode.MIRROR_CONSUMER_SETUP_FAILED, err=text)
 
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages as they are. Raises StoreError, or Held when a limit refuses one."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.upstream import origin
@@ -150,7 +151,7 @@ class Source:
 
     def setup_error(self, text: str) -> ApiError:
         """Return the error of a source that could not be connected."""
-        return error(10045, err=text)
+        return error(ErrCode.SOURCE_CONSUMER_SETUP_FAILED, err=text)
 
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages as new ones. Raises StoreError, or Held when something refuses one for now."""

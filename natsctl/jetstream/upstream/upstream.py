@@ -22,6 +22,7 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSON, decode
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.units import SECOND
 from natsctl.jetstream.alarm import Alarm
@@ -55,10 +56,8 @@ STALLED_BEATS: Final = 3
 _RANDOM: Final = 8
 _CONTROL: Final = b"NATS/1.0 100 "
 _FLOW_ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
-_TOO_NEW: Final = (10185, 10025)
+_TOO_NEW: Final = (ErrCode.REQUIRED_API_LEVEL, ErrCode.INVALID_JSON)
 """Errors of a server that does not know what the request asks for."""
-IDENTITY_MISMATCH: Final = 10225
-FLOW_STALLED: Final = 10228
 
 Taken = tuple[int, int, bytes, bytes, bytes]
 """One message of the origin: sequence, time, subject, header, payload."""
@@ -217,20 +216,26 @@ class Upstream:
         try:
             answer = decode(payload, requests.Made)
         except InvalidJSON:
-            self.retry(error(10025, err="consumer create response"))
+            self.retry(error(ErrCode.INVALID_JSON, err="consumer create response"))
             return
         if answer.error is not None:
             self._refused(answer.error)
         elif not answer.name:
             self.retry(self._taker.setup_error("invalid consumer create response"))
         elif self._taker.source.consumer is not None and answer.config.ack_policy is not AckPolicy.FLOW_CONTROL:
-            self.retry(error(10214 if self._taker.letter == "M" else 10217))
+            self.retry(
+                error(
+                    ErrCode.MIRROR_CONSUMER_REQUIRES_ACK_FC
+                    if self._taker.letter == "M"
+                    else ErrCode.SOURCE_CONSUMER_REQUIRES_ACK_FC
+                )
+            )
         else:
             self._listen(answer, (headers.get(header, headers.STREAM_IDENTITY) or b"").decode("ascii", "replace"))
 
     def _refused(self, refusal: ApiError) -> None:
         """Ask again for less where the origin's server is older, else later."""
-        if refusal.err_code == IDENTITY_MISMATCH:
+        if refusal.err_code == ErrCode.CONSUMER_STREAM_IDENTITY_MISMATCH:
             self._taker.recreated()
             self.sseq = 0
             self.connect()
@@ -356,12 +361,12 @@ class Upstream:
         """Answer again a request whose answer did not arrive."""
         self._beats += 1
         if self._beats == STALLED_BEATS:
-            self.error = error(FLOW_STALLED)
+            self.error = error(ErrCode.SOURCE_CONSUMER_FLOW_CONTROL_STALLED)
         self._stream.account.publish(reply, b"", b"", b"")
 
     def _flowing(self) -> None:
         self._beats = 0
-        if self.error is not None and self.error.err_code == FLOW_STALLED:
+        if self.error is not None and self.error.err_code == ErrCode.SOURCE_CONSUMER_FLOW_CONTROL_STALLED:
             self.error = None
 
     # What it tells

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import field
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, NotAuthorised, StorageError, Unreachable, UsageError
 from natsctl.api.model import Model
 from natsctl.client.connection import NO_RESPONDERS
@@ -48,8 +49,9 @@ MAX_NAME: Final = 200
 ANSWER_WAIT_S: Final = 2.0
 SILENT_FOR_S: Final = 600.0
 """After so long a replacement counts as interrupted where its process may not be asked."""
-STREAM_NOT_FOUND: Final = 10059
-_NO_ROOM: Final = frozenset((10028, 10047, 10023))
+_NO_ROOM: Final = frozenset(
+    (ErrCode.MEMORY_RESOURCES_EXCEEDED, ErrCode.STORAGE_RESOURCES_EXCEEDED, ErrCode.INSUFFICIENT_RESOURCES)
+)
 """Errors of an account or a server that has no room in the kind of storage that was asked for."""
 
 
@@ -231,7 +233,7 @@ async def found_in(lifeline: Lifeline) -> list[Holding]:
             if MARKER in metadata:
                 found.append(Holding(lifeline, _decoded(name, metadata[MARKER])))
         except ApiFailure as failure:
-            if failure.err_code != STREAM_NOT_FOUND:
+            if failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
     return found
 

@@ -24,6 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
@@ -33,12 +34,12 @@ from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.compare import NotWhole
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.progress import silent
-from natsctl.client.backup.restore import NAME_HELD, give_free, restore_sent
+from natsctl.client.backup.restore import give_free, restore_sent
 from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.send import Sending
 from natsctl.plan.apply.conflict import Conflict
-from natsctl.plan.apply.holding import MARKER, STREAM_NOT_FOUND, Holding, Marker, Phase, found_in, is_at_work
+from natsctl.plan.apply.holding import MARKER, Holding, Marker, Phase, found_in, is_at_work
 
 WANTED: Final = "wanted"
 BEFORE: Final = "before"
@@ -193,7 +194,7 @@ async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) ->
                     answer = await restore_sent(lifeline, Sending(backup, config, IDLE_S, silent))
             break
         except ApiFailure as failure:
-            if failure.err_code != NAME_HELD or time.monotonic() > until_s:
+            if failure.err_code != ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED or time.monotonic() > until_s:
                 raise
         lifeline.say(f"the server still waits for the rest of {marker.stream} from before")
         await asyncio.sleep(AGAIN_AFTER_S)
@@ -347,7 +348,7 @@ async def consumers_of(lifeline: Lifeline, stream: str) -> list[dict[str, Any]]:
     try:
         return [one.raw for one in await lifeline.manager.consumer_list(stream)]
     except ApiFailure as failure:
-        if failure.err_code != STREAM_NOT_FOUND:
+        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return []
 
@@ -367,6 +368,6 @@ async def info_of(lifeline: Lifeline, name: str) -> dict[str, Any] | None:
         answer: Answer[Any] = await lifeline.manager.stream_info(name)
         return answer.raw
     except ApiFailure as failure:
-        if failure.err_code != STREAM_NOT_FOUND:
+        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import structs
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.client.preview import Planned, Previewed
 from natsctl.plan.apply.conflict import check_not_replaced, check_unchanged, gone, made_otherwise
@@ -27,16 +28,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STREAM_NOT_FOUND = 10059
-CONSUMER_NOT_FOUND = 10014
-STREAM_EXISTS = 10058
-CONSUMER_EXISTS = 10148
-NOT_STORED = 10049
 BY_OTHERS = "had been done already"
 PAUSES_S = (0.05, 0.1, 0.2, 0.4)
 """Before a stream is asked for again that the server could not store."""
-_ABSENT = frozenset((STREAM_NOT_FOUND, CONSUMER_NOT_FOUND))
-_EXISTS = frozenset((STREAM_EXISTS, CONSUMER_EXISTS))
+_ABSENT = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
+_EXISTS = frozenset((ErrCode.STREAM_NAME_EXIST, ErrCode.CONSUMER_ALREADY_EXISTS))
 
 
 class Keeper(Protocol):
@@ -212,7 +208,7 @@ async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
         try:
             return (await manager.stream_create(config)).raw
         except ApiFailure as failure:
-            if failure.err_code != NOT_STORED:
+            if failure.err_code != ErrCode.STREAM_CREATE:
                 raise
         await asyncio.sleep(pause_s)
     return (await manager.stream_create(config)).raw

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from natsctl.api.catalogue import error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.syntax import go_quote
 from natsctl.server.monitor.query import Query
 
@@ -89,7 +90,7 @@ def _ailments(server: ServerInstance, options: HealthzOptions) -> Iterator[Ailme
         return
     engine = server.engine
     if engine is None:
-        yield Ailment("JETSTREAM", error(10076).description)
+        yield Ailment("JETSTREAM", error(ErrCode.NOT_ENABLED).description)
         return
     if not (options.js_enabled or options.js_enabled_only):
         missing_asset = _missing(engine, options)

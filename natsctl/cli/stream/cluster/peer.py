@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, UsageError
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
 
-NOBODY_ELSE = 10075
 Peer = Annotated[str | None, typer.Argument(metavar="PEER", help="the server to remove", show_default=False)]
 Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait for its removal [10s]")]
 
@@ -55,7 +55,7 @@ def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePee
     try:
         return session.run(lambda manager: manager.stream_peer_remove(name, leaving))
     except ApiFailure as failure:
-        if failure.err_code == NOBODY_ELSE:
+        if failure.err_code == ErrCode.PEER_REMAP:
             failure.hint = f"no other server can take its place: natsctl stream edit {name} --replicas reduces them"
         raise
 
