@@ -125,8 +125,9 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
     yield "packages", str(sum(path.name == "__init__.py" for path in code.texts))
     yield "lines", f"{sum(map(code.lines, code.texts)):,}"
     yield "lines of a module, median / largest", f"{median(sizes):.0f} / {max(sizes)}"
-    yield f"modules below {SMALL_LINES} lines / above {LARGE_LINES}", (
-        f"{sum(size < SMALL_LINES for size in sizes)} / {sum(size > LARGE_LINES for size in sizes)}"
+    yield (
+        f"modules below {SMALL_LINES} lines / above {LARGE_LINES}",
+        (f"{sum(size < SMALL_LINES for size in sizes)} / {sum(size > LARGE_LINES for size in sizes)}"),
     )
     yield "deepest package below natsctl", str(max(len(path.parts) - 2 for path in code.texts))
     names = Counter((path.parts[1], path.stem) for path in modules)
@@ -134,8 +135,9 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
     large = [len(part) for part in circles(code.imports())]
     yield f"import circles above {CIRCLE_FILES} files", ", ".join(str(n) for n in large if n > CIRCLE_FILES) or "none"
     lengths = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in code.functions()]
-    yield "lines of a function, median / p90 / longest", (
-        f"{median(lengths):.0f} / {quantiles(lengths, n=10)[8]:.0f} / {max(lengths)}"
+    yield (
+        "lines of a function, median / p90 / longest",
+        (f"{median(lengths):.0f} / {quantiles(lengths, n=10)[8]:.0f} / {max(lengths)}"),
     )
     yield f"functions above {FUNCTION_LINES} lines", str(sum(length > FUNCTION_LINES for length in lengths))
     first = list(code.docstrings())

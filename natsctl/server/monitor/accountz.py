@@ -16,7 +16,7 @@ from natsctl.server.monitor.subscription_detail import name_tag
 from natsctl.server.monitor.subsz import subscription_stats
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class AccountzOptions(msgspec.Struct, kw_only=True):
@@ -30,7 +30,7 @@ def read(query: Query) -> AccountzOptions:
     return AccountzOptions(account=query.text("acc"))
 
 
-def accountz(server: ServerInstance, options: AccountzOptions) -> dict[str, Any]:
+def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
     """Return the names of the accounts, or one account. Raises Refused."""
     broker = server.broker
     head = {
@@ -43,7 +43,7 @@ def accountz(server: ServerInstance, options: AccountzOptions) -> dict[str, Any]
     return {**head, "accounts": list(broker.accounts)}
 
 
-def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
+def account_info(server: ServerView, name: str) -> dict[str, Any]:
     """Return what is known of one account: also the answer to `$SYS.REQ.ACCOUNT.<name>.INFO`. Raises Refused."""
     broker, engine = server.broker, server.engine
     account = broker.accounts.get(name)

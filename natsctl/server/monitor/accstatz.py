@@ -13,7 +13,7 @@ from natsctl.server.monitor.subscription_detail import name_tag
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class AccstatzOptions(msgspec.Struct, kw_only=True):
@@ -28,7 +28,7 @@ def read(query: Query) -> AccstatzOptions:
     return AccstatzOptions(include_unused=query.flag("unused"))
 
 
-def accstatz(server: ServerInstance, options: AccstatzOptions) -> dict[str, Any]:
+def accstatz(server: ServerView, options: AccstatzOptions) -> dict[str, Any]:
     """Return the counters of accounts that have connections, or of all."""
     broker = server.broker
     named = [broker.accounts[name] for name in options.accounts if name in broker.accounts]
@@ -41,7 +41,7 @@ def accstatz(server: ServerInstance, options: AccstatzOptions) -> dict[str, Any]
     }
 
 
-def account_stat(server: ServerInstance, account: Account) -> dict[str, Any]:
+def account_stat(server: ServerView, account: Account) -> dict[str, Any]:
     """Return one account's counters: also what the events about its connections carry."""
     leafs = Traffic()
     count = 0

@@ -11,7 +11,7 @@ from natsctl.server.monitor.ages import SECOND_NS
 
 if TYPE_CHECKING:
     from natsctl.broker.jwt.account_book import HeldAccount
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 def presentable(token: str) -> str:
@@ -33,7 +33,7 @@ def payload(token: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def held_account(server: ServerInstance, name: str) -> HeldAccount | None:
+def held_account(server: ServerView, name: str) -> HeldAccount | None:
     """Return an account of an operator with its JWT, None where accounts are not an operator's."""
     if server.options.operator is None:
         return None
@@ -54,7 +54,7 @@ def account_claims(held: HeldAccount) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"jwt": held.token, "issuer_key": claims.iss}, behind
 
 
-def operator_claims(server: ServerInstance) -> dict[str, Any]:
+def operator_claims(server: ServerView) -> dict[str, Any]:
     """Return what the operators' JWTs say, as one key; the tokens themselves stay here."""
     options = server.options.operator
     if options is None or not options.operators:

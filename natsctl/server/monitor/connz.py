@@ -21,7 +21,7 @@ from natsctl.server.monitor.refused import Refused
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.leaf.peer import LeafPeer
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 DEFAULT_LIMIT: Final = 1024
 """Connections of a page where nobody says. Source: reference, DefaultConnListSize."""
@@ -80,13 +80,13 @@ def read(query: Query) -> ConnzOptions:
     )
 
 
-def connz(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
+def connz(server: ServerView, options: ConnzOptions) -> dict[str, Any]:
     """Return a page of connections. Raises Refused."""
     found: dict[str, Any] = whole(connz_in_pieces(server, options))
     return found
 
 
-def connz_in_pieces(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
+def connz_in_pieces(server: ServerView, options: ConnzOptions) -> dict[str, Any]:
     """Return a page of connections, to be made one after the other. Raises Refused."""
     _check(options)
     broker = server.broker

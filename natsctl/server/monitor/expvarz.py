@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from natsctl.server.monitor.process_usage import resident_bytes
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
-def expvarz(server: ServerInstance) -> dict[str, Any]:
+def expvarz(server: ServerView) -> dict[str, Any]:
     """Return what Go programs publish of their process, as far as this one has it.
 
     Of the command line only the program is shown: its flags may hold passwords.

@@ -10,7 +10,7 @@ from natsctl.api.times import format_time
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class GatewayzOptions(msgspec.Struct, kw_only=True):
@@ -36,7 +36,7 @@ def read(query: Query) -> GatewayzOptions:
     )
 
 
-def gatewayz(server: ServerInstance, options: GatewayzOptions) -> dict[str, Any]:
+def gatewayz(server: ServerView, options: GatewayzOptions) -> dict[str, Any]:
     """Return the gateways."""
     broker = server.broker
     return {

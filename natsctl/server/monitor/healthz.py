@@ -15,7 +15,7 @@ from natsctl.server.monitor.query import Query
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 UNAVAILABLE: Final = 503
 NOT_FOUND: Final = 404
@@ -67,7 +67,7 @@ def read(query: Query) -> HealthzOptions:
     )
 
 
-def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:
+def healthz(server: ServerView, options: HealthzOptions) -> dict[str, Any]:
     """Return the state of health with its `status_code`, which HTTP sends as the status instead."""
     found = _ailments(server, options)
     first = next(found, None)
@@ -80,7 +80,7 @@ def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:
     return {"status": status, "status_code": first.code, "error": first.text}
 
 
-def _ailments(server: ServerInstance, options: HealthzOptions) -> Iterator[Ailment]:
+def _ailments(server: ServerView, options: HealthzOptions) -> Iterator[Ailment]:
     for wanted, missing in (("account", "stream"), ("stream", "consumer")):
         if getattr(options, missing) and not getattr(options, wanted):
             text = f"{go_quote(wanted)} must not be empty when checking {missing} health"

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from natsctl.server.http import Page
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-def index_page(server: ServerInstance) -> Page:
+def index_page(server: ServerView) -> Page:
     """Return the page; what it shows it asks the other endpoints for, below the same path."""
     body, policy = _document()
     base = "/" + server.options.http_base_path.strip("/")

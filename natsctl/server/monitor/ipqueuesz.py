@@ -9,7 +9,7 @@ import msgspec
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class IpqueueszOptions(msgspec.Struct, kw_only=True):
@@ -24,7 +24,7 @@ def read(query: Query) -> IpqueueszOptions:
     return IpqueueszOptions(all=query.flag("all"), filter=query.text("queues"))
 
 
-def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:
+def ipqueuesz(server: ServerView, options: IpqueueszOptions) -> dict[str, Any]:
     """Return queues by name: one for each stream whose newest messages await their sync."""
     engine = server.engine
     if engine is None:

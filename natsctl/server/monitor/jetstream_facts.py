@@ -9,13 +9,13 @@ from natsctl.api.versions import API_LEVEL
 from natsctl.jetstream.publish.batch_limits import BatchLimits
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 SYNC_INTERVAL_NS: Final = 120_000_000_000
 """What the reference shows where every message is synced. Source: reference, defaultSyncInterval."""
 
 
-def jetstream_stats(server: ServerInstance) -> dict[str, Any]:
+def jetstream_stats(server: ServerView) -> dict[str, Any]:
     """Return what JetStream uses on this server; empty without JetStream."""
     engine = server.engine
     if engine is None:
@@ -36,7 +36,7 @@ def jetstream_stats(server: ServerInstance) -> dict[str, Any]:
     }
 
 
-def jetstream_config(server: ServerInstance) -> dict[str, Any]:
+def jetstream_config(server: ServerView) -> dict[str, Any]:
     """Return JetStream's configuration; empty without JetStream."""
     engine, options = server.engine, server.options
     if engine is None:
@@ -56,7 +56,7 @@ def jetstream_config(server: ServerInstance) -> dict[str, Any]:
     return {**config, "strict": True}
 
 
-def jetstream_limits(server: ServerInstance) -> dict[str, Any]:
+def jetstream_limits(server: ServerView) -> dict[str, Any]:
     """Return the limits of JetStream that are configured, and the one that always is; empty without JetStream."""
     if server.engine is None:
         return {}

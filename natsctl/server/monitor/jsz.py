@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.stream import Stream
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 __all__ = ["JszOptions", "jetstream_config", "jetstream_limits", "jetstream_stats", "jsz", "jsz_account"]
 
@@ -70,13 +70,13 @@ def read(query: Query) -> JszOptions:
     )
 
 
-def jsz(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
+def jsz(server: ServerView, options: JszOptions) -> dict[str, Any]:
     """Return JetStream's counters, and its accounts where asked for. Raises Refused."""
     found: dict[str, Any] = whole(jsz_in_pieces(server, options))
     return found
 
 
-def jsz_in_pieces(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
+def jsz_in_pieces(server: ServerView, options: JszOptions) -> dict[str, Any]:
     """Return what `jsz` returns, accounts, streams and consumers to be made one after the other. Raises Refused."""
     broker, engine = server.broker, server.engine
     answer = {
@@ -98,7 +98,7 @@ def jsz_in_pieces(server: ServerInstance, options: JszOptions) -> dict[str, Any]
     return {**answer, "total": len(every)}
 
 
-def jsz_account(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
+def jsz_account(server: ServerView, options: JszOptions) -> dict[str, Any]:
     """Return the details of `options.account` alone: the answer to `$SYS.REQ.ACCOUNT.<name>.JSZ`. Raises Refused."""
     if server.engine is None:
         raise Refused("jetstream not enabled")
@@ -159,7 +159,7 @@ def _asked(every: list[JetStreamAccount], options: JszOptions) -> list[JetStream
     return sorted(every, key=lambda js: js.name)[offset : offset + limit]
 
 
-def account_detail(server: ServerInstance, js: JetStreamAccount, options: JszOptions) -> dict[str, Any]:
+def account_detail(server: ServerView, js: JetStreamAccount, options: JszOptions) -> dict[str, Any]:
     """Return what one account uses, and its streams where asked for, to be made one after the other."""
     limits = js.quota.limits
     detail = {
@@ -180,13 +180,13 @@ def account_detail(server: ServerInstance, js: JetStreamAccount, options: JszOpt
     return detail
 
 
-def _streams(server: ServerInstance, js: JetStreamAccount, options: JszOptions) -> Iterator[dict[str, Any]]:
+def _streams(server: ServerView, js: JetStreamAccount, options: JszOptions) -> Iterator[dict[str, Any]]:
     for stream in list(js.streams.values()):
         if js.streams.get(stream.name) is stream:
             yield _stream(server, stream, options)
 
 
-def _stream(server: ServerInstance, stream: Stream, options: JszOptions) -> dict[str, Any]:
+def _stream(server: ServerView, stream: Stream, options: JszOptions) -> dict[str, Any]:
     info = stream.info()
     detail: dict[str, Any] = {
         "name": info.config.name,

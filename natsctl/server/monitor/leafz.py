@@ -13,7 +13,7 @@ from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.peer import LeafPeer
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class LeafzOptions(msgspec.Struct, kw_only=True):
@@ -28,7 +28,7 @@ def read(query: Query) -> LeafzOptions:
     return LeafzOptions(subscriptions=query.flag("subs"), account=query.text("acc"))
 
 
-def leafz(server: ServerInstance, options: LeafzOptions) -> dict[str, Any]:
+def leafz(server: ServerView, options: LeafzOptions) -> dict[str, Any]:
     """Return the leaf node connections."""
     broker = server.broker
     peers = [peer for peer in broker.leafs.values() if options.account in ("", peer.account.name)]

@@ -13,11 +13,11 @@ from natsctl.server.monitor.pages import Monitor
 from natsctl.server.tls.gate import TlsFileError, server_context
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
     from natsctl.server.options import TlsOptions
+    from natsctl.server.view import ServerView
 
 
-def monitoring_endpoint(server: ServerInstance) -> HttpServer:
+def monitoring_endpoint(server: ServerView) -> HttpServer:
     """Return the listener, which asks nobody for a certificate; raises TlsFileError where the server's is no good."""
     options = server.options
 
@@ -30,7 +30,7 @@ def monitoring_endpoint(server: ServerInstance) -> HttpServer:
     )
 
 
-def _context(server: ServerInstance) -> ssl.SSLContext:
+def _context(server: ServerView) -> ssl.SSLContext:
     """Return the context of the listener, which takes the newest certificates for each handshake."""
     if server.options.tls is None:
         raise TlsFileError("TLS cert and key required for HTTPS")

@@ -13,16 +13,16 @@ from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from natsctl.server.instance import ServerInstance
     from natsctl.server.leaf.options import LeafRemoteOptions
     from natsctl.server.options import TlsOptions
+    from natsctl.server.view import ServerView
 
 
 MAX_CERTIFICATES: Final = 16
 """Certificates whose end is remembered."""
 
 
-def websocket_block(server: ServerInstance) -> dict[str, Any]:
+def websocket_block(server: ServerView) -> dict[str, Any]:
     """Return the WebSocket listener; empty where there is none."""
     options = server.options.websocket
     if options is None:
@@ -46,7 +46,7 @@ def websocket_block(server: ServerInstance) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value} | certificate_end(server, tls)
 
 
-def certificate_end(server: ServerInstance, tls: TlsOptions | None) -> dict[str, str]:
+def certificate_end(server: ServerView, tls: TlsOptions | None) -> dict[str, str]:
     """Return until when the certificate of a listener is good, as one key; empty without TLS."""
     if tls is None or tls.cert_file is None:
         return {}
@@ -64,7 +64,7 @@ def _end_of(path: Path, load_ns: int) -> dict[str, str]:
         return {}
 
 
-def leafnodes_block(server: ServerInstance) -> dict[str, Any]:
+def leafnodes_block(server: ServerView) -> dict[str, Any]:
     """Return the listener and the remotes of leaf nodes; empty where there are none."""
     options = server.options.leafnodes
     if options is None:

@@ -22,7 +22,7 @@ from natsctl.server.monitor.varz import varz
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.stream import Stream
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 MAX_ACCOUNTS: Final = 1000
 MAX_STREAMS: Final = 2000
@@ -85,12 +85,12 @@ class Row(NamedTuple):
     values: tuple[int, ...]
 
 
-def metrics_page(server: ServerInstance) -> Page:
+def metrics_page(server: ServerView) -> Page:
     """Return the page; it is made while it is sent."""
     return Page(200, _metrics(server), CONTENT_TYPE)
 
 
-def _metrics(server: ServerInstance) -> Iterator[bytes]:
+def _metrics(server: ServerView) -> Iterator[bytes]:
     mine = {"server_id": server.broker.server_id}
     yield from _server(varz(server), mine)
     yield _gauge("gnatsd_healthz_status", "0 where the server is well", mine, _illness(server))
@@ -103,7 +103,7 @@ def _gauge(name: str, about: str, mine: dict[str, str], value: float) -> bytes:
     return family(name, "gauge", about, [(labels(mine), value)])
 
 
-def _illness(server: ServerInstance) -> int:
+def _illness(server: ServerView) -> int:
     return int(healthz(server, HealthzOptions())["status_code"] != 200)
 
 
@@ -116,7 +116,7 @@ def _server(shown: dict[str, Any], mine: dict[str, str]) -> Iterator[bytes]:
         yield _gauge(f"gnatsd_varz_{name}", f"{name} of /varz as a label", {**mine, "value": shown[name]}, 1)
 
 
-def _accounts(server: ServerInstance) -> Iterator[bytes]:
+def _accounts(server: ServerView) -> Iterator[bytes]:
     accounts = list(server.broker.accounts.values())
     stats = []
     for account in accounts[:MAX_ACCOUNTS]:
@@ -143,7 +143,7 @@ def _left_out(what: str, count: int, *, first: bool = False) -> bytes:
     return text if first else text.splitlines(keepends=True)[-1]
 
 
-def _jetstream(server: ServerInstance) -> Iterator[bytes]:
+def _jetstream(server: ServerView) -> Iterator[bytes]:
     engine, broker = server.engine, server.broker
     streams = [stream for js in engine.accounts.values() for stream in js.streams.values()] if engine else []
     consumers = sum(stream.consumer_count for stream in streams)

@@ -43,7 +43,7 @@ from natsctl.server.monitor.stacksz import stacksz
 from natsctl.server.monitor.varz import varz
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 TEXT: Final = "text/plain; charset=utf-8"
 ANYBODY: Final = (("Access-Control-Allow-Origin", "*"),)
@@ -54,7 +54,7 @@ _ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)
 """What stands before the path in a request through a proxy."""
 NOT_FOUND: Final = Page(404, b"404 page not found\n", TEXT, (("X-Content-Type-Options", "nosniff"),))
 
-Answer = Callable[["ServerInstance", Query], Page]
+Answer = Callable[["ServerView", Query], Page]
 
 
 class Endpoint(NamedTuple):
@@ -69,7 +69,7 @@ class Endpoint(NamedTuple):
 class Monitor:
     """The pages of one server."""
 
-    def __init__(self, server: ServerInstance) -> None:
+    def __init__(self, server: ServerView) -> None:
         """Answer for `server`, which is running."""
         self._server = server
         base = server.options.http_base_path
@@ -161,7 +161,7 @@ def _endpoint(
     return Endpoint(lambda server, query: _json(answer(server, read(query))), path, strict)
 
 
-def _healthz(server: ServerInstance, query: Query) -> Page:
+def _healthz(server: ServerView, query: Query) -> Page:
     options = healthz.read(query)
     if options.js_enabled:
         server.log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
@@ -174,16 +174,16 @@ def _healthz(server: ServerInstance, query: Query) -> Page:
     return Page(code, encode(health), headers=ANYBODY)
 
 
-def _raftz(server: ServerInstance, query: Query) -> Page:
+def _raftz(server: ServerView, query: Query) -> Page:
     return Page(404, b"No Raft nodes registered", TEXT)
 
 
-def _expvarz(server: ServerInstance, query: Query) -> Page:
+def _expvarz(server: ServerView, query: Query) -> Page:
     lines = [b"%b: %b" % (encode(key), encode(value)) for key, value in expvarz(server).items()]
     return Page(200, b"{\n%b\n}\n" % b",\n".join(lines), "application/json; charset=utf-8")
 
 
-def _ipqueuesz(server: ServerInstance, query: Query) -> Page:
+def _ipqueuesz(server: ServerView, query: Query) -> Page:
     return _json(ipqueuesz.ipqueuesz(server, ipqueuesz.read(query)), step=3)
 
 

@@ -13,12 +13,12 @@ from natsctl.server.monitor.exposition import Kind, family
 from natsctl.server.monitor.process_usage import resident_bytes
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
-def process_families(server: ServerInstance) -> Iterator[bytes]:
+def process_families(server: ServerView) -> Iterator[bytes]:
     """Yield the families of the process."""
     yield _one("process_cpu_seconds_total", "counter", "CPU time used, seconds", time.process_time())
     yield _one("process_resident_memory_bytes", "gauge", "Resident memory, bytes", resident_bytes())

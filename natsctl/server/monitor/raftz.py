@@ -9,7 +9,7 @@ import msgspec
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class RaftzOptions(msgspec.Struct, kw_only=True):
@@ -24,6 +24,6 @@ def read(query: Query) -> RaftzOptions:
     return RaftzOptions(account=query.text("acc"), group=query.text("group"))
 
 
-def raftz(server: ServerInstance, options: RaftzOptions) -> dict[str, Any]:
+def raftz(server: ServerView, options: RaftzOptions) -> dict[str, Any]:
     """Return the Raft groups."""
     return {}

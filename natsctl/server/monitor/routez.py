@@ -10,7 +10,7 @@ from natsctl.api.times import format_time
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class RoutezOptions(msgspec.Struct, kw_only=True):
@@ -26,7 +26,7 @@ def read(query: Query) -> RoutezOptions:
     return RoutezOptions(subscriptions=subscriptions, subscriptions_detail=detail)
 
 
-def routez(server: ServerInstance, options: RoutezOptions) -> dict[str, Any]:
+def routez(server: ServerView, options: RoutezOptions) -> dict[str, Any]:
     """Return the routes."""
     broker = server.broker
     return {

@@ -18,7 +18,7 @@ from natsctl.server.monitor.subscription_detail import subscription_detail
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.subscription import Subscription
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 DEFAULT_LIMIT: Final = 1024
 """Subscriptions of a page where nobody says. Source: reference, DefaultSubListSize."""
@@ -48,13 +48,13 @@ def read(query: Query) -> SubszOptions:
     )
 
 
-def subsz(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
+def subsz(server: ServerView, options: SubszOptions) -> dict[str, Any]:
     """Return counters of the subscriptions, and a page of them where asked for. Raises Refused."""
     found: dict[str, Any] = whole(subsz_in_pieces(server, options))
     return found
 
 
-def subsz_in_pieces(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
+def subsz_in_pieces(server: ServerView, options: SubszOptions) -> dict[str, Any]:
     """Return what `subsz` returns, the subscriptions to be made one after the other. Raises Refused."""
     if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
         raise Refused(f"invalid test subject, must be valid publish subject: {options.test}")

@@ -17,12 +17,12 @@ from natsctl.server.options import TLS_TIMEOUT_S
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 __all__ = ["uptime", "varz"]
 
 
-def varz(server: ServerInstance) -> dict[str, Any]:
+def varz(server: ServerView) -> dict[str, Any]:
     """Return everything about the server that is not a list of its connections."""
     return {
         **_identity(server),
@@ -42,7 +42,7 @@ def varz(server: ServerInstance) -> dict[str, Any]:
     }
 
 
-def _identity(server: ServerInstance) -> dict[str, Any]:
+def _identity(server: ServerView) -> dict[str, Any]:
     options, broker = server.broker.options, server.broker
     flags = {
         "auth_required": options.auth is not None,
@@ -63,7 +63,7 @@ def _identity(server: ServerInstance) -> dict[str, Any]:
     }
 
 
-def _limits(server: ServerInstance) -> dict[str, Any]:
+def _limits(server: ServerView) -> dict[str, Any]:
     options, given = server.broker.options, server.options
     shown: dict[str, Any] = {"max_connections": options.max_connections}
     if options.max_subscriptions:
@@ -83,7 +83,7 @@ def _limits(server: ServerInstance) -> dict[str, Any]:
     }
 
 
-def _jetstream(server: ServerInstance) -> dict[str, Any]:
+def _jetstream(server: ServerView) -> dict[str, Any]:
     if server.engine is None:
         return {}
     return {
@@ -93,7 +93,7 @@ def _jetstream(server: ServerInstance) -> dict[str, Any]:
     }
 
 
-def _timing(server: ServerInstance) -> dict[str, Any]:
+def _timing(server: ServerView) -> dict[str, Any]:
     broker, given = server.broker, server.options
     now_ns = broker.clock.now_ns()
     return {
@@ -136,7 +136,7 @@ def traffic(broker: Broker) -> dict[str, int]:
     }
 
 
-def _configuration(server: ServerInstance) -> dict[str, Any]:
+def _configuration(server: ServerView) -> dict[str, Any]:
     broker, given = server.broker, server.options
     shown: dict[str, Any] = {
         "http_req_stats": dict(sorted(server.http_requests.items())),
@@ -151,7 +151,7 @@ def _configuration(server: ServerInstance) -> dict[str, Any]:
     return {**shown, "system_account": broker.system_account.name}
 
 
-def _details(server: ServerInstance) -> dict[str, Any]:
+def _details(server: ServerView) -> dict[str, Any]:
     broker, leafs = server.broker, leaf_faults(server)
     return {
         "slow_consumer_stats": by_kind(broker.slow_consumers, leafs[0]),
@@ -160,7 +160,7 @@ def _details(server: ServerInstance) -> dict[str, Any]:
     }
 
 
-def leaf_faults(server: ServerInstance) -> tuple[int, int]:
+def leaf_faults(server: ServerView) -> tuple[int, int]:
     """Return how many leaf node connections did not read, and how many were silent."""
     leafs = server.leafs.leafs if server.leafs is not None else None
     return (leafs.slow_consumers, leafs.stale_connections) if leafs is not None else (0, 0)

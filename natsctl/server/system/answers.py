@@ -21,9 +21,9 @@ from natsctl.server.system.subscribers import subscribers
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
-    from natsctl.server.instance import ServerInstance
     from natsctl.server.system.account_events import AccountEvents
     from natsctl.server.system.heartbeat import Heartbeat
+    from natsctl.server.view import ServerView
 
 STATSZ_FORM: Final = Form("StatszEventOptions")
 OPERATION_FORM: Final = Form("EventFilterOptions")
@@ -48,7 +48,7 @@ class Answers:
     """The responders of one server, by name."""
 
     def __init__(
-        self, server: ServerInstance, accounts: AccountEvents, heartbeat: Heartbeat, reload: Callable[[], None]
+        self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: Callable[[], None]
     ) -> None:
         """`reload` reads the configuration again; it raises Refused where it can not."""
         self._server = server

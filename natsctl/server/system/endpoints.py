@@ -26,7 +26,7 @@ from natsctl.server.system.names import EVERYBODY
 from natsctl.server.system.replies import NoAnswer
 
 if TYPE_CHECKING:
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
 class ProfilezOptions(msgspec.Struct, kw_only=True):
@@ -41,10 +41,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     """One endpoint: how its request reads, and what answers it."""
 
     form: Form
-    answer: Callable[[ServerInstance, Any], Any]
+    answer: Callable[[ServerView, Any], Any]
 
 
-def profilez(server: ServerInstance, options: ProfilezOptions) -> dict[str, Any]:
+def profilez(server: ServerView, options: ProfilezOptions) -> dict[str, Any]:
     """Return why there is no profile: those are of Go programs, and this is none."""
     text = f'Profile "{options.name}" not found' if options.name else "Profile name not specified"
     return {"profile": None, "error": text}
@@ -74,27 +74,27 @@ SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
 """Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
 
 
-def _account_subsz(server: ServerInstance, options: SubszOptions, account: str) -> dict[str, Any]:
+def _account_subsz(server: ServerView, options: SubszOptions, account: str) -> dict[str, Any]:
     options.subscriptions, options.account = True, account
     return subsz(server, options)
 
 
-def _account_connz(server: ServerInstance, options: ConnzOptions, account: str) -> dict[str, Any]:
+def _account_connz(server: ServerView, options: ConnzOptions, account: str) -> dict[str, Any]:
     options.acc = account
     return connz(server, options)
 
 
-def _account_leafz(server: ServerInstance, options: LeafzOptions, account: str) -> dict[str, Any]:
+def _account_leafz(server: ServerView, options: LeafzOptions, account: str) -> dict[str, Any]:
     options.account = account
     return leafz(server, options)
 
 
-def _account_jsz(server: ServerInstance, options: JszOptions, account: str) -> dict[str, Any]:
+def _account_jsz(server: ServerView, options: JszOptions, account: str) -> dict[str, Any]:
     options.account = account
     return jsz_account(server, options)
 
 
-def _account_statz(server: ServerInstance, options: AccstatzOptions, account: str) -> dict[str, Any]:
+def _account_statz(server: ServerView, options: AccstatzOptions, account: str) -> dict[str, Any]:
     if account != EVERYBODY:
         options.accounts = [account]
     found = accstatz(server, options)
@@ -107,7 +107,7 @@ class AccountEndpoint(msgspec.Struct, frozen=True):
     """One endpoint that is asked about an account."""
 
     form: Form
-    answer: Callable[[ServerInstance, Any, str], Any]
+    answer: Callable[[ServerView, Any, str], Any]
 
 
 ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {

@@ -13,10 +13,10 @@ from natsctl.server.monitor.varz import by_kind, leaf_faults
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.server.instance import ServerInstance
+    from natsctl.server.view import ServerView
 
 
-def statsz(server: ServerInstance) -> dict[str, Any]:
+def statsz(server: ServerView) -> dict[str, Any]:
     """Return the message, keys in the reference's order."""
     broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
     stats: dict[str, Any] = {
@@ -34,7 +34,7 @@ def statsz(server: ServerInstance) -> dict[str, Any]:
     return {"server": server_info(broker), "statsz": stats}
 
 
-def _traffic(server: ServerInstance) -> dict[str, Any]:
+def _traffic(server: ServerView) -> dict[str, Any]:
     """Return the connections, and what they have moved."""
     broker = server.broker
     sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
@@ -59,7 +59,7 @@ def _traffic(server: ServerInstance) -> dict[str, Any]:
     return traffic
 
 
-def _is_active(server: ServerInstance, account: Account) -> bool:
+def _is_active(server: ServerView, account: Account) -> bool:
     """Return whether somebody is in the account; the server itself is in its own, and where there are streams."""
     if account.sessions or account is server.broker.system_account:
         return True

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.grant import Refusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
-    from natsctl.server.instance import ServerInstance
     from natsctl.server.system.answers import Answers
+    from natsctl.server.view import ServerView
 
 
 class System:
     """The requests and events of one server; the broker's onlooker."""
 
-    def __init__(self, server: ServerInstance, wake: Callable[[], None], reload: Callable[[], None]) -> None:
+    def __init__(self, server: ServerView, wake: Callable[[], None], reload: Callable[[], None]) -> None:
         """Answer and tell for `server`; `wake` asks for a turn, in which `requests.run` is called.
 
         `reload` reads the configuration again, and raises Refused where it can not.
