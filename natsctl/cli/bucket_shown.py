@@ -11,7 +11,7 @@ from natsctl.cli import output
 from natsctl.cli.buckets import suggesting
 from natsctl.cli.consent import confirmed
 from natsctl.cli.paging import emit_name_pages
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.buckets import BucketNotFound, Kind, bucket_infos, bucket_name_pages, bucket_names
 
 if TYPE_CHECKING:

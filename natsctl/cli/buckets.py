@@ -13,7 +13,7 @@ import typer
 
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.suggest import did_you_mean
 from natsctl.client.buckets import BucketNotFound, bucket_names
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.api.config.update_losses import Loss

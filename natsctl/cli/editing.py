@@ -12,7 +12,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.render.change import SERVER_OWNED, Change, render_change
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:

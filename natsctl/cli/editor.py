@@ -49,7 +49,7 @@ def edit_config(
                 raise
             from natsctl.cli.output import note
             from natsctl.cli.prompts.ask import prompt_confirm
-            from natsctl.cli.render.values import safe
+            from natsctl.cli.render.text import safe
 
             note(safe(str(failure), block=True))
             if not prompt_confirm("Edit it again", True):

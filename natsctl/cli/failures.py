@@ -63,7 +63,7 @@ def render_error(failure: BaseException, as_json: bool) -> str:
     """
     if as_json:
         return json.dumps(error_object(failure), ensure_ascii=False)
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     err_code = getattr(getattr(failure, "error", None), "err_code", 0)
     faults = [safe(str(fault)) for fault in getattr(failure, "faults", ())]

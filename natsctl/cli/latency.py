@@ -44,7 +44,7 @@ def latency(
 
         output.emit_json(msgspec.json.encode(report))
     else:
-        from natsctl.cli.render.latency import render_latency
+        from natsctl.cli.render.measurements import render_latency
         from natsctl.cli.screen import show_page, width
 
         show_page(render_latency(report, width() or 80))

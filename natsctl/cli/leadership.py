@@ -10,7 +10,7 @@ import typer
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.names import suggesting
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.assets.leaders import Asset, Info, leader_of, peers_of, plan_spread
 from natsctl.client.preview import Previewed
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session

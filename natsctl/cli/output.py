@@ -17,7 +17,7 @@ def emit(text: str) -> None:
 
 def emit_names(names: Iterable[str]) -> None:
     """Print names on stdout, one on a line, harmless for a terminal."""
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     for name in names:
         emit(safe(name))
@@ -69,7 +69,7 @@ def laid_out(text: str, columns: int | None) -> str:
     """Return a text whose lines go on below themselves, indented, where they are longer than so many columns."""
     if columns is None or all(len(line) * 2 <= columns for line in text.splitlines()):
         return text
-    from natsctl.cli.render.fold import hanging
+    from natsctl.cli.render.text import hanging
 
     lines = []
     for line in text.split("\n"):
@@ -94,7 +94,7 @@ def tell(text: str) -> None:
 
 def log(text: str) -> None:
     """Print a line of progress on stderr with the local time before it, harmless for a terminal."""
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     note(f"{time.strftime('%H:%M:%S')} {safe(text)}")
 

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from natsctl.cli import output
-from natsctl.cli.render.values import body_text, safe
+from natsctl.cli.render.text import body_text, safe
 from natsctl.client.message import pairs_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from natsctl.cli import output
-from natsctl.cli.render.values import count, duration, safe
+from natsctl.cli.render.text import count, duration, safe
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

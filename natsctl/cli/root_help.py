@@ -42,7 +42,7 @@ def render_root_help(nouns: Sequence[Noun], programs: Mapping[str, str]) -> str:
         lines += [f"{title}:", *columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in kin], 28), ""]
     others = [(name, path) for name, path in programs.items() if name not in _spoken_for(nouns)]
     if others:
-        from natsctl.cli.render.values import safe
+        from natsctl.cli.render.text import safe
 
         lines += ["Programs on PATH:", *columns([(name, safe(path)) for name, path in others], 28), ""]
     for title, flags in _flags_by_kin():

@@ -9,7 +9,7 @@ import typer
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 
 def rtt(
@@ -26,7 +26,7 @@ def rtt(
 
         output.emit_json(msgspec.json.encode(found))
     else:
-        from natsctl.cli.render.rtt import rendered_trips
+        from natsctl.cli.render.measurements import rendered_trips
 
         for line in rendered_trips(found):
             output.emit(line)

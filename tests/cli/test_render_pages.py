@@ -14,13 +14,11 @@ from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.stream import StreamInfo
 from natsctl.cli.render.change import changes, render_change
 from natsctl.cli.render.columns import chosen, ordered, render_columns
-from natsctl.cli.render.consumer import render_consumer
-from natsctl.cli.render.consumer_table import consumer_columns
+from natsctl.cli.render.consumers import consumer_columns, render_consumer
 from natsctl.cli.render.event import render_event
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.stream import render_stream
-from natsctl.cli.render.stream_table import LIST, render_stream_list, stream_rows
+from natsctl.cli.render.streams import LIST, render_stream, render_stream_list, stream_rows
 from natsctl.cli.screen import show_page
 
 NOW_NS = 1_767_225_600_000_000_000

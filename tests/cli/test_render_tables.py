@@ -9,8 +9,8 @@ import pytest
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
 from natsctl.cli.render.columns import Column, chosen, ordered, render_columns
-from natsctl.cli.render.fold import folded
 from natsctl.cli.render.table import render_table
+from natsctl.cli.render.text import folded
 
 TITLES = ("Consumer", "Redelivered", "Unprocessed", "Acknowledgment Floor")
 ROW = ("A_RATHER_LONG_CONSUMER_NAME", "12", "1,234,567", "1,234,000")

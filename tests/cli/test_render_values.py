@@ -8,8 +8,8 @@ import pytest
 
 from natsctl.api.errors import Unreachable
 from natsctl.cli.progress import _Lines
-from natsctl.cli.render import values
-from natsctl.cli.render.values import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
+from natsctl.cli.render import text
+from natsctl.cli.render.text import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
 from natsctl.cli.spark_work import Measured, _Meter
 from natsctl.cli.stream.load import Stored
 
@@ -57,7 +57,7 @@ def test_times_are_local_with_their_offset(monkeypatch: pytest.MonkeyPatch) -> N
     time.tzset()
     try:
         assert when("2026-07-20T13:23:51.9Z") == "2026-07-20 18:53:51 +05:30"
-        assert values.exact_stamp(1_500_000_000_123_456_789) == "Jul 14 08:10:00.123456"
+        assert text.exact_stamp(1_500_000_000_123_456_789) == "Jul 14 08:10:00.123456"
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -65,9 +65,9 @@ def test_times_are_local_with_their_offset(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_ages_never_are_negative() -> None:
-    assert values.ago("2026-01-01T00:00:10Z", 0) == "0s"
-    assert values.ago("1970-01-01T00:00:01Z", 3 * S) == "2.00s"
-    assert values.ago(None, 3 * S) == "never"
+    assert text.ago("2026-01-01T00:00:10Z", 0) == "0s"
+    assert text.ago("1970-01-01T00:00:01Z", 3 * S) == "2.00s"
+    assert text.ago(None, 3 * S) == "never"
 
 
 def test_what_has_not_begun_tells_no_time_that_is_left() -> None:

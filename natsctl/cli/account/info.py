@@ -28,7 +28,7 @@ def info(ctx: typer.Context, json: Json = False) -> None:
         beside = {key: value for key, value in (("user", user), ("server", server)) if key not in raw}
         output.emit_json({**raw, **beside})
     else:
-        from natsctl.cli.render.account import render_account
+        from natsctl.cli.render.accounts import render_account
         from natsctl.cli.screen import show_page
 
         show_page(render_account(answer.value if answer else None, server, user))

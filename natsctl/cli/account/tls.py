@@ -9,7 +9,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import duration, safe
+from natsctl.cli.render.text import duration, safe
 
 
 def tls(
@@ -35,7 +35,7 @@ def tls(
     if json:
         output.emit_json([msgspec.to_builtins(one if pem else msgspec.structs.replace(one, pem="")) for one in found])
     else:
-        from natsctl.cli.render.account_tls import render_chain
+        from natsctl.cli.render.accounts import render_chain
         from natsctl.cli.screen import show_page
 
         show_page(render_chain(found, ocsp))

@@ -117,7 +117,7 @@ def restore(
 
 
 def _announce(session: Session, folder: Path) -> None:
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     listing = session.run(lambda manager: manager.stream_list())
     states = [answer.raw.get("state") or {} for answer in listing]

@@ -56,8 +56,8 @@ def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
     from natsctl.api import headers
     from natsctl.api.times import format_time
     from natsctl.cli.render.message import render_headers
-    from natsctl.cli.render.stream import render_item
-    from natsctl.cli.render.values import body_text
+    from natsctl.cli.render.streams import render_item
+    from natsctl.cli.render.text import body_text
 
     item = render_item(stream, message.seq, subject, format_time(message.ts_ns), time.time_ns())
     pairs = render_headers([(_text(key), _text(value)) for key, value in headers.parse(message.header)])

@@ -66,7 +66,7 @@ def info(
 
     show_page(render_info(found, str(path)))
     if subjects:
-        from natsctl.cli.render.stream_subjects import render_subjects
+        from natsctl.cli.render.streams import render_subjects
 
         output.emit("")
         show_table(render_subjects(str(found.config.get("name", "")), sorted((found.subjects or {}).items()), width()))

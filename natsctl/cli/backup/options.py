@@ -82,7 +82,7 @@ def read_existing(text: str) -> Existing:
 
 def sayer(json: bool) -> Say:
     """Where sentences for the person who waits go: to stderr, nowhere where a program reads."""
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     return (lambda text: None) if json else (lambda text: output.log(safe(text)))
 

@@ -83,7 +83,7 @@ def _size(path: Path) -> int:
 
 def _show(verdicts: list[Verdict], missing: list[str]) -> None:
     from natsctl.cli.render.backup import render_verdicts, render_verdicts_line
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
     from natsctl.cli.screen import show_table
 
     show_table(render_verdicts(verdicts))

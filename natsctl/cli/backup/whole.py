@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size
 from natsctl.cli import output
 from natsctl.cli.options import Json, Progress, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

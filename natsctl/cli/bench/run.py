@@ -85,7 +85,7 @@ def _may_purge(session: Session, load: Load, force: bool) -> bool:
 
 async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) -> Report:
     from natsctl.cli.progress import progress
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
     from natsctl.client.bench.measure import measure
     from natsctl.client.bench.prepare import prepared
 
@@ -118,7 +118,7 @@ def _show(report: Report, json: bool) -> None:
 
         output.emit_json(msgspec.json.encode(report))
         return
-    from natsctl.cli.render.bench import render_clients, render_report
+    from natsctl.cli.render.measurements import render_clients, render_report
     from natsctl.cli.screen import show_page, show_table
 
     show_page(render_report(report))

@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.completion.scripts import SCRIPTS, SHELLS
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 BASH_COMPLETION = (
     "/usr/share/bash-completion/bash_completion",

@@ -9,7 +9,7 @@ from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure
 from natsctl.cli import output
 from natsctl.cli.names import suggesting
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.taken import warn_unless_taken
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: s
         return
     if done:
         output.note(safe(done, block=True))
-    from natsctl.cli.render.consumer import render_consumer, render_consumer_state
+    from natsctl.cli.render.consumers import render_consumer, render_consumer_state
     from natsctl.cli.screen import show_page
 
     render = render_consumer_state if state_only else render_consumer

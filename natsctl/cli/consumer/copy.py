@@ -12,7 +12,7 @@ from natsctl.cli.consumer.flags import CONSUMER_COPY, settle
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.flags import Given, apply, flagged
 from natsctl.cli.options import IfNotExists, Json, session_of
-from natsctl.cli.render.values import is_zero
+from natsctl.cli.render.text import is_zero
 
 
 @flagged(CONSUMER_COPY)

@@ -25,7 +25,7 @@ from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.change import changes
-from natsctl.cli.render.values import is_zero
+from natsctl.cli.render.text import is_zero
 from natsctl.cli.taken import part_of, warn_unless_taken
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Rounds, StreamName, session_of
 from natsctl.cli.plotting import Every, plot_room
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Details, Json, Names, NoSelect, StreamName, check_details, session_of
 from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def show_consumers(
 ) -> None:
     """Show consumers as a table, or with `json` as whole objects or their `names`."""
     from natsctl.cli.render.columns import chosen, ordered
-    from natsctl.cli.render.consumer_table import consumer_columns
+    from natsctl.cli.render.consumers import consumer_columns
 
     table = consumer_columns(time.time_ns())
     shown = chosen(table, columns, wide)

@@ -13,7 +13,7 @@ from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.flags import DURATION, ON, SIZE, SWITCH, TEXT, WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.moments import FORMS, read_moment
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
-from natsctl.cli.render.values import duration, safe, stamp, when
+from natsctl.cli.render.text import duration, safe, stamp, when
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session

@@ -12,7 +12,7 @@ from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, Rounds, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import watch_seconds
 from natsctl.client.assets.leaders import leader_of
 
@@ -43,7 +43,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Report the position and backlog of each consumer of a stream."""
-    from natsctl.cli.render.consumer_table import report_columns
+    from natsctl.cli.render.consumers import report_columns
 
     every_s = watch_seconds(watch, rounds)
     session = session_of(ctx)
@@ -74,7 +74,7 @@ def report(
 def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) -> RenderableType:
     from rich.console import Group
 
-    from natsctl.cli.render.consumer_table import render_leaders, render_report
+    from natsctl.cli.render.consumers import render_leaders, render_report
 
     found = _load(session, stream)
     if found.missing:

@@ -13,7 +13,7 @@ from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.config import live_consumer, show_info
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import confirmed
 from natsctl.cli.context.files import MaybeName, Name, carry_out, known, of_user, picked, show
 from natsctl.cli.options import Force, Json, MissingOk, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.contexts.store import ContextNotFound
 
 

@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.options import Progress
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.plan.apply import CONCURRENCY
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def agreed(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> b
 
 def losses(plan: Plan) -> str:
     """What is removed, replaced or lost, in words: `delete 2 streams with 1,234 messages and replace Stream A`."""
-    from natsctl.cli.render.outcome import render_losses
+    from natsctl.cli.render.plans import render_losses
 
     return render_losses(plan)
 
@@ -135,7 +135,7 @@ def still_valid(session: Session, saved: Plan) -> Plan:
 def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
     """What became of the plan; each change has its line on stderr as it ends, unless a program reads."""
     from natsctl.cli.progress import progress
-    from natsctl.cli.render.outcome import render_result
+    from natsctl.cli.render.plans import render_result
     from natsctl.client.backup.attempts import Lifeline
     from natsctl.plan.apply.carry import carry_out
 
@@ -176,7 +176,7 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
         document = to_builtins(outcome)
         output.emit_json({"plan": saved_document(plan), **document, "notes": notes})
     else:
-        from natsctl.cli.render.outcome import render_summary
+        from natsctl.cli.render.plans import render_summary
 
         output.emit(render_summary(outcome))
     return outcome.exit_code
@@ -192,7 +192,7 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
     planned = session.run(lambda manager: preview(manager, plan, options))
     if not json:
         from natsctl.cli import screen
-        from natsctl.cli.render.plan import render_plan
+        from natsctl.cli.render.plans import render_plan
 
         output.emit(render_plan(plan, screen.width(), output.has_color(sys.stdout)))
     effect = {"plan": saved_document(plan)} if json else {}

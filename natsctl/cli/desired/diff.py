@@ -51,7 +51,7 @@ def diff(
         output.emit_json(msgspec.to_builtins(found))
     else:
         from natsctl.cli import screen
-        from natsctl.cli.render.drift import render_drift
+        from natsctl.cli.render.plans import render_drift
 
         output.emit(render_drift(found, screen.width(), output.has_color(sys.stdout)))
     return ExitCode.DRIFT if found.is_any else ExitCode.DONE

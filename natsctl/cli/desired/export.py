@@ -92,7 +92,7 @@ def _no_stream(name: str, known: list[str]) -> Exception:
 
 def _header(world: World, names: list[str], time: bool) -> list[str]:
     from natsctl.api.times import format_time
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     server = " ".join(str(world.server[key]) for key in ("server_name", "version") if key in world.server)
     moment = f" at {format_time(world.now_ns // 1_000_000_000 * 1_000_000_000)}" if time else ""
@@ -113,7 +113,7 @@ async def _templates(manager: Manager) -> list[str]:
 
 def _told(world: World, wanted: DocumentSet, templates: list[str]) -> int:
     """Tell of what documents can not hold, and of streams that could not be shown: these are missing."""
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
     from natsctl.plan.export.export import remarks
 
     for text in remarks(wanted):

@@ -14,7 +14,7 @@ from natsctl.cli import output
 from natsctl.cli.desired import planning, sources
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.plan.change import Plan
@@ -58,7 +58,7 @@ def plan(
         output.emit_json(saved_document(made))
     else:
         from natsctl.cli import screen
-        from natsctl.cli.render.plan import render_plan
+        from natsctl.cli.render.plans import render_plan
 
         output.emit(render_plan(made, screen.width(), output.has_color(sys.stdout)))
     return ExitCode.DRIFT if made.changes else ExitCode.DONE

@@ -100,6 +100,6 @@ async def _unfinished(manager: Manager) -> list[str]:
 def show_plan(plan: Plan) -> None:
     """Show a person what would happen, on stderr."""
     from natsctl.cli import output, screen
-    from natsctl.cli.render.plan import render_plan
+    from natsctl.cli.render.plans import render_plan
 
     output.note(render_plan(plan, screen.width()))

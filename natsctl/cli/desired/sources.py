@@ -97,7 +97,7 @@ def check_not_empty(documents: DocumentSet) -> None:
 def show_notes(documents: DocumentSet) -> None:
     """Tell on stderr what was passed over, and what is likely not meant."""
     from natsctl.cli import output
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     for text in documents.notes:
         output.note(safe(f"note: {text}"))

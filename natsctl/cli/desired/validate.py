@@ -21,7 +21,7 @@ def validate(
     Ends with 2 where anything is wrong. They are not compared with a server: natsctl plan does that.
     """
     from natsctl.cli.desired.shapes import Validated
-    from natsctl.cli.render.documents import render_validated
+    from natsctl.cli.render.plans import render_validated
     from natsctl.plan.documents import read_documents
 
     documents, faults = read_documents(named.all, os.environ, owner=named.owner, variables=named.values)

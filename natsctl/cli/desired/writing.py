@@ -144,7 +144,7 @@ def _stale(to: Destination, written: list[Path]) -> list[str]:
 
 def _tell(to: Destination, written: int, unchanged: int, stale: Sequence[str]) -> None:
     from natsctl.api.units import plural
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
 
     same = f", {unchanged} were up to date" if unchanged else ""
     output.note(f"Wrote {plural(written, 'file')} to {safe(to.path)}{same}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.cli import output
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.messaging.events import Filter
 
 if TYPE_CHECKING:

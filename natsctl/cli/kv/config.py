@@ -11,7 +11,7 @@ from natsctl.cli.editing import Unset
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.kv.flags import FIELDS, KV_ADD, KV_EDIT
 from natsctl.cli.options import Force, IfNotExists, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.buckets import KV
 from natsctl.client.kv import config as kv_config
 

@@ -13,7 +13,7 @@ from natsctl.cli.bucket_shown import list_buckets, show_bucket
 from natsctl.cli.buckets import BucketName, suggesting
 from natsctl.cli.kv.write import open_bucket
 from natsctl.cli.options import Json, Names, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _list_keys(
 
         output.emit_json([entry_document(entry) for entry in whole])
     elif whole:
-        from natsctl.cli.render.kv import render_keys
+        from natsctl.cli.render.buckets import render_keys
         from natsctl.cli.screen import show_table
 
         show_table(render_keys(bucket, whole, values=values))

@@ -36,7 +36,7 @@ def get(
         output.emit_bytes(entry.value or b"")
     else:
         from natsctl.cli.messaging.bodies import show_message
-        from natsctl.cli.render.kv import render_heading
+        from natsctl.cli.render.buckets import render_heading
 
         show_message(render_heading(entry), [], entry.value or b"")
         output.emit("")
@@ -63,7 +63,7 @@ def history(
 
         output.emit_json([entry_document(entry) for entry in found])
         return
-    from natsctl.cli.render.kv import render_history
+    from natsctl.cli.render.buckets import render_history
     from natsctl.cli.screen import show_table
 
     show_table(render_history(bucket, key, found))

@@ -16,7 +16,7 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.kv.write import open_bucket, ttl_of
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.progress import progress
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:

@@ -71,8 +71,8 @@ def _show(entry: Entry, json: bool) -> None:
 
         output.emit_json_line(entry_document(entry))
         return
-    from natsctl.cli.render.kv import render_event
+    from natsctl.cli.render.buckets import render_kv_event
     from natsctl.cli.screen import width
 
-    output.emit(render_event(entry, width(), coloured=output.has_color(sys.stdout)))
+    output.emit(render_kv_event(entry, width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()

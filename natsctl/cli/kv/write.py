@@ -16,7 +16,7 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import duration, safe
+from natsctl.cli.render.text import duration, safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -90,7 +90,7 @@ def revert(
     if latest == revision:
         raise UsageError(f"key {key} is at revision {revision} already")
     if not force and not json:
-        from natsctl.cli.render.kv import render_revert
+        from natsctl.cli.render.buckets import render_revert
 
         output.note(render_revert(old, now))
     if not confirmed(session, question, force):

@@ -19,7 +19,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.globals import Dash
 from natsctl.cli.render.message import Received, render_headers
-from natsctl.cli.render.values import body_text
+from natsctl.cli.render.text import body_text
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message

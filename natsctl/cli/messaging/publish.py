@@ -31,7 +31,7 @@ from natsctl.cli.messaging.input import Input
 from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.progress import progress
 from natsctl.cli.render.message import render_ack
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.messaging.outgoing import Outgoing, stream_headers
 

@@ -12,7 +12,7 @@ from natsctl.api.errors import NothingReceived
 from natsctl.api.subjects import matches
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.messaging.feed import CoreFeed
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import Templates, emit_body, read_body, read_headers, received
 from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.render.message import message_document, render_headers
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.messaging.outgoing import Outgoing
 

@@ -26,7 +26,7 @@ from natsctl.cli.messaging.bodies import (
 from natsctl.cli.messaging.input import Input
 from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.render.message import answer_document, render_headers, render_rtt
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.messaging.exchange import REPLY_GAP_S, Awaited, ask, failure_in
 from natsctl.client.messaging.outgoing import Outgoing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from natsctl.cli import output
 from natsctl.cli.messaging.bodies import received, shown_body
 from natsctl.cli.render.message import Received, message_document, render_headers, render_received
-from natsctl.cli.render.values import body_text, duration, exact_stamp, safe
+from natsctl.cli.render.text import body_text, duration, exact_stamp, safe
 
 if TYPE_CHECKING:
     from natsctl.cli.messaging.dump import Dump

@@ -14,7 +14,7 @@ from natsctl.cli.flags import DURATION, ON, SUBJECTS, SWITCH, TEXT, WHOLE, Flag,
 from natsctl.cli.messaging.receive import Listening, follow
 from natsctl.cli.names import suggesting
 from natsctl.cli.options import Json, Raw, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.client.backup.capture import Capture

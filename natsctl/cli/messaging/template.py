@@ -19,7 +19,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.messaging.go_template import MAX_OUTPUT, expand
 from natsctl.cli.messaging.go_values import BadTemplate, Foreign
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message

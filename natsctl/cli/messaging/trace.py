@@ -9,7 +9,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.messaging.bodies import check_target, read_body, read_headers
 from natsctl.cli.options import Header, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -44,7 +44,7 @@ def trace(
     if json:
         output.emit_json({"subject": subject, "delivered": deliver, "traces": [one.raw for one in report.walk()]})
         return
-    from natsctl.cli.render.message_trace import render_trace
+    from natsctl.cli.render.message import render_trace
 
     output.note(f"Tracing a message on {safe(subject)}{', which is delivered' if deliver else ''}\n")
     output.emit(render_trace(report, stamped=stamped))

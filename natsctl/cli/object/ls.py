@@ -11,7 +11,7 @@ from natsctl.cli.bucket_shown import list_buckets, show_bucket
 from natsctl.cli.buckets import BucketName, pick_bucket, suggesting
 from natsctl.cli.object.transfer import open_bucket, show_object
 from natsctl.cli.options import Json, Names, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> 
     elif names:
         output.emit_names(one.name for one in found)
     elif found:
-        from natsctl.cli.render.object import render_objects
+        from natsctl.cli.render.buckets import render_objects
         from natsctl.cli.screen import show_table
 
         show_table(render_objects(bucket, found))

@@ -14,7 +14,7 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.object.ls import OptionalObject
 from natsctl.cli.object.transfer import open_bucket
 from natsctl.cli.options import Force, Json, MissingOk, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:

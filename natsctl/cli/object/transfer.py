@@ -19,7 +19,7 @@ from natsctl.cli.consent import confirmed
 from natsctl.cli.messaging.bodies import STDIN
 from natsctl.cli.options import Force, Header, Json, Progress, session_of
 from natsctl.cli.progress import progress as progressing
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -218,7 +218,7 @@ def _show(found: Object, json: bool, done: str) -> None:
 
 def show_object(found: Object) -> None:
     """Print an object's page."""
-    from natsctl.cli.render.object import render_object
+    from natsctl.cli.render.buckets import render_object
     from natsctl.cli.screen import show_page
 
     show_page(render_object(found))

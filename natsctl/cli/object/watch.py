@@ -54,8 +54,8 @@ def _show(found: Object, json: bool) -> None:
     if json:
         output.emit_json_line(found.document)
         return
-    from natsctl.cli.render.object import render_event
+    from natsctl.cli.render.buckets import render_object_event
     from natsctl.cli.screen import width
 
-    output.emit(render_event(found, width(), coloured=output.has_color(sys.stdout)))
+    output.emit(render_object_event(found, width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()

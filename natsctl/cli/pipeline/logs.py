@@ -25,7 +25,7 @@ def logs(
 ) -> None:
     """Show the events of the last detached run."""
     from natsctl.cli.pipeline.run import event_document
-    from natsctl.cli.render.pipeline import event_line
+    from natsctl.cli.render.spark_reports import event_line
     from natsctl.spark.pipeline.run_record import log_path
 
     for event in list(_events(log_path(chosen_project(pipeline))))[-lines:]:

@@ -13,7 +13,7 @@ def ls(names: Names = False, json: Json = False) -> None:
 
     from natsctl.cli.pipeline.shapes import Known
     from natsctl.cli.pipeline.status import moment
-    from natsctl.cli.render.pipeline import render_known
+    from natsctl.cli.render.spark_reports import render_known
     from natsctl.cli.screen import show_table
     from natsctl.spark.pipeline.faults import NoPipeline, PipelineFaults
     from natsctl.spark.pipeline.project import find_project

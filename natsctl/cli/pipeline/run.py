@@ -127,7 +127,7 @@ def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -
 
 def teller(session: Session) -> Callable[[Event], None]:
     """What shows an event on stdout: a line for a person, or with -j a document."""
-    from natsctl.cli.render.pipeline import event_line
+    from natsctl.cli.render.spark_reports import event_line
 
     def tell(event: Event) -> None:
         if session.json:

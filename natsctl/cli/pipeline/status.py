@@ -41,7 +41,7 @@ def status(
     from msgspec import to_builtins
 
     from natsctl.cli.live import watch as keep_watching
-    from natsctl.cli.render.pipeline import render_status
+    from natsctl.cli.render.spark_reports import render_status
     from natsctl.cli.screen import show_table
 
     if checkpoint and pipeline:

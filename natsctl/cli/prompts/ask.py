@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
@@ -220,7 +220,7 @@ def _folded(text: str, behind: str = "") -> str:
     columns = output.stderr_width()
     if columns is None:
         return text
-    from natsctl.cli.render.fold import folded, length
+    from natsctl.cli.render.text import folded, length
 
     if length(text) + length(behind) + 4 <= columns:
         return text

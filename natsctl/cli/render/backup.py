@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.table import render_table
-from natsctl.cli.render.values import age_limit, count, duration, limit, listed, safe, size_limit, when, yes
+from natsctl.cli.render.text import age_limit, count, duration, limit, listed, safe, size_limit, when, yes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,7 +124,7 @@ def render_inspection(found: Inspection) -> Page:
     import msgspec
 
     from natsctl.api.stream import StreamInfo
-    from natsctl.cli.render.stream import render_stream
+    from natsctl.cli.render.streams import render_stream
 
     info = msgspec.convert({"config": found.config, "state": found.state}, StreamInfo)
     page = Page(f"Backup of Stream {safe(info.config.name)} in {safe(found.path)}")
@@ -173,7 +173,7 @@ def render_info(found: BackupInfo, path: str) -> Page:
     import msgspec
 
     from natsctl.api.stream import StreamConfig
-    from natsctl.cli.render.stream import RETENTION
+    from natsctl.cli.render.streams import RETENTION
 
     config = msgspec.convert(found.config, StreamConfig)
     page = Page(f"Information for backup of Stream {safe(config.name)} in {safe(path)}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
-from natsctl.cli.render.values import duration, safe
+from natsctl.cli.render.text import duration, safe
 
 DURATIONS = frozenset(
     (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.table import render_table
-from natsctl.cli.render.values import duration, safe
+from natsctl.cli.render.text import duration, safe
 from natsctl.client.servers import DEFAULT_URL
 from natsctl.client.settings import expand_path
 

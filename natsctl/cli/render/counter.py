@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.table import render_table
-from natsctl.cli.render.values import ago, count, safe, when
+from natsctl.cli.render.text import ago, count, safe, when
 
 if TYPE_CHECKING:
     from rich.table import Table

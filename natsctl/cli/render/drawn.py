@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from natsctl.cli.render.fold import folded
+from natsctl.cli.render.text import folded
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions

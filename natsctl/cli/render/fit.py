@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from natsctl.cli.render.fold import length
+from natsctl.cli.render.text import length
 
 BETWEEN: Final = 3
 """Columns of the terminal between two of the table: a blank, the rule and a blank."""

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from natsctl.cli.render.drawn import draw
 from natsctl.cli.render.fit import Fit, Part, fit
-from natsctl.cli.render.fold import folded
+from natsctl.cli.render.text import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from natsctl.cli.render.fold import folded
+from natsctl.cli.render.text import folded
 
 INDENT = 2
 LONGEST_LABEL = 32

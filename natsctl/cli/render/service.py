@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from natsctl.api.times import is_zero
-from natsctl.cli.render.latency import fine
+from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.table import render_table
-from natsctl.cli.render.values import ago, count, safe, when
+from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client.services.documents import Endpoint, EndpointStats, ServiceInfo, ServiceStats
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import body_text, safe
+from natsctl.cli.render.text import body_text, safe
 from natsctl.cli.schema.kinds import full_id, kinds
 from natsctl.cli.schema.shapes import Verdict
 from natsctl.cli.schema.verdict import judge

@@ -9,7 +9,7 @@ import typer
 
 from natsctl.cli.options import Rounds, session_of
 from natsctl.cli.plotting import Every, plot_room
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.server.info import suggesting_server
 from natsctl.cli.server.scope import ServerName
 from natsctl.cli.waiting import every_seconds

@@ -10,7 +10,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed_at_terminal
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.server.scope import ServerName
 
 
@@ -36,7 +36,7 @@ def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> Non
     if json:
         output.emit_json(answer.raw)
         return
-    from natsctl.cli.render.server_info import render_server
+    from natsctl.cli.render.servers import render_server
     from natsctl.cli.screen import show_page
 
     show_page(render_server(answer))

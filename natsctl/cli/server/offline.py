@@ -12,7 +12,7 @@ import typer
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 SHORTEST_PASSWORD = 10
 """Characters that a password must have: shorter ones are found by trying."""

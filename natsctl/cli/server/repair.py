@@ -11,7 +11,7 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.server.storage import RefusedStream

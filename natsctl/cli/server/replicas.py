@@ -53,7 +53,7 @@ def stream_check(
     json: Json = False,
 ) -> None:
     """Compare the copies of streams that the servers have: messages, sequences, leaders."""
-    from natsctl.cli.render.server_replicas import STREAM_COLUMNS, stream_row
+    from natsctl.cli.render.server_reports import STREAM_COLUMNS, stream_row
     from natsctl.client.system.replicas import stream_replicas
 
     session = session_of(ctx)
@@ -88,7 +88,7 @@ def consumer_check(
     json: Json = False,
 ) -> None:
     """Compare the copies of consumers that the servers have: deliveries, acknowledgements, leaders."""
-    from natsctl.cli.render.server_replicas import CONSUMER_COLUMNS, consumer_row
+    from natsctl.cli.render.server_reports import CONSUMER_COLUMNS, consumer_row
     from natsctl.client.system.replicas import consumer_replicas
 
     session = session_of(ctx)

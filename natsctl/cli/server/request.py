@@ -14,7 +14,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SUBJECT, SWITCH, TEXT, WHOLE, Config, Flag, Given, choice, fields_of, flagged
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.server.info import suggesting_server
 from natsctl.cli.server.report.connections import STATES, place_state
 from natsctl.cli.server.report.state import HEALTH

@@ -10,7 +10,7 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.messaging.bodies import read_headers
 from natsctl.cli.options import Header, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

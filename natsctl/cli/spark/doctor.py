@@ -34,7 +34,7 @@ def doctor(
 
         output.emit_json(msgspec.to_builtins(found))
     else:
-        from natsctl.cli.render.spark import render_checkup
+        from natsctl.cli.render.spark_reports import render_checkup
         from natsctl.cli.screen import show_page
 
         show_page(render_checkup(found))

@@ -131,7 +131,7 @@ def _show(server: SparkServer, json: bool) -> None:
 
         output.emit_json(msgspec.to_builtins(server))
     else:
-        from natsctl.cli.render.spark import render_server
+        from natsctl.cli.render.spark_reports import render_server
         from natsctl.cli.screen import show_page
 
         show_page(render_server(server))

@@ -25,7 +25,7 @@ def warm(
     Takes less than a minute and 160 MB in ~/.cache/natsctl (XDG_CACHE_HOME). Commands use it as long as it fits the
     Java and the Spark that are installed.
     """
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
     from natsctl.cli.spark.shapes import WarmStart
     from natsctl.spark.session.options import SparkOptions
     from natsctl.spark.session.warming import archive_of
@@ -48,7 +48,7 @@ def warm(
 
         output.emit_json(msgspec.to_builtins(answer))
     else:
-        from natsctl.cli.render.spark import render_warm
+        from natsctl.cli.render.spark_reports import render_warm
         from natsctl.cli.screen import show_page
 
         show_page(render_warm(answer))

@@ -139,6 +139,6 @@ def _explain(asked: SparkQueries, text: str, counted: bool, json: bool) -> None:
     if json:
         output.emit_json({"spark": not counted, "plan": plan})
     else:
-        from natsctl.cli.render.values import safe
+        from natsctl.cli.render.text import safe
 
         output.emit(safe(plan, block=True))

@@ -47,7 +47,7 @@ class Shown:
                 self.once(look())
         else:
             from natsctl.cli.live import watch
-            from natsctl.cli.render.query import render_result
+            from natsctl.cli.render.spark_reports import render_result
 
             watch(lambda: render_result(look().cut(self.limit)), self.every_s, rounds=self.rounds)
 
@@ -63,12 +63,12 @@ class Shown:
         if self.csv:
             import sys
 
-            from natsctl.cli.render.query import csv_text
-            from natsctl.cli.render.values import safe
+            from natsctl.cli.render.spark_reports import csv_text
+            from natsctl.cli.render.text import safe
 
             output.emit(csv_text(found, safe) if sys.stdout.isatty() else csv_text(found))
         else:
-            from natsctl.cli.render.query import render_result
+            from natsctl.cli.render.spark_reports import render_result
             from natsctl.cli.screen import show_table
 
             show_table(render_result(found))

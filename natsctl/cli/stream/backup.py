@@ -15,7 +15,7 @@ from natsctl.cli.backup.progress import shown
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.names import suggesting
 from natsctl.cli.options import Config, Force, Json, Progress, session_of
-from natsctl.cli.render.values import duration, safe
+from natsctl.cli.render.text import duration, safe
 from natsctl.cli.stream.config import show_info
 
 if TYPE_CHECKING:

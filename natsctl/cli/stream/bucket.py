@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from natsctl.cli import output
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 OWNERS = (
     ("KV_", "the key-value bucket {}", "natsctl kv"),

@@ -8,7 +8,7 @@ from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import check_subjects
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.taken import warn_unless_taken
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done, block=True))
-    from natsctl.cli.render.stream import render_stream
+    from natsctl.cli.render.streams import render_stream
     from natsctl.cli.screen import show_page
 
     show_page(render_stream(answer.value))

@@ -77,7 +77,7 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
 
 
 def _write(found: DeepReport, path: Path) -> None:
-    from natsctl.cli.render.values import stamp
+    from natsctl.cli.render.text import stamp
     from natsctl.client.whole_file import whole_file
     from natsctl.spark.report.page import html_page
 
@@ -95,7 +95,7 @@ def _show(found: DeepReport, json: bool) -> None:
 
         output.emit_json(to_builtins(found))
         return
-    from natsctl.cli.render.deep_report import deep_page, deep_plot, deep_tables
+    from natsctl.cli.render.spark_reports import deep_page, deep_plot, deep_tables
     from natsctl.cli.screen import show_page, show_table, width
 
     show_page(deep_page(found))

@@ -13,7 +13,7 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.text import count, safe
 from natsctl.cli.spark_flags import SparkFlags
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def find(
         _show_names(session_of(ctx), given, all_streams)
         return
     from natsctl.cli.render.columns import chosen, ordered
-    from natsctl.cli.render.stream_table import LIST, WIDE, render_stream_list, stream_rows
+    from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
 
     session = session_of(ctx)
     picked = chosen(LIST, columns or (WIDE if wide else None), False)

@@ -11,7 +11,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import confirmed_at_terminal
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, Progress, StreamName, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.text import count, safe
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer

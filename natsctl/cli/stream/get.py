@@ -68,7 +68,7 @@ def shown_body(session: Session, stream: str, message: StoredMsg, command: str) 
 def _show_message(stream: str, message: StoredMsg, body: bytes, raw: bool) -> None:
     from natsctl.api import headers
     from natsctl.cli.messaging.bodies import show_message
-    from natsctl.cli.render.stream import render_item
+    from natsctl.cli.render.streams import render_item
 
     if raw:
         output.emit_bytes(body)

@@ -10,7 +10,7 @@ import typer
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Rounds, StreamName, session_of
 from natsctl.cli.plotting import Every, plot_room
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def info(
     if json or not state_only:
         show_info(answer, json)
         return
-    from natsctl.cli.render.stream import render_stream_state
+    from natsctl.cli.render.streams import render_stream_state
     from natsctl.cli.screen import show_page
 
     show_page(render_stream_state(answer.value))

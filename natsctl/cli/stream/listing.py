@@ -9,7 +9,7 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.names import is_internal, is_match
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo

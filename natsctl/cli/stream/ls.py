@@ -54,7 +54,7 @@ def ls(
         _show_names(session, subject, meant, reverse=reverse, json=json)
         return
     from natsctl.cli.render.columns import chosen, ordered
-    from natsctl.cli.render.stream_table import LIST, WIDE, render_stream_list, stream_rows
+    from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
 
     picked = chosen(LIST, columns or (WIDE if wide else None), False)
     streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)

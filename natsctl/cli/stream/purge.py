@@ -15,7 +15,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.names import suggesting
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
 from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern
 from natsctl.cli.stream.config import show_info

@@ -13,7 +13,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
 from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern
 from natsctl.cli.stream.sequence import Sequence, ask_sequence

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.stream import StreamInfo
     from natsctl.cli.render.columns import Column
-    from natsctl.cli.render.stream_table import Row
+    from natsctl.cli.render.streams import Row
 
 RawNumbers = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
 STDOUT = "-"
@@ -101,7 +101,7 @@ def report(
     from natsctl.cli.live import emit_each
     from natsctl.cli.live import watch as show_again
     from natsctl.cli.render.columns import chosen
-    from natsctl.cli.render.stream_table import REPORT
+    from natsctl.cli.render.streams import REPORT
 
     order = by.column
     every_s = watch_seconds(watch, rounds)
@@ -145,7 +145,7 @@ def _cluster_of(info: StreamInfo) -> str:
 
 def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
     from natsctl.cli.render.columns import ordered
-    from natsctl.cli.render.stream_table import REPORT, stream_rows
+    from natsctl.cli.render.streams import REPORT, stream_rows
 
     rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns(), raw=raw)
     return ordered(ordered(rows, REPORT, "stream", False), REPORT, order, reverse)
@@ -157,23 +157,23 @@ def _tables(
     """The tables of a report below each other; one that would be empty is left out."""
     from rich.console import Group
 
-    from natsctl.cli.render import stream_table
+    from natsctl.cli.render import streams
 
     infos = [one.value for one in streams.answers]
     parts: list[RenderableType] = [
-        stream_table.render_stream_report(columns, _rows(streams, order, reverse, raw)),
+        streams.render_stream_report(columns, _rows(streams, order, reverse, raw)),
     ]
-    if copied := stream_table.flows(infos):
-        parts += ["", stream_table.render_replication(copied, raw=raw)]
+    if copied := streams.flows(infos):
+        parts += ["", streams.render_replication(copied, raw=raw)]
     if leaders:
-        led = stream_table.leaders(infos)
-        parts += ["", stream_table.render_leaders(led) if led else "No Stream has a leader: this is not a cluster"]
+        led = streams.leaders(infos)
+        parts += ["", streams.render_leaders(led) if led else "No Stream has a leader: this is not a cluster"]
     return Group(*parts)
 
 
 def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
     """The report as data: whole streams in order, and what the tables add to them."""
-    from natsctl.cli.render.stream_table import SUMMED, leaders
+    from natsctl.cli.render.streams import SUMMED, leaders
 
     rows = _rows(streams, order, reverse, True)
     raw = {one.value.config.name: one.raw for one in streams.answers}
@@ -188,14 +188,14 @@ def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
 
 
 def _sum(title: str, rows: list[Row]) -> int:
-    from natsctl.cli.render.stream_table import REPORT
+    from natsctl.cli.render.streams import REPORT
 
     column = next(one for one in REPORT if one.title == title)
     return sum(column.key(row) for row in rows)
 
 
 def _write_dot(streams: Streams, path: str) -> None:
-    from natsctl.cli.render.stream_table import dot_graph, flows
+    from natsctl.cli.render.streams import dot_graph, flows
 
     infos = [one.value for one in streams.answers]
     text = dot_graph(flows(infos), sorted(info.config.name for info in infos))

@@ -10,7 +10,7 @@ from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
 from natsctl.cli.stream.config import show_info
 

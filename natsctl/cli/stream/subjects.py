@@ -10,7 +10,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Json, StreamName, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 ORDERS = {"name": 0, "subjects": 0, "messages": 1, "count": 1}
 """What rows of subject and count are sorted by first, by the word for it."""
@@ -42,7 +42,7 @@ def subjects(
     elif names:
         output.emit_names(subject for subject, _ in rows)
     elif rows:
-        from natsctl.cli.render.stream_subjects import render_subjects
+        from natsctl.cli.render.streams import render_subjects
         from natsctl.cli.screen import show_table, width
 
         show_table(render_subjects(name, rows, width()))

@@ -16,7 +16,7 @@ from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
 from natsctl.cli.paging import emit_name_pages
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.stream.flags import STREAM_ADD
 from natsctl.cli.verbs import Verb
 from natsctl.client.assets.stream_defaults import new_stream
@@ -148,7 +148,7 @@ def _show(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done))
-    from natsctl.cli.render.stream import render_template
+    from natsctl.cli.render.streams import render_template
     from natsctl.cli.screen import show_page
 
     show_page(render_template(answer.value))

@@ -101,7 +101,7 @@ def _show(
         return
     from natsctl.api import headers
     from natsctl.cli.render.message import render_headers
-    from natsctl.cli.render.stream import render_viewed
+    from natsctl.cli.render.streams import render_viewed
 
     message = answer.value.message
     body = shown_body(session, name, message, translate)

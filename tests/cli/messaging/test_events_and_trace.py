@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from natsctl.cli.main import run as run_main
-from natsctl.cli.render.event import render_event, render_short
-from natsctl.cli.render.event_kinds import KINDS
+from natsctl.cli.render.event import KINDS, render_event, render_short
 from natsctl.client.connection import Connection
 from natsctl.client.messaging.exchange import Awaited, ask
 from natsctl.client.messaging.outgoing import Outgoing

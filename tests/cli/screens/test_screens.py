@@ -226,7 +226,7 @@ def _contexts() -> list[dict[str, Any]]:
 
 def _account() -> Any:
     from natsctl.api.account import AccountInfo
-    from natsctl.cli.render.account import render_account
+    from natsctl.cli.render.accounts import render_account
 
     told = WORLD["account"]
     [info] = _models(AccountInfo, {key: value for key, value in told.items() if key != "type"})
@@ -234,28 +234,28 @@ def _account() -> Any:
 
 
 def _server(width: int) -> dict[str, Callable[[], Any]]:
-    from natsctl.cli.render import server_census, server_connections, server_info, server_state
+    from natsctl.cli.render import server_reports, servers
     from natsctl.client.system.answers import Answers, ServerAnswer
 
     told = WORLD["system"]
     census = Answers([ServerAnswer(one, 1_200_000) for one in told["census"]], 1)
     held = Answers([ServerAnswer(one) for one in told["jetstream"]], 1)
     links = told["connections"]
-    table = server_connections.CONNECTIONS
+    table = server_reports.CONNECTIONS
     return {
-        "server-info": lambda: server_info.render_server(ServerAnswer(told["server"])),
-        "server-ls": lambda: server_census.render_census(census, census, width, None, False),
-        "server-report-connections": lambda: server_connections.render_connections(
+        "server-info": lambda: servers.render_server(ServerAnswer(told["server"])),
+        "server-ls": lambda: server_reports.render_census(census, census, width, None, False),
+        "server-report-connections": lambda: server_reports.render_connections(
             table, links, links, "subs", width, None, False
         ),
-        "server-report-jetstream": lambda: server_state.render_jetstream(held, held, "", False, width, None, False),
+        "server-report-jetstream": lambda: server_reports.render_jetstream(held, held, "", False, width, None, False),
     }
 
 
 def _shown(width: int) -> dict[str, Callable[[], Any]]:
     """What a page or a table is made of that needs a connection."""
-    from natsctl.cli.render import backup, bench, context, counter, kv, object, rtt, service, stream_subjects, top
-    from natsctl.cli.render.check import tables
+    from natsctl.cli.render import backup, buckets, context, counter, measurements, service, streams, top
+    from natsctl.cli.render.servers import tables
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))
     return {
@@ -266,20 +266,20 @@ def _shown(width: int) -> dict[str, Callable[[], Any]]:
         "backup-ls": lambda: backup.render_found(_backups()),
         "backup-verify": lambda: backup.render_verdicts(_verdicts()),
         "backup-account": lambda: backup.render_outcome(_outcome()),
-        "bench": lambda: bench.render_report(_report()),
-        "bench-clients": lambda: bench.render_clients(_report()),
+        "bench": lambda: measurements.render_report(_report()),
+        "bench-clients": lambda: measurements.render_clients(_report()),
         "context-ls": lambda: context.render_contexts(_contexts()),
         "context-info": lambda: context.render_context(_contexts()[1]),
         "counter-ls": lambda: counter.render_counters(_counters()),
-        "kv-ls-keys": lambda: kv.render_keys("CONFIG", _keys(), values=True),
-        "kv-history": lambda: kv.render_history("CONFIG", "db.host", _keys()),
-        "object-ls-bucket": lambda: object.render_objects("ASSETS", _objects()),
-        "object-info": lambda: object.render_object(_objects()[0]),
-        "rtt": lambda: Text("\n".join(rtt.rendered_trips(_trips()))),
+        "kv-ls-keys": lambda: buckets.render_keys("CONFIG", _keys(), values=True),
+        "kv-history": lambda: buckets.render_history("CONFIG", "db.host", _keys()),
+        "object-ls-bucket": lambda: buckets.render_objects("ASSETS", _objects()),
+        "object-info": lambda: buckets.render_object(_objects()[0]),
+        "rtt": lambda: Text("\n".join(measurements.rendered_trips(_trips()))),
         "service-ls": lambda: service.render_services(_services()[0], ""),
         "service-stats": lambda: service.render_stats(_services()[1], "calc"),
         "service-info": lambda: service.render_instance(_services()[0][0], _services()[1][0]),
-        "stream-subjects": lambda: stream_subjects.render_subjects("ORDERS", subjects, width),
+        "stream-subjects": lambda: streams.render_subjects("ORDERS", subjects, width),
     }
 
 

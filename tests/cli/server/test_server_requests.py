@@ -200,7 +200,7 @@ def test_thresholds_count_when_they_mean_something() -> None:
 
 
 def test_the_result_of_a_check_can_be_read_back() -> None:
-    from natsctl.cli.render.check import document
+    from natsctl.cli.render.servers import document
     from natsctl.client.checks.check import Check, Metric
 
     check = Check("stream", "S", critical=["a"], unknown=["u"], metrics=[Metric("m", 1.5, "help", "s", 1, None)])

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from natsctl.cli.render.stream_table import dot_graph, flows, leaders, replicas
+from natsctl.cli.render.streams import dot_graph, flows, leaders, replicas
 from natsctl.cli.stream.shapes import StreamReport
 
 Run = Callable[..., Any]

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from natsctl.cli.render.query import csv_text
+from natsctl.cli.render.spark_reports import csv_text
 from natsctl.spark.sql.result import Result, json_value, of_arrow, shown
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)

@@ -29,7 +29,7 @@ def connections(ctx: typer.Context, given: Given, view: View, top_rows: Top = 10
 @flagged()
 def statistics(ctx: typer.Context, view: View) -> None:
     """Show the statistics of each server for the account."""
-    from natsctl.cli.render.account_statistics import STATISTICS, render_statistics
+    from natsctl.cli.render.server_reports import STATISTICS, render_statistics
     from natsctl.client.account import own_answers
     from natsctl.client.system.reports import listed
 

@@ -15,7 +15,7 @@ from natsctl.cli.flags import Given, flagged
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.text import count, safe
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.assets.leaders import WAIT_S, Asset, NotClustered
 

@@ -61,7 +61,7 @@ def documents(
 
 
 def _write(ctx: typer.Context, wanted: DocumentSet, how: writing.Writing, json: bool, *, noted: bool = False) -> None:
-    from natsctl.cli.render.values import safe
+    from natsctl.cli.render.text import safe
     from natsctl.plan.export.export import Exporter
 
     for text in () if noted else wanted.notes:

@@ -11,7 +11,7 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 from natsctl.cli.server.info import suggesting_server
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def info(
     if json:
         output.emit_json(answer.raw)
         return
-    from natsctl.cli.render.server_account import render_account_detail
+    from natsctl.cli.render.servers import render_account_detail
     from natsctl.cli.screen import show_page
 
     show_page(render_account_detail(answer.data.get("account_detail") or {}, answer.name))

@@ -67,7 +67,7 @@ def end_check(given: Given, json: bool, check: Check) -> None:
     if outfile := given.get("--outfile"):
         _replace(Path(outfile), _text(chosen, check, given, to_file=True) + "\n")
     elif chosen == "text":
-        from natsctl.cli.render.check import tables
+        from natsctl.cli.render.servers import tables
         from natsctl.cli.screen import console
 
         for part in tables(check):
@@ -78,7 +78,7 @@ def end_check(given: Given, json: bool, check: Check) -> None:
 
 
 def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str:
-    from natsctl.cli.render.check import document, nagios, prometheus, tables
+    from natsctl.cli.render.servers import document, nagios, prometheus, tables
 
     if chosen == "json":
         import json

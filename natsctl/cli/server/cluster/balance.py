@@ -12,7 +12,7 @@ from natsctl.api.units import parse_length, plural
 from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SUBJECT, TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.options import Force, Json, Progress, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session

@@ -13,7 +13,7 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.flags import TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ def rescue(
 
 def _show_members(members: Sequence[Member]) -> None:
     from natsctl.cli.render.table import render_table
-    from natsctl.cli.render.values import yes
+    from natsctl.cli.render.text import yes
     from natsctl.cli.screen import show_table
 
     columns = ("Server", "Cluster", "Size", "Peers", "Quorum Requires", "Rescuing")

@@ -68,7 +68,7 @@ def request_of(given: Given) -> dict[str, Any]:
 
 def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
     """The report of CONNZ answers; what the request cannot say is filtered here."""
-    from natsctl.cli.render.server_connections import CONNECTIONS, REASON, render_connections
+    from natsctl.cli.render.server_reports import CONNECTIONS, REASON, render_connections
     from natsctl.client.system.reports import connections as every_connection
 
     reason = given.get("--closed-reason", "")
@@ -96,7 +96,7 @@ def accounts(
     if account and not view.json:
         _connections(ctx, {**given, "--account": account}, view, expect, top_rows)
         return
-    from natsctl.cli.render.server_connections import ACCOUNTS
+    from natsctl.cli.render.server_reports import ACCOUNTS
     from natsctl.cli.render.server_sheet import render_sheet
     from natsctl.client.system.census import System
     from natsctl.client.system.reports import accounts as account_rows

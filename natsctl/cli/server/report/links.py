@@ -27,7 +27,7 @@ _GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"
 @flagged((*_LEAFNODES, *SCOPE))
 def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show leaf node connections."""
-    from natsctl.cli.render.server_connections import LEAFNODES
+    from natsctl.cli.render.server_reports import LEAFNODES
     from natsctl.client.system.reports import listed
 
     asked = _Asked("LEAFZ", fields_of(_LEAFNODES, given), partial(listed, key="leafs"), scope_of(given, expect))
@@ -37,7 +37,7 @@ def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) 
 @flagged(SCOPE)
 def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the routes within clusters."""
-    from natsctl.cli.render.server_connections import ROUTES
+    from natsctl.cli.render.server_reports import ROUTES
     from natsctl.client.system.reports import listed
 
     asked = _Asked("ROUTEZ", {}, partial(listed, key="routes"), scope_of(given, expect))
@@ -47,7 +47,7 @@ def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> 
 @flagged((*_GATEWAYS, *SCOPE))
 def gateways(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the gateways between clusters."""
-    from natsctl.cli.render.server_connections import GATEWAYS
+    from natsctl.cli.render.server_reports import GATEWAYS
     from natsctl.client.system.reports import gateways as rows
 
     asked = _Asked("GATEWAYZ", fields_of(_GATEWAYS, given, accounts=True), rows, scope_of(given, expect))

@@ -54,7 +54,7 @@ def mem(
 
 
 def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
-    from natsctl.cli.render.server_state import render_use
+    from natsctl.cli.render.server_reports import render_use
     from natsctl.client.system.census import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
@@ -86,7 +86,7 @@ def health(
     json: Json = False,
 ) -> None:
     """Show the health that servers report; fails if one is unhealthy."""
-    from natsctl.cli.render.server_state import healthy, render_health
+    from natsctl.cli.render.server_reports import healthy, render_health
     from natsctl.client.system.census import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
@@ -120,7 +120,7 @@ def jetstream(
     ] = False,
 ) -> None:
     """Show what JetStream holds on each server, and the members of its cluster."""
-    from natsctl.cli.render.server_state import JETSTREAM, render_jetstream
+    from natsctl.cli.render.server_reports import JETSTREAM, render_jetstream
     from natsctl.client.system.census import System
     from natsctl.client.system.reports import of_account
 
@@ -156,8 +156,8 @@ def downgrade(
     json: Json = False,
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
+    from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
     from natsctl.cli.render.server_sheet import render_sheet
-    from natsctl.cli.render.server_state import CONSUMERS_ABOVE, STREAMS_ABOVE
     from natsctl.cli.screen import console, width
     from natsctl.client.system.census import System
     from natsctl.client.system.reports import above_level

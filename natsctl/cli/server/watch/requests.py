@@ -29,7 +29,7 @@ def requests(
     number: Number = 10,
 ) -> None:
     """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
-    from natsctl.cli.render.server_watch import REQUESTS
+    from natsctl.cli.render.server_reports import WATCHED_REQUESTS
     from natsctl.client.system.rates import ApiCounts
 
     try:
@@ -44,4 +44,4 @@ def requests(
         session.run(lambda _: counts.take())
         return counts.rows(time.monotonic())
 
-    show_rows("JetStream API Requests", REQUESTS, look, looks, "requests", number)
+    show_rows("JetStream API Requests", WATCHED_REQUESTS, look, looks, "requests", number)

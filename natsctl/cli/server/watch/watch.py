@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 @flagged(SCOPE)
 def servers(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch servers: connections, load and throughput."""
-    from natsctl.cli.render.server_watch import SERVERS
+    from natsctl.cli.render.server_reports import WATCHED_SERVERS
 
-    show_rows("Servers", SERVERS, _servers(ctx, given), looks, "conns", number)
+    show_rows("Servers", WATCHED_SERVERS, _servers(ctx, given), looks, "conns", number)
 
 
 @flagged(SCOPE)
 def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch JetStream on each server: storage and API requests."""
-    from natsctl.cli.render.server_watch import JETSTREAM
+    from natsctl.cli.render.server_reports import WATCHED_JETSTREAM
 
     servers = _servers(ctx, given)
 
     def look() -> list[Row]:
         return [row for row in servers() if row.get("jetstream")]
 
-    show_rows("JetStream", JETSTREAM, look, looks, "ha-assets", number)
+    show_rows("JetStream", WATCHED_JETSTREAM, look, looks, "ha-assets", number)
 
 
 def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
@@ -57,7 +57,7 @@ def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
 @flagged(SCOPE)
 def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections and throughput."""
-    from natsctl.cli.render.server_watch import ACCOUNTS
+    from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS
     from natsctl.client.system.census import System
     from natsctl.client.system.rates import Rates, account_rows
     from natsctl.client.system.reports import account_totals
@@ -68,4 +68,4 @@ def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0)
         answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
         return account_rows(account_totals(answers), rates, time.monotonic())
 
-    show_rows("Accounts", ACCOUNTS, look, looks, "conns", number)
+    show_rows("Accounts", WATCHED_ACCOUNTS, look, looks, "conns", number)

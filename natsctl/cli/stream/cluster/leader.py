@@ -10,7 +10,7 @@ from natsctl.cli.flags import Given, flagged
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.names import pick_stream
 from natsctl.cli.options import All, Force, Json, StreamName, session_of
-from natsctl.cli.render.values import count
+from natsctl.cli.render.text import count
 from natsctl.cli.stream.find import FIND, find_streams
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.assets.leaders import WAIT_S, Asset
@@ -31,7 +31,7 @@ def step_down(
     if json:
         output.emit_json(after)
         return
-    from natsctl.cli.render.stream import render_stream_state
+    from natsctl.cli.render.streams import render_stream_state
     from natsctl.cli.screen import show_page
 
     answer = session.run(lambda manager: manager.stream_info(asset.stream))

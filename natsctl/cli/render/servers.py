@@ -1,16 +1,24 @@
-"""`server info`: one server as a page."""
+"""Servers, their accounts and health checks as pages."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.values import count, duration, safe, when, yes
+from natsctl.cli.render.table import render_table
+from natsctl.cli.render.text import ago, count, duration, safe, when, yes
 from natsctl.client.system.answers import ServerAnswer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.client.checks.check import Check, Metric
+
 
 Varz = Mapping[str, Any]
 
@@ -165,3 +173,162 @@ def _leaf(section: Section, varz: Varz) -> None:
         section.row("Connected", count(int(varz["leafnodes"])))
     urls = [str(url) for remote in leaf.get("remotes") or () for url in remote.get("urls") or ()]
     section.many("Remotes", [safe(url) for url in urls])
+
+
+Detail = Mapping[str, Any]
+
+
+def render_account_detail(detail: Detail, server: str) -> Page:
+    """The page of an account's details, as that server has them."""
+    name, tag = str(detail.get("account_name") or ""), str(detail.get("name_tag") or "")
+    page = Page(f"Account information for account {safe(name)} on {safe(server)}")
+    section = page.section("Details")
+    for label, key in (
+        ("Complete", "complete"),
+        ("Expired", "expired"),
+        ("System Account", "is_system"),
+        ("JetStream", "jetstream_enabled"),
+    ):
+        section.row(label, yes(bool(detail.get(key))))
+    if updated := detail.get("update_time"):
+        section.row("Updated", f"{when(str(updated))} ({ago(str(updated), time.time_ns())} ago)")
+    section.maybe("Issuer", safe(str(detail.get("issuer_key") or "")))
+    section.maybe("Tag", safe(tag))
+    section.row("Client Connections", count(int(detail.get("client_connections") or 0)))
+    section.row("Leafnode Connections", count(int(detail.get("leafnode_connections") or 0)))
+    section.row("Subscriptions", count(int(detail.get("subscriptions") or 0)))
+    _account_limits(page.section("Limits"), detail)
+    _shared(page, "Imports", detail.get("imports") or (), _import)
+    _shared(page, "Exports", detail.get("exports") or (), _export)
+    _mappings(page.section("Mappings"), detail.get("mappings") or {})
+    return page
+
+
+def _account_limits(section: Section, detail: Detail) -> None:
+    limits = (detail.get("decoded_jwt") or {}).get("nats", {}).get("limits") or {}
+    for key, value in limits.items():
+        if isinstance(value, bool):
+            section.row(safe(str(key)), yes(value))
+        elif isinstance(value, int):
+            size = key in ("data", "payload", "mem_storage", "disk_storage")
+            section.row(safe(str(key)), "unlimited" if value < 0 else format_size(value) if size else count(value))
+
+
+def _shared(page: Page, title: str, entries: Any, rows: Callable[[Section, Detail], None]) -> None:
+    for number, entry in enumerate(entries):
+        # One block for each: those after the first follow without a title of their own.
+        rows(page.section("" if number else title), entry)
+
+
+def _import(section: Section, entry: Detail) -> None:
+    local = str(entry.get("local_subject") or entry.get("to") or entry.get("subject"))
+    subject, account = str(entry.get("subject")), safe(str(entry.get("account")))
+    origin = f" from subject {safe(subject)} in account {account}" if subject != local else f" from account {account}"
+    section.maybe("Invalid", yes(True) if entry.get("invalid") else "")
+    section.row("Subject", f"{safe(local)}{origin}")
+    section.row("Type", safe(str(entry.get("type") or "")))
+    section.maybe("Name", safe(str(entry.get("name") or "")))
+    section.row("Sharing", yes(bool(entry.get("share"))))
+    section.row("Tracking", yes(bool(entry.get("tracking"))))
+
+
+def _export(section: Section, entry: Detail) -> None:
+    section.row("Subject", safe(str(entry.get("subject"))))
+    section.row("Type", safe(str(entry.get("type") or "")))
+    section.row("Tokens Required", yes(bool(entry.get("token_req"))))
+    section.maybe("Response Type", safe(str(entry.get("response_type") or "")))
+    section.maybe("Description", safe(str(entry.get("description") or "")))
+    section.maybe("Name", safe(str(entry.get("name") or "")))
+    section.many("Accounts", [safe(str(one)) for one in entry.get("approved_accounts") or ()])
+
+
+def _mappings(section: Section, mappings: Detail) -> None:
+    for source, targets in mappings.items():
+        section.row(safe(str(source)), safe(json.dumps(targets, ensure_ascii=False)))
+
+
+_SAID = (("Crit", "critical"), ("Unknown", "unknown"), ("Warn", "warning"), ("OK", "ok"))
+
+
+def nagios(check: Check) -> str:
+    """One line: the status, the name, what was found, and after a bar the measured values with their thresholds."""
+    said = [f"{mark}:{text}" for mark, field in _SAID for text in getattr(check, field)]
+    line = " ".join([check.status.name, check.name, *said]).replace("|", "/")
+    measured = " ".join(_measured(metric) for metric in check.metrics)
+    return safe(f"{line} | {measured}" if measured else line)
+
+
+def _measured(metric: Metric) -> str:
+    unit = metric.unit
+    limits = ";".join(
+        "" if limit is None else _number(limit, unit) for limit in (metric.warning, metric.critical)
+    ).rstrip(";")
+    return f"{metric.name}={_number(metric.value, unit)}{unit}" + (f";{limits}" if limits else "")
+
+
+def _number(value: float, unit: str) -> str:
+    return f"{value:.4f}" if unit == "s" else f"{value:.0f}"
+
+
+def document(check: Check) -> dict[str, Any]:
+    """The result as a JSON object; lists that are empty are left out."""
+    found: dict[str, Any] = {"status": check.status.name, "check_suite": check.suite, "check_name": check.name}
+    for _, field in _SAID:
+        if texts := getattr(check, field):
+            found[field] = texts
+    return {**found, "perf_data": [_metric(metric) for metric in check.metrics]}
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    """Return a value with its thresholds, 0 for one that is not set: readers find the same keys everywhere."""
+    said = {"name": metric.name, "value": metric.value}
+    said |= {"warning": metric.warning or 0, "critical": metric.critical or 0}
+    return said | ({"unit": metric.unit} if metric.unit else {})
+
+
+def prometheus(check: Check, namespace: str) -> str:
+    """Gauges in Prometheus' text format, the status among them."""
+    item = f'item="{_label(check.name)}"'
+    lines = []
+    for metric in check.metrics:
+        name = f"{namespace}_{check.suite}_{metric.name}"
+        value = int(metric.value) if float(metric.value).is_integer() else metric.value
+        lines += [f"# HELP {name} {metric.help}", f"# TYPE {name} gauge", f"{name}{{{item}}} {value}"]
+    name = f"{namespace}_{check.suite}_status_code"
+    lines += [f"# HELP {name} Status code as Nagios counts: 0 OK, 1 warning, 2 critical, 3 unknown"]
+    lines += [f"# TYPE {name} gauge", f'{name}{{{item},status="{check.status.name}"}} {int(check.status)}']
+    return "\n".join(lines)
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def tables(check: Check) -> list[RenderableType]:
+    """What was found and what was measured, for a person."""
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(safe(f"{check.name}: {check.status.name}"), style="bold")]
+    said = [(mark.upper(), text) for mark, field in _SAID for text in getattr(check, field)]
+    if said:
+        parts.append(render_table("Status Detail", ("Status", "Message"), said))
+    rows = [
+        (
+            metric.name,
+            f"{_shown(metric.value)}{f' {metric.unit}' if metric.unit else ''}",
+            _shown(metric.warning),
+            _shown(metric.critical),
+            metric.help,
+        )
+        for metric in check.metrics
+    ]
+    if rows:
+        columns = ("Metric", "Value", "Warning", "Critical", "Description")
+        parts.append(render_table("Check Metrics", columns, rows, columns[1:4]))
+    return parts
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4f}"

@@ -1,0 +1,549 @@
+"""Reports about servers as tables: connections, accounts, JetStream, replicas, and what changes over time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from natsctl.api.times import parse_time
+from natsctl.api.units import format_size, plural
+from natsctl.cli.render.columns import Column
+from natsctl.cli.render.server_sheet import render_sheet, summed
+from natsctl.cli.render.text import count, duration, safe, yes
+from natsctl.client.system.answers import Answers, ServerAnswer
+from natsctl.client.system.reports import Row, clusters, count_by_server, leaders, span_ns
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from natsctl.client.system.replicas import ConsumerReplica, Replica, StreamReplica
+
+
+_KINDS = {"Leafnode": "L", "Router": "R", "Gateway": "G"}
+Value = Callable[[Row], Any]
+
+
+def text(*path: str) -> Value:
+    """A cell with the text of a field, which may lie in another one."""
+    return lambda row: safe(str(_at(row, path) or ""))
+
+
+def number(*path: str) -> Value:
+    """The number in a field, 0 where it is absent."""
+    return lambda row: int(_at(row, path) or 0)
+
+
+def span(*path: str) -> Value:
+    """The length of time in a field, in nanoseconds."""
+    return lambda row: span_ns(_at(row, path))
+
+
+def _at(row: Row, path: Sequence[str]) -> Any:
+    value: Any = row
+    for key in path:
+        value = (value or {}).get(key)
+    return value
+
+
+def counted(title: str, *path: str, wide: bool = False) -> Column[Row]:
+    """A column of counts."""
+    value = number(*path)
+    return Column(title, lambda row: count(value(row)), value, wide)
+
+
+def sized(title: str, *path: str, wide: bool = False) -> Column[Row]:
+    """A column of sizes."""
+    value = number(*path)
+    return Column(title, lambda row: format_size(value(row)), value, wide)
+
+
+def spanned(title: str, *path: str, wide: bool = False) -> Column[Row]:
+    """A column of lengths of time."""
+    value = span(*path)
+    return Column(title, lambda row: duration(value(row)), value, wide)
+
+
+def _address(*path: str) -> Value:
+    return lambda row: safe(f"{_at(row, (*path, 'ip')) or ''}:{_at(row, (*path, 'port')) or ''}".strip(":"))
+
+
+def account_name(row: Row) -> str:
+    """An account's name, with the tag that says what its public key is."""
+    account, tag = str(row.get("account") or ""), str(row.get("name_tag") or "")
+    return safe(f"{tag} ({account})" if tag and tag != account else account)
+
+
+_SERVER = (Column("Server", text("server", "name")), Column("Cluster", text("server", "cluster"), wide=True))
+_MOVED = (
+    counted("In Msgs", "in_msgs"),
+    counted("Out Msgs", "out_msgs"),
+    sized("In Bytes", "in_bytes", wide=True),
+    sized("Out Bytes", "out_bytes", wide=True),
+)
+CONNECTIONS: tuple[Column[Row], ...] = (
+    Column("CID", lambda row: f"{_KINDS.get(row.get('kind', ''), '')}{row.get('cid', '')}", number("cid")),
+    Column("Name", text("name")),
+    *_SERVER,
+    Column("IP", _address(), wide=True),
+    Column("Account", account_name, wide=True),
+    spanned("Uptime", "uptime", wide=True),
+    *_MOVED,
+    counted("Subs", "subscriptions"),
+)
+REASON: Column[Row] = Column("Reason", text("reason"))
+PER_SERVER: tuple[Column[Row], ...] = (*_SERVER, counted("Connections", "count"))
+ACCOUNTS: tuple[Column[Row], ...] = (
+    Column("Account", lambda row: account_name({**row, "name_tag": row["connection_info"][0].get("name_tag")})),
+    counted("Connections", "connections"),
+    *_MOVED,
+    counted("Subs", "subscriptions"),
+)
+LEAFNODES: tuple[Column[Row], ...] = (
+    *_SERVER,
+    Column("Name", text("name")),
+    Column("Account", text("account")),
+    Column("Address", _address(), wide=True),
+    spanned("RTT", "rtt", wide=True),
+    *_MOVED,
+    counted("Subs", "subscriptions"),
+    Column("Compressed", text("compression"), wide=True),
+    Column("Spoke", lambda row: yes(bool(row.get("is_spoke"))), wide=True),
+)
+ROUTES: tuple[Column[Row], ...] = (
+    *_SERVER,
+    Column("Name", text("remote_name")),
+    Column("Account", text("account")),
+    Column("Address", _address(), wide=True),
+    Column("ID", lambda row: f"rid:{row.get('rid', '')}", number("rid"), wide=True),
+    spanned("Uptime", "uptime", wide=True),
+    spanned("RTT", "rtt", wide=True),
+    counted("Subs", "subscriptions"),
+    sized("In Bytes", "in_bytes"),
+    sized("Out Bytes", "out_bytes"),
+)
+GATEWAYS: tuple[Column[Row], ...] = (
+    *_SERVER,
+    Column("Kind", text("direction")),
+    Column("Name", text("remote")),
+    Column("Address", _address("connection"), wide=True),
+    Column("ID", lambda row: f"gid:{number('connection', 'cid')(row)}", number("connection", "cid"), wide=True),
+    spanned("Uptime", "connection", "uptime", wide=True),
+    spanned("RTT", "connection", "rtt"),
+    sized("In Bytes", "connection", "in_bytes"),
+    sized("Out Bytes", "connection", "out_bytes"),
+    Column(
+        "Accounts", lambda row: count(len(row.get("accounts") or ())), lambda row: len(row.get("accounts") or ()), True
+    ),
+)
+
+
+def render_connections(
+    table: Sequence[Column[Row]], shown: Sequence[Row], rows: Sequence[Row], by: str, width: int | None,
+    words: str | None, wide: bool,
+) -> list[RenderableType]:  # fmt: skip
+    """The connections shown, the totals of all `rows`, and how many each server has."""
+    title = f"Top {count(len(shown))} Connections out of {count(len(rows))} by {by}"
+    totals = {
+        "Name": f"all {count(len(rows))}",
+        "In Msgs": summed(rows, number("in_msgs"), count),
+        "Out Msgs": summed(rows, number("out_msgs"), count),
+        "In Bytes": summed(rows, number("in_bytes"), format_size),
+        "Out Bytes": summed(rows, number("out_bytes"), format_size),
+        "Subs": summed(rows, number("subscriptions"), count),
+    }
+    parts: list[RenderableType] = [
+        render_sheet(title, table, shown, width, totals, words=words, wide=wide, none="No connections")
+    ]
+    if rows:
+        per_server = sorted(count_by_server(rows), key=lambda row: str(row["server"].get("name")))
+        parts.append(render_sheet("Connections per server", PER_SERVER, per_server, width))
+    return parts
+
+
+LONGEST_BAR = 40
+_NAME: Column[ServerAnswer] = Column("Server", lambda one: safe(one.name))
+_CLUSTER: Column[ServerAnswer] = Column("Cluster", lambda one: safe(one.cluster), wide=True)
+
+
+def render_use(
+    title: str, what: str, rows: Sequence[ServerAnswer], show: Callable[[Any], str], width: int | None
+) -> Text:
+    """One line and bar a server, the longest for the largest value of the statistics' field `what`."""
+    from rich.text import Text
+
+    most = max((float(one.data.get(what) or 0) for one in rows), default=0) or 1
+    column = max((len(safe(one.name)) for one in rows), default=0)
+    longest = min(LONGEST_BAR, (width or 200) // 3)
+    lines = [title, ""]
+    for one in rows:
+        value = one.data.get(what) or 0
+        bar = "█" * max(1, round(float(value) / most * longest))
+        lines.append(f"{safe(one.name):>{column}}: {bar} {show(value)}")
+    return Text("\n".join(lines))
+
+
+def healthy(answer: ServerAnswer) -> bool:
+    """Whether a server calls itself well."""
+    return answer.data.get("status") == "ok" or int(answer.data.get("status_code") or 0) == 200
+
+
+def render_health(answers: Answers, width: int | None) -> list[RenderableType]:
+    """Every server with its state and what it complains about."""
+    rows = [
+        {
+            "name": one.name,
+            "cluster": one.cluster,
+            "domain": one.server.get("domain"),
+            "status": _status(one),
+            "type": kind,
+            "error": error,
+        }
+        for one in answers
+        for kind, error in _complaints(one)
+    ]
+    table: tuple[Column[Row], ...] = (
+        Column("Server", text("name")),
+        Column("Cluster", text("cluster"), wide=True),
+        Column("Domain", text("domain"), wide=True),
+        Column("Status", text("status")),
+        Column("Type", text("type")),
+        Column("Error", text("error")),
+    )
+    well = sum(healthy(one) for one in answers)
+    totals = {"Server": plural(len(answers), "server"), "Status": f"ok: {well}, failing: {len(answers) - well}"}
+    return [render_sheet("Health Report", table, rows, width, totals)]
+
+
+def _status(one: ServerAnswer) -> str:
+    return f"{one.data.get('status', 'no answer')} ({one.data.get('status_code') or (200 if healthy(one) else 503)})"
+
+
+def _complaints(one: ServerAnswer) -> list[tuple[str, str]]:
+    said = [(str(each.get("type") or ""), str(each.get("error") or "")) for each in one.data.get("errors") or ()]
+    if not said and (single := one.data.get("error") or one.raw.get("error")):
+        said = [("", str(single.get("description") if isinstance(single, dict) else single))]
+    return said or [("", "")]
+
+
+def _held(title: str, field: str, show: Callable[[int], str], wide: bool = False) -> Column[ServerAnswer]:
+    def value(one: ServerAnswer) -> int:
+        return int(one.data.get(field) or 0)
+
+    return Column(title, lambda one: show(value(one)), value, wide)
+
+
+JETSTREAM: tuple[Column[ServerAnswer], ...] = (
+    Column("Server", lambda one: safe(one.name) + ("*" if is_meta_leader(one) else "")),
+    _CLUSTER,
+    _held("Streams", "streams", count),
+    _held("Consumers", "consumers", count),
+    _held("Messages", "messages", count),
+    _held("Bytes", "bytes", format_size),
+    _held("Memory", "memory", format_size, wide=True),
+    _held("File", "storage", format_size, wide=True),
+    Column("API Req", lambda one: count(_api(one, "total")), lambda one: _api(one, "total"), wide=True),
+    Column("API Err", lambda one: count(_api(one, "errors")), lambda one: _api(one, "errors"), wide=True),
+    Column("Pending", lambda one: count(_pending(one)), lambda one: _pending(one), wide=True),
+)
+REPLICAS: tuple[Column[Row], ...] = (
+    Column("Name", text("name")),
+    Column("ID", text("peer"), wide=True),
+    Column("Leader", lambda row: "yes" if row["leader"] else ""),
+    Column("Current", lambda row: yes(bool(row.get("current")))),
+    Column("Online", lambda row: yes(not row.get("offline"))),
+    Column("Active", lambda row: duration(int(row.get("active") or 0)), lambda row: row.get("active") or 0, wide=True),
+    counted("Lag", "lag"),
+)
+LEADERS: tuple[Column[Row], ...] = (
+    Column("Server", text("server", "name")),
+    Column("Cluster", text("server", "cluster")),
+    counted("Stream Leaders", "streams"),
+    counted("Consumer Leaders", "consumers"),
+)
+_API_LEVEL = counted("Required API level", "api_level")
+STREAMS_ABOVE: tuple[Column[Row], ...] = (
+    Column("Account", text("account")),
+    Column("Stream", text("name")),
+    _API_LEVEL,
+)
+CONSUMERS_ABOVE: tuple[Column[Row], ...] = (
+    Column("Account", text("account")),
+    Column("Stream", text("stream")),
+    Column("Consumer", text("name")),
+    _API_LEVEL,
+)
+
+
+def _api(one: ServerAnswer, field: str) -> int:
+    return int((one.data.get("api") or {}).get(field) or 0)
+
+
+def _pending(one: ServerAnswer) -> int:
+    return int((one.data.get("meta_cluster") or {}).get("pending") or 0)
+
+
+def is_meta_leader(one: ServerAnswer) -> bool:
+    """Whether the server leads the JetStream cluster."""
+    leader = (one.data.get("meta_cluster") or {}).get("leader")
+    return bool(leader) and leader in (one.name, one.id)
+
+
+def render_jetstream(
+    answers: Answers, rows: Sequence[ServerAnswer], account: str, with_leaders: bool, width: int | None,
+    words: str | None, wide: bool,
+) -> list[RenderableType]:  # fmt: skip
+    """Use of JetStream by server, and where there is a cluster its members."""
+    title = f"JetStream Summary for Account {safe(account)}" if account else "JetStream Summary"
+    totals = {"Server": plural(len(rows), "server")}
+    for column, field, show in (
+        ("Streams", "streams", count),
+        ("Consumers", "consumers", count),
+        ("Messages", "messages", count),
+        ("Bytes", "bytes", format_size),
+        ("Memory", "memory", format_size),
+        ("File", "storage", format_size),
+    ):
+        totals[column] = show(sum(int(one.data.get(field) or 0) for one in rows))
+    totals["API Req"] = summed(rows, lambda one: _api(one, "total"), count)
+    totals["API Err"] = summed(rows, lambda one: _api(one, "errors"), count)
+    none = "JetStream is not enabled on any server"
+    parts: list[RenderableType] = [
+        render_sheet(title, JETSTREAM, rows, width, totals, words=words, wide=wide, none=none)
+    ]
+    parts += _meta(answers, width)
+    if with_leaders:
+        found = sorted(leaders(answers), key=lambda row: -row["streams"])
+        parts.append(render_sheet("RAFT Leader Report", LEADERS, found, width, none="No server leads anything"))
+    return parts
+
+
+def _meta(answers: Answers, width: int | None) -> list[RenderableType]:
+    leader = next((one for one in answers if is_meta_leader(one)), None)
+    clustered = [one for one in answers if (one.data.get("meta_cluster") or {}).get("cluster_size")]
+    if leader is None:
+        if not clustered:
+            return []
+        from rich.text import Text
+
+        size = int(clustered[0].data["meta_cluster"]["cluster_size"])
+        few = f"warning: the JetStream cluster has no leader: {len(clustered)} of its {size} servers answered"
+        return [Text(f"{few}, {size // 2 + 1} must be up")]
+    meta = leader.data["meta_cluster"]
+    members = [{"name": leader.name, "peer": meta.get("peer"), "leader": True, "current": True}]
+    members += [{**replica, "leader": False} for replica in meta.get("replicas") or ()]
+    members.sort(key=lambda row: str(row["name"]))
+    return [render_sheet(f"RAFT Meta Group, led from cluster {safe(leader.cluster)}", REPLICAS, members, width)]
+
+
+STREAM_COLUMNS: Final = (
+    "Stream Replica", "Raft", "Account", "Account ID", "Node", "Messages", "Bytes", "Subjects", "Deleted", "Consumers",
+    "First", "Last", "Status", "Leader", "Peers",
+)  # fmt: skip
+CONSUMER_COLUMNS: Final = (
+    "Consumer", "Stream", "Raft", "Account", "Account ID", "Node", "Delivered (S,C)", "ACK Floor (S,C)", "Counters",
+    "Status", "Leader", "Stream Cluster Leader", "Peers",
+)  # fmt: skip
+SMALLEST_PERCENT: Final = 0.01
+
+
+def drift(number: int, leading: int | None) -> str:
+    """Return a number and by how many per cent it differs from the leader's, as `990 (-1%)`."""
+    if leading is None or number == leading:
+        return str(number)
+    if leading == 0:
+        return f"{number} (+100%)"
+    percent = (number - leading) / leading * 100
+    if abs(percent) < SMALLEST_PERCENT:
+        percent = SMALLEST_PERCENT if percent > 0 else -SMALLEST_PERCENT
+    return f"{number} ({f'{percent:+.2f}'.rstrip('0').rstrip('.')}%)"
+
+
+def stream_row(one: StreamReplica, leader: StreamReplica | None) -> list[str]:
+    """Return the cells of a stream's copy, compared with that of the leader where there is one."""
+    fields = ("messages", "bytes", "subjects", "deleted", "consumers", "first_seq", "last_seq")
+    numbers = [drift(getattr(one, name), None if leader is None else getattr(leader, name)) for name in fields]
+    whose = [one.stream, one.raft_group, one.account, one.account_id, _node(one)]
+    return [*whose, *numbers, one.status, one.leader, _peers(one)]
+
+
+def consumer_row(one: ConsumerReplica, leader: ConsumerReplica | None) -> list[str]:
+    """Return the cells of a consumer's copy, compared with that of the leader where there is one."""
+
+    def shown(name: str) -> str:
+        return drift(getattr(one, name), None if leader is None else getattr(leader, name))
+
+    progress = f"{one.delivered_stream_seq / one.last_seq * 100:.0f}%" if one.last_seq else "0%"
+    delivered = (
+        f"{shown('delivered_stream_seq')} [{one.first_seq}, {one.last_seq}] {progress}"
+        f" | {shown('delivered_consumer_seq')}"
+    )
+    floor = f"{shown('ack_floor_stream_seq')} | {shown('ack_floor_consumer_seq')}"
+    counters = f"(ap:{one.num_ack_pending}, nr:{one.num_redelivered}, nw:{one.num_waiting}, np:{one.num_pending})"
+    whose = [one.consumer, one.stream, one.raft_group, one.account, one.account_id, _node(one)]
+    return [*whose, delivered, floor, counters, one.status, one.leader, one.stream_leader, _peers(one)]
+
+
+def _node(one: Replica) -> str:
+    """Return the server's name, with a star where it leads."""
+    return f"{one.server}*" if one.leads else one.server
+
+
+def _peers(one: Replica) -> str:
+    return " ".join(
+        f"{peer.name}(current={str(peer.current).lower()},offline={str(peer.offline).lower()})" for peer in one.peers
+    )
+
+
+STATISTICS: tuple[Column[Row], ...] = (
+    Column("Server", text("server", "name")),
+    Column("Host", text("told", "host"), wide=True),
+    Column("Cluster", text("server", "cluster"), wide=True),
+    Column("Version", text("told", "ver"), wide=True),
+    Column("Tags", lambda row: ", ".join(safe(str(tag)) for tag in row["told"].get("tags") or ()), wide=True),
+    counted("Connections", "conns"),
+    counted("Leafnodes", "leafnodes", wide=True),
+    counted("Subscriptions", "num_subscriptions"),
+    counted("In Msgs", "received", "msgs"),
+    counted("Out Msgs", "sent", "msgs"),
+    sized("In Bytes", "received", "bytes", wide=True),
+    sized("Out Bytes", "sent", "bytes", wide=True),
+    counted("Slow", "slow_consumers", wide=True),
+)
+
+
+def render_statistics(rows: Sequence[Row], width: int | None, words: str | None, wide: bool) -> list[RenderableType]:
+    """One line a server, and the totals."""
+    totals = {
+        "Server": plural(len(rows), "server"),
+        "Connections": summed(rows, number("conns"), count),
+        "Leafnodes": summed(rows, number("leafnodes"), count),
+        "Subscriptions": summed(rows, number("num_subscriptions"), count),
+        "In Msgs": summed(rows, number("received", "msgs"), count),
+        "Out Msgs": summed(rows, number("sent", "msgs"), count),
+        "In Bytes": summed(rows, number("received", "bytes"), format_size),
+        "Out Bytes": summed(rows, number("sent", "bytes"), format_size),
+        "Slow": summed(rows, number("slow_consumers"), count),
+    }
+    none = "No server counts anything for this account"
+    return [render_sheet("Account Statistics", STATISTICS, rows, width, totals, words=words, wide=wide, none=none)]
+
+
+def _number(field: str) -> Any:
+    return lambda one: int(one.data.get(field) or 0)
+
+
+def uptime_ns(one: ServerAnswer) -> int:
+    """How long the server runs."""
+    start = one.data.get("start")
+    return max(0, time.time_ns() - parse_time(str(start))) if start else 0
+
+
+def _links(one: ServerAnswer, kind: str) -> int:
+    return len(one.data.get(kind) or ())
+
+
+SERVERS: tuple[Column[ServerAnswer], ...] = (
+    Column("Name", lambda one: safe(one.name)),
+    Column("Cluster", lambda one: safe(one.cluster), wide=True),
+    Column("Host", lambda one: safe(str(one.server.get("host") or "")), wide=True),
+    Column("Version", lambda one: safe(str(one.server.get("ver") or "")), wide=True),
+    Column("JS", lambda one: "yes" if one.server.get("jetstream") else "no"),
+    Column("Conns", lambda one: count(_number("connections")(one)), _number("connections")),
+    Column("Subs", lambda one: count(_number("subscriptions")(one)), _number("subscriptions")),
+    Column("Routes", lambda one: count(_links(one, "routes")), lambda one: _links(one, "routes"), wide=True),
+    Column("GWs", lambda one: count(_links(one, "gateways")), lambda one: _links(one, "gateways"), wide=True),
+    Column("Mem", lambda one: format_size(_number("mem")(one)), _number("mem")),
+    Column("CPU %", lambda one: f"{float(one.data.get('cpu') or 0):.0f}", lambda one: float(one.data.get("cpu") or 0)),
+    Column("Cores", lambda one: count(_number("cores")(one)), _number("cores"), wide=True),
+    Column("Slow", lambda one: count(_number("slow_consumers")(one)), _number("slow_consumers"), wide=True),
+    Column("Uptime", lambda one: duration(uptime_ns(one) // 10**9 * 10**9), uptime_ns, wide=True),
+    Column("RTT", lambda one: duration(one.rtt_ns), lambda one: one.rtt_ns, wide=True),
+)
+CLUSTERS: tuple[Column[Row], ...] = (
+    Column("Cluster", lambda row: safe(row["cluster"])),
+    Column("Servers", lambda row: count(row["servers"]), lambda row: row["servers"]),
+    Column("Outgoing Gateways", lambda row: count(row["outbound"]), lambda row: row["outbound"]),
+    Column("Incoming Gateways", lambda row: count(row["inbound"]), lambda row: row["inbound"]),
+    Column("Connections", lambda row: count(row["connections"]), lambda row: row["connections"]),
+)
+
+
+def render_census(
+    census: Answers, rows: Sequence[ServerAnswer], width: int | None, columns: str | None, wide: bool
+) -> list[RenderableType]:
+    """The table of servers in the order of `rows`, and that of clusters where there is one."""
+    totals = {
+        "Name": plural(len(rows), "server"),
+        "JS": str(sum(bool(one.server.get("jetstream")) for one in rows)),
+        "Conns": summed(rows, _number("connections"), count),
+        "Subs": summed(rows, _number("subscriptions"), count),
+        "Mem": summed(rows, _number("mem"), format_size),
+        "Slow": summed(rows, _number("slow_consumers"), count),
+    }
+    parts: list[RenderableType] = [
+        render_sheet("Server Overview", SERVERS, rows, width, totals, words=columns, wide=wide)
+    ]
+    if any(one.cluster for one in rows) and columns is None:
+        parts.append(render_sheet("Cluster Overview", CLUSTERS, clusters(census), width))
+    return parts
+
+
+def _rate(title: str, key: str, show: Callable[[int], str], wide: bool = False) -> Column[Row]:
+    def value(row: Row) -> float:
+        return float((row.get("rates") or {}).get(key) or 0)
+
+    return Column(title, lambda row: f"{show(round(value(row)))}/s", value, wide)
+
+
+def _link_count(title: str, key: str) -> Column[Row]:
+    return Column(title, lambda row: count(len(row.get(key) or ())), lambda row: len(row.get(key) or ()), wide=True)
+
+
+_RATES = (
+    _rate("In Msgs", "in_msgs", count),
+    _rate("Out Msgs", "out_msgs", count),
+    _rate("In Bytes", "in_bytes", format_size, wide=True),
+    _rate("Out Bytes", "out_bytes", format_size, wide=True),
+)
+_WATCHED_SERVER: Column[Row] = Column("Server", text("server", "name"))
+WATCHED_SERVERS: tuple[Column[Row], ...] = (
+    _WATCHED_SERVER,
+    counted("Conns", "connections"),
+    counted("Subs", "subscriptions", wide=True),
+    counted("Slow", "slow_consumers", wide=True),
+    sized("Memory", "mem"),
+    Column("CPU %", lambda row: f"{float(row.get('cpu') or 0):.0f}", lambda row: float(row.get("cpu") or 0)),
+    _link_count("Routes", "routes"),
+    _link_count("GWs", "gateways"),
+    *_RATES,
+)
+WATCHED_JETSTREAM: tuple[Column[Row], ...] = (
+    _WATCHED_SERVER,
+    counted("HA Assets", "jetstream", "stats", "ha_assets"),
+    sized("Memory", "jetstream", "stats", "memory"),
+    sized("File", "jetstream", "stats", "storage"),
+    counted("API", "jetstream", "stats", "api", "total"),
+    _rate("API Rate", "api", count),
+    counted("API Errors", "jetstream", "stats", "api", "errors", wide=True),
+    counted("Pending", "jetstream", "meta", "pending", wide=True),
+    Column("Leader", text("jetstream", "meta", "leader"), wide=True),
+)
+WATCHED_ACCOUNTS: tuple[Column[Row], ...] = (
+    Column("Account", lambda row: account_name({"account": row["acc"], "name_tag": row["name"]})),
+    Column("Servers", lambda row: count(len(row.get("servers") or ())), lambda row: len(row.get("servers") or ())),
+    counted("Conns", "conns"),
+    counted("Leafs", "leafnodes", wide=True),
+    counted("Subs", "num_subscriptions", wide=True),
+    counted("Slow", "slow_consumers", wide=True),
+    *_RATES,
+)
+WATCHED_REQUESTS: tuple[Column[Row], ...] = (
+    Column("Account", text("account")),
+    Column("Subject", text("subject")),
+    counted("Requests", "requests"),
+    counted("Errors", "errors"),
+    Column("Rate", lambda row: f"{row['rate']:.1f}/s", lambda row: row["rate"]),
+    Column("Last Client", text("last_client"), wide=True),
+)

@@ -1,0 +1,260 @@
+"""Pipelines, queries and reports of Spark as pages and tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from natsctl.api.units import SECOND, format_duration, format_size, plural
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.table import render_table
+from natsctl.cli.render.text import ago, count, duration, safe, when
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from natsctl.cli.pipeline.shapes import FlowStatus, Known, Status
+    from natsctl.cli.spark.shapes import SparkServer, WarmStart
+    from natsctl.spark.pipeline.events import Event
+    from natsctl.spark.report.model import DeepReport, Repeats
+    from natsctl.spark.session.checkup import Checkup
+    from natsctl.spark.sql.result import Result
+
+
+def event_line(event: Event) -> str:
+    """`21:04:05 orders COMPLETED, ORDERS +1,234`, with a failure behind it."""
+    what = f"{event.flow} {event.state}" if event.flow else event.message
+    read = "".join(f", {name} +{count(number)}" for name, number in event.read.items())
+    failure = f": {event.error}" if event.error else ""
+    return safe(f"{_clock(event.time)} {what}{read}{failure}")
+
+
+def render_status(status: Status) -> Table:
+    """A row for each stream of each flow, below what the run does."""
+    columns: tuple[str, ...] = (
+        "Flow",
+        "State",
+        "Updated",
+        "Stream",
+        "Sequence",
+        "Behind",
+        "Messages",
+        "Bytes",
+        "Trouble",
+    )
+    rows = [row for flow in status.flows for row in _rows(flow)]
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    right = ("Sequence", "Behind", "Messages", "Bytes")
+    return render_table(_title(status), columns, rows, right, least=("Bytes", "Updated", "Sequence"))
+
+
+def render_known(pipelines: Sequence[Known]) -> Table:
+    """A row for each pipeline."""
+    rows = [(one.pipeline, one.state, str(one.pid or ""), _ago(one.updated), one.folder) for one in pipelines]
+    return render_table("Pipelines", ("Name", "State", "Process", "Updated", "Folder"), rows, ("Process",))
+
+
+def _title(status: Status) -> str:
+    parts = [f"{status.pipeline}: {status.state}"]
+    if status.pid:
+        parts.append(f"process {status.pid}")
+    if status.state == "running" and status.interval_s:
+        parts.append(f"every {duration(int(status.interval_s * 1e9))}")
+    if status.updated:
+        parts.append(f"updated {_ago(status.updated)} ago")
+    if status.failed_updates:
+        parts.append(f"{count(status.failed_updates)} of {count(status.updates)} updates failed")
+    if status.error:
+        parts.append(status.error)
+    return ", ".join(parts)
+
+
+def _rows(flow: FlowStatus) -> list[tuple[str, ...]]:
+    state = flow.state or ("STOPPED" if flow.batch >= 0 else "NEW")
+    head = (flow.flow, state, _ago(flow.updated))
+    if not flow.streams:
+        return [(*head, "", "", "", "", "", flow.error)]
+    rows: list[tuple[str, ...]] = []
+    for one in flow.streams:
+        numbers = (count(one.seq), count(one.sequences), count(one.messages), format_size(one.bytes))
+        rows.append((*head, one.stream, *numbers, one.trouble or flow.error))
+        head = ("", "", "")
+    return rows
+
+
+def _clock(moment: datetime) -> str:
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+def _ago(moment: str) -> str:
+    return ago(moment, time.time_ns()) if moment else ""
+
+
+_SIGNS = {"good": "", "warning": "! ", "wrong": "✗ "}
+
+
+def render_checkup(found: Checkup) -> Page:
+    """A row for each finding, and what to do below it."""
+    page = Page("Spark is ready" if found.ready else "Spark cannot start")
+    rows = page.section()
+    for one in found.findings:
+        rows.row(safe(one.name), f"{_SIGNS[one.state]}{safe(one.found)}")
+        for line in one.do.splitlines():
+            rows.row("", f"→ {safe(line)}")
+    return page
+
+
+def render_warm(done: WarmStart) -> Page:
+    """What was made, and what it brings."""
+    page = Page("Spark starts quickly" if done.made else "Spark starts quickly already")
+    rows = page.section()
+    rows.row("Archive", safe(done.archive))
+    rows.row("Size", format_size(done.archive_bytes))
+    if done.before_s is not None:
+        rows.row("First Answer Before", f"{done.before_s:.1f} s")
+    rows.row("First Answer Now" if done.before_s is not None else "First Answer", f"{done.after_s:.1f} s")
+    return page
+
+
+def render_server(server: SparkServer) -> Page:
+    """What is known of the server in background."""
+    page = Page("Spark is running in the background" if server.running else "Spark is not running in the background")
+    rows = page.section()
+    rows.maybe("Process", str(server.pid or ""))
+    rows.maybe("Address", f"127.0.0.1:{server.port}" if server.port else "")
+    rows.maybe("Started", safe(server.started or ""))
+    rows.maybe("Tasks Run On", safe(server.master or ""))
+    rows.maybe("Java", safe(server.java or ""))
+    rows.maybe("Memory", format_size(server.memory_bytes) if server.memory_bytes else "")
+    rows.maybe("Stops When Idle For", format_duration(round(server.idle_stop_s * SECOND)) if server.idle_stop_s else "")
+    rows.maybe("Log", safe(server.log or ""))
+    return page
+
+
+LONGEST_CELL = 1000
+"""Letters of a value that a table shows; payloads may be of any length."""
+
+
+def render_result(result: Result) -> Table:
+    """The rows as a table below their number."""
+    from natsctl.spark.sql.result import shown, unique
+
+    columns = unique(result.columns)
+    renamed = dict(zip(columns, result.columns, strict=True))
+    rows = [[_cut(shown(value)) for value in row] for row in result.rows]
+    right = [name for name in columns if renamed[name] in result.numbers]
+    title = f"First {plural(len(rows), 'row')}" if result.more else plural(len(rows), "row")
+    return render_table(title, columns, rows, right)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
+
+
+def csv_text(result: Result, harmless: Callable[[str], str] = str) -> str:
+    """The rows as CSV with a line of names; `harmless` is for values that a terminal may see."""
+    from natsctl.spark.sql.result import cell
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([harmless(name) for name in result.columns])
+    writer.writerows([harmless(cell(value)) for value in row] for row in result.rows)
+    return text.getvalue().removesuffix("\n")
+
+
+PLOT_LINES = 8
+_LONGEST_LISTED = 10
+_MORE = "-j or --html shows them"
+
+
+def deep_page(report: DeepReport) -> Page:
+    """What the report says in single figures."""
+    page = Page(f"Messages of Stream {safe(report.stream)}")
+    section = page.section()
+    section.row("Messages", count(report.messages))
+    if not report.messages:
+        return page
+    section.row("Sequences", f"{count(report.first_seq)} to {count(report.last_seq)}")
+    section.row("First", when(report.first))
+    section.row("Last", when(report.last))
+    section.row("Subjects", count(report.number_of_subjects))
+    section.row("Payloads", format_size(report.bytes))
+    section.row("Headers", format_size(report.header_bytes))
+    if sizes := report.sizes:
+        part = page.section("Size of a payload")
+        for name, size in (("Smallest", sizes.min), ("Mean", round(sizes.mean)), ("50% up to", sizes.p50)):
+            part.row(name, format_size(size))
+        for name, size in (("90% up to", sizes.p90), ("99% up to", sizes.p99), ("Largest", sizes.max)):
+            part.row(name, format_size(size))
+    part = page.section("Missing and repeated")
+    part.row("Gaps", f"{plural(report.gaps.gaps, 'gap')}, {plural(report.gaps.missing, 'message')} missing")
+    part.row("Message ids", f"{plural(report.with_id, 'message')} with one, {_repeated(report.ids)}")
+    if report.payloads is not None:
+        part.row("Payloads", _repeated(report.payloads))
+    return page
+
+
+def _repeated(found: Repeats) -> str:
+    if not found.keys:
+        return "none more than once"
+    return f"{count(found.keys)} more than once, {plural(found.extra_messages, 'message')} beyond the first"
+
+
+def deep_tables(report: DeepReport) -> Iterator[RenderableType]:
+    """The tables below the page: subjects, headers, what is there twice and what is missing."""
+    if report.subjects:
+        yield _subjects(report)
+    if report.headers:
+        rows = [(one.key, count(one.messages)) for one in report.headers]
+        yield render_table("Headers", ("Header", "Messages"), rows, ("Messages",))
+    for title, found in (("Message ids", report.ids), ("Payloads (SHA-256)", report.payloads)):
+        if found is not None and found.keys:
+            lines = [(one.key, count(one.messages), count(one.first_seq), count(one.last_seq)) for one in found.most]
+            columns = ("Key", "Messages", "First", "Last")
+            yield render_table(f"{title} that occur more than once", columns, lines, columns[1:])
+    if report.gaps.gaps:
+        longest = report.gaps.longest[:_LONGEST_LISTED]
+        lines3 = [(count(one.first), count(one.last), count(one.missing)) for one in longest]
+        names = ("First", "Last", "Missing")
+        title = "Gaps" if len(longest) == report.gaps.gaps else f"Longest of {plural(report.gaps.gaps, 'gap')}"
+        yield render_table(title, names, lines3, names)
+
+
+def _subjects(report: DeepReport) -> RenderableType:
+    number = report.number_of_subjects
+    title = "Subjects" if number == len(report.subjects) else f"{len(report.subjects)} of {plural(number, 'subject')}"
+    columns = ("Subject", "Messages", "Payloads", "Mean", "First", "Last")
+    rows = [
+        (
+            one.subject,
+            count(one.messages),
+            format_size(one.bytes),
+            format_size(one.bytes // max(1, one.messages)),
+            when(one.first),
+            when(one.last),
+        )
+        for one in report.subjects
+    ]
+    least = ("First", "Mean", "Last")
+    return render_table(title, columns, rows, columns[1:4], least=least, more=_MORE)
+
+
+def deep_plot(report: DeepReport, width: int) -> str:
+    """Messages over time, as a plot of characters `width` columns wide."""
+    from natsctl.cli.render.plot import counted, plot_lines
+    from natsctl.spark.report.page import slot_text
+
+    # Bars of one width, each as many slots as the room asks for.
+    per_bar = max(1, -(-len(report.slots) // max(1, width - 12)))
+    values = [
+        float(sum(slot.messages for slot in report.slots[at : at + per_bar]))
+        for at in range(0, len(report.slots), per_bar)
+    ]
+    heading = f"Messages in each {slot_text(report.slot_s * per_bar)}, from {when(report.first)}"
+    return "\n".join([heading, *plot_lines(values, width, PLOT_LINES, counted)])
