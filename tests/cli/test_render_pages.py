@@ -13,12 +13,12 @@ import pytest
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.stream import StreamInfo
 from natsctl.cli.render.change import changes, render_change
-from natsctl.cli.render.columns import chosen, ordered, render_columns
 from natsctl.cli.render.consumers import consumer_columns, render_consumer
 from natsctl.cli.render.event import render_event
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.streams import LIST, render_stream, render_stream_list, stream_rows
+from natsctl.cli.render.tables import chosen, ordered, render_columns
 from natsctl.cli.screen import show_page
 
 NOW_NS = 1_767_225_600_000_000_000
@@ -223,7 +223,7 @@ def test_the_consumer_table_is_sorted_by_name() -> None:
     columns = consumer_columns(NOW_NS)
     rows = [SimpleNamespace(value=consumer(name=name)) for name in "BA"]
     table = render_columns("Consumers", columns, ordered(rows, columns, None, False))
-    assert [str(cell) for cell in table.columns[0].cells] == ["A", "B"]
+    assert [row[0] for row in table.rows] == ["A", "B"]
 
 
 def test_changes_are_told_field_by_field_for_people() -> None:

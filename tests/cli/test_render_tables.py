@@ -8,8 +8,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
-from natsctl.cli.render.columns import Column, chosen, ordered, render_columns
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import Column, chosen, ordered, render_columns, render_table
 from natsctl.cli.render.text import folded
 
 TITLES = ("Consumer", "Redelivered", "Unprocessed", "Acknowledgment Floor")

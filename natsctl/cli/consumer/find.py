@@ -13,7 +13,7 @@ from natsctl.cli.flags import DURATION, ON, SWITCH, TEXT, WHOLE, Flag, Given, fi
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, Names, StreamName, session_of
 from natsctl.cli.paging import emit_name_pages
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.client.assets.consumer_find import Test, Wanted
 
 if TYPE_CHECKING:

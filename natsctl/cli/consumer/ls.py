@@ -12,7 +12,7 @@ from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Details, Json, Names, NoSelect, StreamName, check_details, session_of
 from natsctl.cli.paging import emit_name_pages
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def show_consumers(
     none: str = "No Consumers defined",
 ) -> None:
     """Show consumers as a table, or with `json` as whole objects or their `names`."""
-    from natsctl.cli.render.columns import chosen, ordered
     from natsctl.cli.render.consumers import consumer_columns
+    from natsctl.cli.render.tables import chosen, ordered
 
     table = consumer_columns(time.time_ns())
     shown = chosen(table, columns, wide)
@@ -92,7 +92,7 @@ def show_consumers(
         shown_rows = rows if sort or reverse else answers
         output.emit_json([one.raw["name"] if names else one.raw for one in shown_rows])
     elif rows:
-        from natsctl.cli.render.columns import render_columns
+        from natsctl.cli.render.tables import render_columns
         from natsctl.cli.screen import show_table
 
         show_table(render_columns("Consumers", shown, rows))

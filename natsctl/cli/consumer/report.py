@@ -11,7 +11,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, Rounds, StreamName, Watch, session_of
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, chosen, ordered
 from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import watch_seconds
 from natsctl.client.assets.leaders import leader_of

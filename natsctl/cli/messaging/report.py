@@ -15,7 +15,7 @@ from natsctl.cli import output
 from natsctl.cli.live import drawing
 from natsctl.cli.messaging.receive import Listening, follow
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count
 
 if TYPE_CHECKING:

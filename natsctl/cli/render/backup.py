@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import age_limit, count, duration, limit, listed, safe, size_limit, when, yes
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from natsctl.cli.render.tables import Table
     from natsctl.client.backup.edit import EditedBackup
     from natsctl.client.backup.found import Found
     from natsctl.client.backup.inspect import BackupInfo, Inspection

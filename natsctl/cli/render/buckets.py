@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, listed, safe, size_limit, when, yes
 from natsctl.client.buckets import KV, OBJECTS
 from natsctl.client.objects.bucket import digest_bytes
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.stream import StreamConfig, StreamInfo, StreamSourceInfo
+    from natsctl.cli.render.tables import Table
     from natsctl.client.kv.entry import Entry
     from natsctl.client.objects.bucket import Object
 

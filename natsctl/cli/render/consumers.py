@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.times import ZERO_NS, parse_time
 from natsctl.api.units import format_size, plural
-from natsctl.cli.render.columns import Column, render_columns
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata, render_version
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import Column, render_columns, render_table
 from natsctl.cli.render.text import ago, count, duration, is_zero, listed, safe, when
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from natsctl.api.consumer import ConsumerConfig, PriorityGroupState, SequenceInfo
+    from natsctl.cli.render.tables import Table
     from natsctl.client.assets.consumer_progress import Progress
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.servers import DEFAULT_URL
 from natsctl.client.settings import expand_path
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from natsctl.cli.render.tables import Table
     from natsctl.client.contexts.check import Checked
 
 _ROWS = (

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from natsctl.cli.render.tables import Table
     from natsctl.client.counters import Counter
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import exit_code_of
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from natsctl.cli.errors.shapes import KnownError
+    from natsctl.cli.render.tables import Table
 
 _USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from natsctl.cli.render.tables import Table
     from natsctl.cli.schema.shapes import Described
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, duration, safe, when, yes
 from natsctl.client.system.answers import ServerAnswer
 

@@ -12,12 +12,12 @@ from msgspec import UNSET
 from natsctl.api.times import is_zero
 from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.client.services.documents import Endpoint, EndpointStats, ServiceInfo, ServiceStats
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from natsctl.cli.render.tables import Table
 
 _STATS = ("ID", "Endpoint", "Requests", "Queue Group", "Errors", "Processing Time", "Average Time")
 _NUMBERS = ("Requests", "Errors", "Processing Time", "Average Time")

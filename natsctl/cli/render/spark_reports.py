@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import SECOND, format_duration, format_size, plural
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, duration, safe, when
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from natsctl.cli.pipeline.shapes import FlowStatus, Known, Status
+    from natsctl.cli.render.tables import Table
     from natsctl.cli.spark.shapes import SparkServer, WarmStart
     from natsctl.spark.pipeline.events import Event
     from natsctl.spark.report.model import DeepReport, Repeats

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.change import SERVER_OWNED
-from natsctl.cli.render.columns import Column, render_columns
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import Column, render_columns, render_table
 from natsctl.cli.render.text import (
     age_limit,
     ago,
@@ -28,12 +27,6 @@ from natsctl.cli.render.text import (
 from natsctl.client.assets.stream_filter import level_of, required_level
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from natsctl.api.stream import ClusterInfo, StreamInfo, StreamSource, StreamSourceInfo
-
-
-if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamTemplateInfo
     from natsctl.api.stream import (
         ClusterInfo,
@@ -44,6 +37,7 @@ if TYPE_CHECKING:
         StreamSourceInfo,
         SubjectTransform,
     )
+    from natsctl.cli.render.tables import Table
 
     AnyStreamInfo = StreamInfo | StreamInfoAnswer
 
@@ -515,7 +509,7 @@ def _progress(info: StreamSourceInfo | None, raw: bool) -> tuple[str, str, str]:
     return active, str(info.lag) if raw else count(info.lag), error
 
 
-def leaders(infos: Iterable[StreamInfo]) -> list[tuple[str, str, int]]:
+def leaders_of(infos: Iterable[StreamInfo]) -> list[tuple[str, str, int]]:
     """How many streams each server leads: server, cluster and number, by name."""
     led: dict[tuple[str, str], int] = {}
     for info in infos:

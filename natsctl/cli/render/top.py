@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.options import Json, Names, session_of
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.server.scope import SCOPE, Expect, require_all, scope_of
 
@@ -26,8 +26,8 @@ def ls(
     json: Json = False,
 ) -> None:
     """List the servers that answer, and with EXPECT fail when they are fewer."""
-    from natsctl.cli.render.columns import ordered
     from natsctl.cli.render.server_reports import SERVERS, render_census
+    from natsctl.cli.render.tables import ordered
     from natsctl.cli.screen import console, width
     from natsctl.client.system.census import System
 

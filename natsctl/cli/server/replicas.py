@@ -210,7 +210,7 @@ def _show(
         tables.writer(text, lineterminator="\n").writerows([columns, *cells])
         output.emit(text.getvalue().rstrip("\n"))
         return
-    from natsctl.cli.render.table import render_table
+    from natsctl.cli.render.tables import render_table
     from natsctl.cli.screen import show_table
 
     show_table(render_table(title, columns, cells, least=("Account ID", "Raft", "Peers")))

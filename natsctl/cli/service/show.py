@@ -94,7 +94,7 @@ def stats(ctx: typer.Context, service: Service, instance: Instance = "", json: J
 def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> None:
     """Show which instances answer, the quickest first."""
     from natsctl.cli.render.measurements import fine
-    from natsctl.cli.render.table import render_table
+    from natsctl.cli.render.tables import render_table
     from natsctl.cli.screen import show_table
     from natsctl.client.services.ask import pings
 

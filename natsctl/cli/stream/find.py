@@ -11,7 +11,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
 from natsctl.cli.options import All, Json, Names, session_of
 from natsctl.cli.paging import emit_name_pages
-from natsctl.cli.render.columns import Columns, Reverse, Sort
+from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.stream.listing import MoreColumns, Streams, list_streams, meant_streams, tell_absent
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def find(
     if names and not (json or sort or reverse):
         _show_names(session_of(ctx), given, all_streams)
         return
-    from natsctl.cli.render.columns import chosen, ordered
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
+    from natsctl.cli.render.tables import chosen, ordered
 
     session = session_of(ctx)
     picked = chosen(LIST, columns or (WIDE if wide else None), False)

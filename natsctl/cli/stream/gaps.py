@@ -44,7 +44,7 @@ def gaps(
     if json:
         output.emit_json(found)
     elif found:
-        from natsctl.cli.render.table import render_table
+        from natsctl.cli.render.tables import render_table
         from natsctl.cli.screen import show_table
 
         columns = ("First Message", "Last Message", "Missing")

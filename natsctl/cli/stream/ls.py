@@ -12,7 +12,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.options import All, Details, Json, Names, check_details, session_of
 from natsctl.cli.paging import emit_name_pages
-from natsctl.cli.render.columns import Columns, Sort
+from natsctl.cli.render.tables import Columns, Sort
 from natsctl.cli.stream.listing import (
     MoreColumns,
     Patterns,
@@ -53,8 +53,8 @@ def ls(
         meant = partial(is_meant, patterns=patterns, all_streams=all_streams)
         _show_names(session, subject, meant, reverse=reverse, json=json)
         return
-    from natsctl.cli.render.columns import chosen, ordered
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
+    from natsctl.cli.render.tables import chosen, ordered
 
     picked = chosen(LIST, columns or (WIDE if wide else None), False)
     streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)

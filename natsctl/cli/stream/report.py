@@ -13,7 +13,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import flagged
 from natsctl.cli.names import pick_stream
 from natsctl.cli.options import Json, Rounds, StreamName, Watch, session_of
-from natsctl.cli.render.columns import Columns, Reverse, Sort
+from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.spark_flags import SparkFlags
 from natsctl.cli.stream.deep import DeepFlags, deep_report
 from natsctl.cli.stream.listing import Streams, Subject, list_streams, nothing_found, tell_absent
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.api.stream import StreamInfo
-    from natsctl.cli.render.columns import Column
     from natsctl.cli.render.streams import Row
+    from natsctl.cli.render.tables import Column
 
 RawNumbers = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
 STDOUT = "-"
@@ -100,8 +100,8 @@ def report(
         return
     from natsctl.cli.live import emit_each
     from natsctl.cli.live import watch as show_again
-    from natsctl.cli.render.columns import chosen
     from natsctl.cli.render.streams import REPORT
+    from natsctl.cli.render.tables import chosen
 
     order = by.column
     every_s = watch_seconds(watch, rounds)
@@ -144,8 +144,8 @@ def _cluster_of(info: StreamInfo) -> str:
 
 
 def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
-    from natsctl.cli.render.columns import ordered
     from natsctl.cli.render.streams import REPORT, stream_rows
+    from natsctl.cli.render.tables import ordered
 
     rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns(), raw=raw)
     return ordered(ordered(rows, REPORT, "stream", False), REPORT, order, reverse)
@@ -157,28 +157,28 @@ def _tables(
     """The tables of a report below each other; one that would be empty is left out."""
     from rich.console import Group
 
-    from natsctl.cli.render import streams
+    from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
 
     infos = [one.value for one in streams.answers]
     parts: list[RenderableType] = [
-        streams.render_stream_report(columns, _rows(streams, order, reverse, raw)),
+        render_stream_report(columns, _rows(streams, order, reverse, raw)),
     ]
-    if copied := streams.flows(infos):
-        parts += ["", streams.render_replication(copied, raw=raw)]
+    if copied := flows(infos):
+        parts += ["", render_replication(copied, raw=raw)]
     if leaders:
-        led = streams.leaders(infos)
-        parts += ["", streams.render_leaders(led) if led else "No Stream has a leader: this is not a cluster"]
+        led = leaders_of(infos)
+        parts += ["", render_leaders(led) if led else "No Stream has a leader: this is not a cluster"]
     return Group(*parts)
 
 
 def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
     """The report as data: whole streams in order, and what the tables add to them."""
-    from natsctl.cli.render.streams import SUMMED, leaders
+    from natsctl.cli.render.streams import SUMMED, leaders_of
 
     rows = _rows(streams, order, reverse, True)
     raw = {one.value.config.name: one.raw for one in streams.answers}
     infos = [one.value for one in streams.answers]
-    led = [{"server": server, "cluster": name, "streams": number} for server, name, number in leaders(infos)]
+    led = [{"server": server, "cluster": name, "streams": number} for server, name, number in leaders_of(infos)]
     return {
         "streams": [raw[row.info.config.name] for row in rows if not row.status],
         "totals": {"streams": len(infos), **{word.lower(): _sum(word, rows) for word in SUMMED}},

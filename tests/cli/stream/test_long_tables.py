@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.tables import render_table
 
 ROWS = [
     ("ORDERS", "a text that has some words and goes on", "1,234"),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from natsctl.cli.render.streams import dot_graph, flows, leaders, replicas
+from natsctl.cli.render.streams import dot_graph, flows, leaders_of, replicas
 from natsctl.cli.stream.shapes import StreamReport
 
 Run = Callable[..., Any]
@@ -213,7 +213,7 @@ def test_replicas_show_the_leader_and_who_lags() -> None:
 
 def test_leaders_are_counted_by_server() -> None:
     infos = [clustered("A", "n1", "n2"), clustered("B", "n1", "n2")]
-    assert leaders(infos) == [("n1", "C", 2), ("n2", "C", 0)]
+    assert leaders_of(infos) == [("n1", "C", 2), ("n2", "C", 0)]
 
 
 def test_names_in_a_graph_are_quoted() -> None:

@@ -118,7 +118,7 @@ def rescue(
 
 
 def _show_members(members: Sequence[Member]) -> None:
-    from natsctl.cli.render.table import render_table
+    from natsctl.cli.render.tables import render_table
     from natsctl.cli.render.text import yes
     from natsctl.cli.screen import show_table
 

@@ -97,7 +97,7 @@ def accounts(
         _connections(ctx, {**given, "--account": account}, view, expect, top_rows)
         return
     from natsctl.cli.render.server_reports import ACCOUNTS
-    from natsctl.cli.render.server_sheet import render_sheet
+    from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.census import System
     from natsctl.client.system.reports import accounts as account_rows
 

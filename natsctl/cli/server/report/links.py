@@ -11,7 +11,7 @@ import typer
 from natsctl.api.units import plural
 from natsctl.cli.flags import TEXT, Flag, Given, fields_of, flagged
 from natsctl.cli.options import session_of
-from natsctl.cli.render.columns import Column
+from natsctl.cli.render.tables import Column
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, scope_of
@@ -64,7 +64,7 @@ class _Asked(NamedTuple):
 
 
 def _report(ctx: typer.Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
-    from natsctl.cli.render.server_sheet import render_sheet
+    from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.census import System
 
     session = session_of(ctx)

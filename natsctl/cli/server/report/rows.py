@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from natsctl.cli.render.columns import Column, ordered
+from natsctl.cli.render.tables import Column, ordered
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.cli import output
 from natsctl.cli.options import Json, Rounds, Watch
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.server.scope import require_all
 from natsctl.cli.waiting import watch_seconds
 

@@ -10,7 +10,7 @@ from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.flags import SWITCH, TEXT, Flag, Given, fields_of, flagged
 from natsctl.cli.options import Json, Rounds, Watch, session_of
-from natsctl.cli.render.columns import Reverse
+from natsctl.cli.render.tables import Reverse
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, note_missing, scope_of
@@ -157,7 +157,7 @@ def downgrade(
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
     from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
-    from natsctl.cli.render.server_sheet import render_sheet
+    from natsctl.cli.render.tables import render_sheet
     from natsctl.cli.screen import console, width
     from natsctl.client.system.census import System
     from natsctl.client.system.reports import above_level

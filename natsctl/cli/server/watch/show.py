@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from natsctl.cli.options import Json, Rounds
-from natsctl.cli.render.columns import Column, Reverse, Sort
+from natsctl.cli.render.tables import Column, Reverse, Sort
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.waiting import every_seconds
 
@@ -46,7 +46,7 @@ def show_rows(
     if looks.json:
         emit_each(lambda: {"rows": rows()}, every_s, looks.rounds)
         return
-    from natsctl.cli.render.server_sheet import render_sheet
+    from natsctl.cli.render.tables import render_sheet
     from natsctl.cli.screen import width
 
     def view() -> RenderableType:

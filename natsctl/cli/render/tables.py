@@ -1,0 +1,436 @@
+"""Tables in a box that suit the width they are drawn in.
+
+Cells are text, never markup; numbers, times and the words of headings stay in one piece, other texts fold between
+words. A table that has no room gives up, one after another and no more than it must: columns that are empty in every
+row, the offset of its times where all have the same, the columns that it calls the least, and then room for texts.
+What was given up is named below it. Where even that does not suffice, each row becomes a paragraph with a line for each
+column. `--columns`, `--wide`, `--sort` and `--reverse` choose and order columns by their titles.
+
+Rows are drawn here and not by rich's own table, which renders every cell as a paragraph: 8 s for 10,000 streams. rich
+is imported by the functions that draw, so that commands can declare columns without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.look import table_look
+from natsctl.cli.render.text import folded, length, safe
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.segment import Segment
+    from rich.style import Style
+    from rich.text import Text
+
+BETWEEN: Final = 3
+"""Columns of the terminal between two of the table: a blank, the rule and a blank."""
+COMFORT: Final = 20
+"""The width in which a text is read with ease; narrower than that only where no column can be left out."""
+NARROWEST: Final = 8
+"""The width below which a text is in pieces."""
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([+-]\d\d:\d\d)")
+
+
+T = TypeVar("T")
+
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="NAME[,NAME]", help="show these columns, in this order", show_default=False),
+]
+Wide = Annotated[bool, typer.Option("--wide", help="all columns", show_default=False)]
+Sort = Annotated[
+    str | None, typer.Option("--sort", metavar="COLUMN", help="sort the rows by this column", show_default=False)
+]
+Reverse = Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order", show_default=False)]
+
+
+class Table:
+    """Rows under headings, a renderable of rich: drawn with whole words as far as there is room, else as paragraphs.
+
+    The columns named in `right` are aligned to the right. Those in `least` are left out first, in that order, where
+    there is no room; `more` says how to see them. Texts are made harmless when they are added.
+    """
+
+    def __init__(
+        self, title: str, columns: Sequence[str], right: Iterable[str] = (), least: Sequence[str] = (), more: str = ""
+    ) -> None:
+        self.title = safe(title)
+        self.columns = list(columns)
+        self.right = frozenset(right)
+        self.least = least
+        self.more = more
+        self.caption = ""
+        self.rows: list[Sequence[str]] = []
+        self.dividers: set[int] = set()
+        """The numbers of rows, from 1, below which a line is drawn."""
+
+    def add_row(self, *cells: str) -> None:
+        """Append a row."""
+        self.rows.append([safe(cell) for cell in cells])
+
+    def add_section(self) -> None:
+        """Draw a line below the last row."""
+        self.dividers.add(len(self.rows))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it."""
+        cells = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
+        parts = [Part(title, cells[at], title in self.right) for at, title in enumerate(self.columns)]
+        found = fit(parts, self.least, options.max_width)
+        if found is None:
+            yield from self._paragraphs(parts, options.max_width)
+        else:
+            yield from _draw(self, found, self._below(found), console, options)
+
+    def _below(self, found: Fit) -> list[str]:
+        """Return the lines below the table."""
+        below = self.caption.splitlines()
+        if found.offset:
+            below.append(f"times are {found.offset}")
+        if found.left_out:
+            below.append(f"hidden columns: {', '.join(found.left_out)}{f' ({self.more})' if self.more else ''}")
+        return below
+
+    def _paragraphs(self, parts: Sequence[Part], width: int) -> Iterator[Text]:
+        """Yield the rows below each other; cells that are empty are left out."""
+        from rich.text import Text
+
+        margin = max((len(part.title) for part in parts if any(part.cells)), default=0)
+        beside = margin + 2 <= width // 2
+        if self.title:
+            yield Text(self.title, style="bold", overflow="fold")
+        for row in self.rows:
+            yield Text("")
+            for title, value in zip(self.columns, row, strict=True):
+                if value:
+                    yield from _labelled(title, value, margin if beside else 0, width)
+        if self.caption:
+            yield Text("")
+            yield Text(self.caption, overflow="fold")
+
+
+def render_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[str] = (),
+    *,
+    least: Sequence[str] = (),
+    more: str = "-j shows them",
+) -> Table:
+    """Return a table of `rows`; the other arguments are those of `Table`."""
+    table = Table(title, columns, right, least, more)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column: its title, what stands in a cell, and what rows are sorted by (the cell, unless `order` says)."""
+
+    title: str
+    cell: Callable[[T], str]
+    order: Callable[[T], Any] | None = None
+    wide: bool = False
+    """Only shown with `--wide`, or when it is named."""
+    spare: int = 0
+    """Left out where there is no room, those with the lowest number first; 0 for never, as when it is named."""
+
+    @property
+    def word(self) -> str:
+        """How the command line names it."""
+        return self.title.lower().replace(" ", "-").replace("%", "").strip("-")
+
+    @property
+    def right(self) -> bool:
+        """Whether it holds numbers: what sorts by another thing than its text does not begin on the left."""
+        return self.order is not None
+
+    def key(self, row: T) -> Any:
+        """What a row is sorted by."""
+        return (self.order or self.cell)(row)
+
+
+def chosen(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
+    """The columns to show. Raises UsageError for a name that none has."""
+    if words is None and not wide:
+        return [column for column in table if not column.wide]
+    asked = table if words is None else [_named(table, word, "--columns") for word in words.replace(",", " ").split()]
+    return [replace(column, spare=0) for column in asked]
+
+
+def ordered(
+    rows: Iterable[T], table: Sequence[Column[T]], sort: str | None, reverse: bool, default: str = "name"
+) -> list[T]:
+    """The rows by a column, smallest first. Raises UsageError for a name that none has."""
+    return sorted(rows, key=_named(table, sort or default, "--sort").key, reverse=reverse)
+
+
+def render_columns(
+    title: str,
+    columns: Sequence[Column[T]],
+    rows: Iterable[T],
+    more: str = "--columns selects them",
+) -> Table:
+    """Return the table of those columns; `more` is for `render_table`."""
+    cells = [[column.cell(row) for column in columns] for row in rows]
+    right = [column.title for column in columns if column.right]
+    least = [column.title for column in sorted(columns, key=lambda column: column.spare) if column.spare]
+    return render_table(title, [column.title for column in columns], cells, right, least=least, more=more)
+
+
+def _named(table: Sequence[Column[T]], word: str, flag: str) -> Column[T]:
+    wanted = word.strip().lower().replace("_", "-").replace(" ", "-")
+    found = next((column for column in table if column.word == wanted), None)
+    if found is None:
+        from natsctl.cli.suggest import did_you_mean
+
+        known = [column.word for column in table]
+        raise UsageError(
+            f"{flag}: there is no column {word!r}", hint=did_you_mean(wanted, known) or f"there are {', '.join(known)}"
+        )
+    return found
+
+
+def render_sheet(
+    title: str,
+    table: Sequence[Column[T]],
+    rows: Sequence[T],
+    width: int | None,
+    totals: Mapping[str, str] | None = None,
+    *,
+    words: str | None = None,
+    wide: bool | None = None,
+    none: str = "",
+) -> Table | Text:
+    """The table, or without rows what `none` says.
+
+    Without `words` or `wide` (None: there is no such flag) the columns marked wide are left out, last first, where
+    there is no room for them; without a `width` there is always room.
+    """
+    if none and not rows:
+        from rich.text import Text
+
+        return Text(none)
+    totals = totals or {}
+    columns = chosen(table, words, True)
+    if words is None and not wide and width is not None:
+        last = len(columns)
+        columns = [replace(one, spare=last - at) if one.wide else one for at, one in enumerate(columns)]
+    sheet = render_columns(title, columns, rows, "--wide" if wide is not None else "")
+    if totals and rows:
+        sheet.add_section()
+        sheet.add_row(*(totals.get(column.title, "") for column in columns))
+    return sheet
+
+
+def summed(rows: Sequence[T], value: Callable[[T], int], show: Callable[[int], str]) -> str:
+    """The total of a column."""
+    return show(sum(value(row) for row in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A column: its heading and cells, and whether they are numbers."""
+
+    title: str
+    cells: Sequence[str]
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The columns that are shown, their widths, what was left out, and the offset that the times do not say."""
+
+    parts: Sequence[Part]
+    widths: Sequence[int]
+    left_out: Sequence[str] = ()
+    offset: str = ""
+
+
+def fit(parts: Sequence[Part], least: Sequence[str], width: int) -> Fit | None:
+    """How the table is shown in `width`; the columns named in `least` are given up in that order. None: it is not."""
+    used = [at for at, part in enumerate(parts) if any(part.cells)] or list(range(len(parts)))
+    for places in (range(len(parts)), used):
+        kept = [parts[at] for at in places]
+        if (widths := _widths(kept, width, width)) is not None:
+            return Fit(kept, widths)
+    short, offset = _without_offset(parts)
+    rank = {part.title: least.index(part.title) for part in parts if part.title in least}
+    given_up = sorted((at for at in used if short[at].title in rank), key=lambda at: rank[short[at].title])[
+        : len(used) - 1
+    ]
+    found = _with_room(short, used, given_up, width)
+    if found is None:
+        return None
+    kept, widths, left_out = found
+    told = offset if any(_is_moment(cell) for part in kept for cell in part.cells) else ""
+    return Fit(kept, widths, [parts[at].title for at in sorted(left_out)], told)
+
+
+def _with_room(
+    parts: Sequence[Part], used: Sequence[int], given_up: Sequence[int], width: int
+) -> tuple[list[Part], list[int], list[int]] | None:
+    """The columns that have room without as few as can be, their widths, and which were given up."""
+
+    def without(gone: Sequence[int], comfort: int = COMFORT) -> tuple[list[Part], list[int] | None]:
+        kept = [parts[at] for at in used if at not in gone]
+        return kept, _widths(kept, width, comfort)
+
+    for number in range(len(given_up) + 1):
+        gone = list(given_up[:number])
+        kept, widths = without(gone)
+        if widths is None:
+            continue
+        # What went before a wider column had to go may have room again.
+        for at in reversed(gone[:-1]):
+            more, wider = without([one for one in gone if one != at])
+            if wider is not None:
+                gone, kept, widths = [one for one in gone if one != at], more, wider
+        return kept, widths, gone
+    for comfort in range(COMFORT - 1, NARROWEST - 1, -1):
+        kept, widths = without(given_up, comfort)
+        if widths is not None:
+            return kept, widths, list(given_up)
+    return None
+
+
+def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
+    """The columns with times that do not say their offset, where all have the same, and that offset."""
+    offsets = {found[2] for part in parts for cell in part.cells if (found := _MOMENT.fullmatch(cell))}
+    if len(offsets) != 1:
+        return list(parts), ""
+    short = [
+        replace(part, cells=[found[1] if (found := _MOMENT.fullmatch(cell)) else cell for cell in part.cells])
+        for part in parts
+    ]
+    return short, offsets.pop()
+
+
+def _widths(parts: Sequence[Part], width: int, comfort: int) -> list[int] | None:
+    """The width of each column: what it needs, then the rest to those that lack least; None for no room."""
+    room = width - BETWEEN * len(parts) - 1
+    lines = [max(map(length, (part.title, *set(_lines(part)))), default=1) for part in parts]
+    widths = [_least_width(part, comfort) for part in parts]
+    if sum(widths) > room:
+        return None
+    left = room - sum(widths)
+    lacking = sorted(range(len(widths)), key=lambda at: lines[at] - widths[at])
+    for number, at in enumerate(lacking):
+        more = min(lines[at] - widths[at], left // (len(lacking) - number))
+        widths[at] += more
+        left -= more
+    return widths
+
+
+def _least_width(part: Part, comfort: int) -> int:
+    heading = max(map(length, part.title.split()), default=1)
+    longest = max(map(length, set(_lines(part))), default=1)
+    whole = part.right or all(cell in ("", "never") or _is_moment(cell) for cell in part.cells)
+    return max(heading, longest if whole else min(longest, comfort), 1)
+
+
+def _is_moment(cell: str) -> bool:
+    return len(cell) in (19, 26) and cell[:4].isdigit() and cell[4:5] == "-"
+
+
+def _lines(part: Part) -> Iterator[str]:
+    for cell in part.cells:
+        yield from cell.splitlines()
+
+
+def _draw(
+    table: Table, found: Fit, below: Sequence[str], console: Console, options: ConsoleOptions
+) -> Iterator[Segment]:
+    """Yield the segments of a table of which this is shown, with lines below it."""
+    from rich.segment import Segment
+
+    box, colour = table_look()
+    box = box.substitute(options)
+    rule = console.get_style(colour or "none")
+    widths = found.widths
+    padded = [width + 2 for width in widths]
+    right = [part.right for part in found.parts]
+    whole = sum(padded) + len(padded) + 1
+    yield from _titled(table.title, whole, options.max_width)
+    yield Segment(box.get_top(padded) + "\n", rule)
+    headings = [part.title for part in found.parts]
+    yield from _row(headings, widths, right, (box.head_left, box.head_vertical, box.head_right), rule)
+    yield Segment(box.get_row(padded, "head") + "\n", rule)
+    edges = (box.mid_left, box.mid_vertical, box.mid_right)
+    divider = Segment(box.get_row(padded, "row") + "\n", rule)
+    for number, cells in enumerate(zip(*(part.cells for part in found.parts), strict=True), 1):
+        yield from _row(cells, widths, right, edges, rule)
+        if number in table.dividers:
+            yield divider
+    yield Segment(box.get_bottom(padded) + "\n", rule)
+    for text in below:
+        for line in folded(text, options.max_width):
+            yield Segment(f"{line}\n")
+
+
+def _titled(title: str, whole: int, most: int) -> Iterator[Segment]:
+    """Yield the title in the middle above the table, in lines of the terminal's width."""
+    from rich.segment import Segment
+    from rich.style import Style
+
+    for line in folded(title, most) if title else ():
+        yield Segment(" " * max(0, (whole - length(line)) // 2))
+        yield Segment(line, Style(bold=True))
+        yield Segment("\n")
+
+
+def _row(
+    cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], edges: tuple[str, str, str], rule: Style
+) -> Iterator[Segment]:
+    """The lines of one row; with a coloured rule the letters between keep the terminal's own colour."""
+    from rich.segment import Segment
+
+    if all(
+        cell.isascii() and len(cell) <= width and "\n" not in cell for cell, width in zip(cells, widths, strict=True)
+    ):
+        lines: Sequence[Sequence[str]] = (cells,)
+    else:
+        lines = list(zip_longest(*map(folded, cells, widths), fillvalue=""))
+    for line in lines:
+        shown = [
+            f" {_placed(cell, width, is_right)} " for cell, width, is_right in zip(line, widths, right, strict=True)
+        ]
+        left, between, end = edges
+        if not rule:
+            yield Segment(f"{left}{between.join(shown)}{end}\n")
+            continue
+        yield Segment(left, rule)
+        for number, cell in enumerate(shown):
+            if number:
+                yield Segment(between, rule)
+            yield Segment(cell)
+        yield Segment(f"{end}\n", rule)
+
+
+def _placed(cell: str, width: int, is_right: bool) -> str:
+    if cell.isascii():
+        return cell.rjust(width) if is_right else cell.ljust(width)
+    blanks = " " * (width - length(cell))
+    return blanks + cell if is_right else cell + blanks
+
+
+def _labelled(title: str, value: str, margin: int, width: int) -> Iterator[Text]:
+    """A label and its value, which goes on below itself; without a margin the label stands above."""
+    from rich.text import Text
+
+    indent = margin + 2 if margin else 2
+    if not margin:
+        yield Text(f"{title}:", overflow="fold")
+    for number, line in enumerate(folded(value, max(width - indent, 1))):
+        lead = f"{title:>{margin}}: " if margin and not number else " " * indent
+        yield Text(lead + line, overflow="fold")
