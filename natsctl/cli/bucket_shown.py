@@ -26,10 +26,6 @@ def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
     return document
 
 
-def _pictures(kind: Kind) -> Any:
-    return importlib.import_module(f"natsctl.cli.render.{kind.word}")
-
-
 def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> None:
     """Show the bucket that an answer describes, after telling what was done."""
     if json:
@@ -37,9 +33,10 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
         return
     if done:
         output.note(safe(done))
+    from natsctl.cli.render.buckets import render_bucket
     from natsctl.cli.screen import show_page
 
-    show_page(_pictures(kind).render_bucket(answer.value))
+    show_page(render_bucket(kind, answer.value))
 
 
 def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> None:
@@ -54,9 +51,10 @@ def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> No
     if json:
         output.emit_json([_document(kind, one) for one in infos])
     elif infos:
+        from natsctl.cli.render.buckets import render_buckets
         from natsctl.cli.screen import show_table
 
-        show_table(_pictures(kind).render_buckets([one.value for one in infos], time.time_ns()))
+        show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))
     else:
         output.emit(f"No {kind.noun}s defined")
     if absent:

@@ -11,7 +11,7 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, listed, safe, size_limit, when, yes
-from natsctl.client.buckets import KV, OBJECTS
+from natsctl.client.buckets import KV, OBJECTS, Kind
 from natsctl.client.objects.bucket import digest_bytes
 
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ def event_text(text: str, operation: str, width: int | None, *, deleted: bool, c
 
 MAX_VALUE_SHOWN = 40
 """Characters of a value in a table; longer ones lose their middle."""
+
+
+def render_bucket(kind: Kind, info: StreamInfoAnswer) -> Page:
+    """Return the page of a bucket of that kind."""
+    return render_kv_bucket(info) if kind is KV else render_object_bucket(info)
+
+
+def render_buckets(kind: Kind, infos: Iterable[StreamInfo], now_ns: int) -> Table:
+    """Return the table of buckets of that kind, smallest first."""
+    return render_kv_buckets(infos, now_ns) if kind is KV else render_object_buckets(infos, now_ns)
 
 
 def render_kv_bucket(info: StreamInfoAnswer) -> Page:
