@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.api.catalogue import ApiError
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
 from natsctl.client.backup import attempts, restore
 from natsctl.client.backup.attempts import BrokenOff, Lifeline
@@ -268,7 +269,9 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
         async def held() -> None:
             raise ApiFailure(
                 ApiError(
-                    code=400, err_code=restore.NAME_HELD, description="stream name already in use, cannot restore"
+                    code=400,
+                    err_code=ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED,
+                    description="stream name already in use, cannot restore",
                 ),
                 "there",
             )
