@@ -24,7 +24,7 @@ from bench.measure import (
     timed,
 )
 from natsctl.testing.process import ServerProcess
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 BUSY: Final = 40_000
 """Messages to the one busy stream among idle ones."""

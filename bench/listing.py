@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from bench.measure import api, pipelined
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 ROUNDS: Final = 5
 LISTS: Final = (("ls -a",), ("ls -a -n",), ("ls -a -j",), ("report -a", "report"), ("find -a --empty -n",))

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from bench.measure import ANSWER_WITHIN_S, api, fetched, fill
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 EVERY_S: Final = 0.0005
 QUIET_S: Final = 0.3

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.testing.process import Kind, ServerProcess
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 API: Final = b"$JS.API."
 BATCH: Final = 4000

@@ -19,7 +19,7 @@ from bench.crowds import many_consumers, many_streams, many_wants, restored
 from bench.measure import ANSWER_WITHIN_S, Row, api, consumer, fetched, fill, measure, restarted, rss_mb, timed
 from natsctl.testing import process
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 READY_WITHIN_S: Final = 300.0
 

@@ -31,7 +31,7 @@ from bench.listing import cost
 from bench.measure import api
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import ServerProcess, reference_binary
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 STREAMS: Final = 20
 LINES: Final = (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 CHUNK = 1000
 POLL_S = 0.05

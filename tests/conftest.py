@@ -24,7 +24,7 @@ from nats.js.object_store import ObjectStore
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.client.short_client import ShortClient
 from natsctl.testing.process import Kind, ServerProcess, reference_binary, reference_version
-from tests.support import nursery
+from tests.support import forkserver
 
 SPARK = Path(__file__).parent / "spark"
 """Its own tests share a session of Spark, which takes ten seconds to start and gets quicker with use."""
@@ -106,7 +106,7 @@ def quick_starts() -> Iterator[None]:
     if os.environ.get("NATSCTL_OWN_STARTS") or sys.platform != "linux":
         yield
         return
-    with nursery.installed():
+    with forkserver.installed():
         yield
 
 
@@ -114,7 +114,7 @@ def quick_starts() -> Iterator[None]:
 def own_start(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let the processes of a test marked `own_start` begin as they do elsewhere."""
     if request.node.get_closest_marker("own_start"):
-        with nursery.left_alone():
+        with forkserver.left_alone():
             yield
     else:
         yield

@@ -18,7 +18,7 @@ FOR_TESTS_OF_USERS = {
     "jet",
     "jetstream",
     "machine",
-    "platter",
+    "disk_image",
     "process",
     "simdisk",
 }

@@ -1,4 +1,4 @@
-"""A simulated disk: the `Disk` protocol of the store over two images, what the process sees and what the platter holds.
+"""A simulated disk: the `Disk` protocol of the store over two images, what the process sees and what the disk holds.
 
 Theory of operation. Every file has a *cache* (what reads return) and a *durable* image; `pwrite` changes the cache and
 marks 512-byte sectors dirty, `sync` copies the dirty sectors. Every folder has cached names, and name changes stand in
@@ -23,7 +23,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from natsctl.store.errors import StoreLocked
-from natsctl.testing.platter import (
+from natsctl.testing.disk_image import (
     FileImage,
     FolderImage,
     NameChange,
@@ -124,7 +124,7 @@ class SimFile:
         self._node.truncate(size)
 
     def sync(self) -> None:
-        """Make data and length durable; after a failure what was dirty counts as clean and is not on the platter."""
+        """Make data and length durable; after a failure what was dirty counts as clean and is not on the disk."""
         self._check()
         try:
             self._disk.meet("sync", self._path)
@@ -207,7 +207,7 @@ class SimDisk:
             else:
                 self._restart(node, stale)
 
-    def platter(self, seed: int) -> SimDisk:
+    def synced_image(self, seed: int) -> SimDisk:
         """Return a new disk that holds only what is durable now, as if nothing else survived a power loss."""
         twin = SimDisk(random.Random(seed), self.personality)
         twin._root = durable_copy(self._root)
@@ -266,7 +266,7 @@ class SimDisk:
                 )
 
     def contents(self) -> list[bytes]:
-        """What every file holds, in its cache and on the platter, those that could come back among them."""
+        """Return the content of every file, in its cache and on the disk, those that could come back among them."""
         files = [*durable_files(self._root)]
         return [*(bytes(file.cache) for file in files), *(bytes(f.durable) for f in files if f.durable != f.cache)]
 

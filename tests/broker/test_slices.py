@@ -17,7 +17,7 @@ from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.slices import LOOK_MASK, MANY_SUBS, MAX_PUT_OFF_BYTES, SLICE_NS, SUBS_STEP, do_long_work, go_on
-from tests.support.leaf_pair import Lines
+from tests.support.leaf_servers import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'
 """Pedantic, so that no runs of messages are handed over as a whole: those cost little each."""

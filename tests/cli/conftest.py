@@ -16,10 +16,10 @@ import pytest
 
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests import terminals
-from tests.support.cluster import Cluster
-from tests.support.done import Done
-from tests.support.paired import Reference
+from tests.support import commands
+from tests.support.commands import Done
+from tests.support.request_differential import Reference
+from tests.support.servers import Cluster
 
 WITHIN_S = 60
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
@@ -203,7 +203,7 @@ def spawn() -> Callable[..., Any]:
 
 def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
     """A child at a pseudo-terminal."""
-    return terminals.spawn([sys.executable, "-m", "natsctl", *words], env=environment, **options)
+    return commands.spawn([sys.executable, "-m", "natsctl", *words], env=environment, **options)
 
 
 class Person:
@@ -213,8 +213,8 @@ class Person:
         environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
         environment.pop("COLUMNS", None)
         line = [command, *words] if command else [sys.executable, "-m", "natsctl", *words]
-        self.child = terminals.spawn(line, env=environment, timeout=WITHIN_S, dimensions=(40, columns))
-        self._end = terminals.ended()
+        self.child = commands.spawn(line, env=environment, timeout=WITHIN_S, dimensions=(40, columns))
+        self._end = commands.ended()
         self.seen = ""
 
     def sees(self, text: str) -> None:

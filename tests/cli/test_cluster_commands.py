@@ -13,8 +13,8 @@ import pytest
 
 from natsctl.cli.main import NOUNS
 from natsctl.cli.verbs import load, walk
-from tests.support.cluster import NAMES, Cluster
-from tests.support.done import Done
+from tests.support.commands import Done
+from tests.support.servers import NAMES, Cluster
 
 Run = Callable[..., Done]
 READY_WITHIN_S = 60.0

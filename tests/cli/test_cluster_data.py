@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import NAMES, Cluster
+from tests.support.servers import NAMES, Cluster
 
 Run = Callable[..., Any]
 READY_WITHIN_S = 60.0

@@ -15,17 +15,17 @@ from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 from natsctl.server.thread import ServerThread
-from tests.support.jwts import NO_JETSTREAM_LIMITS, Estate, Key, parse_creds
+from tests.support.operators import NO_JETSTREAM_LIMITS, Key, Operator, parse_creds
 
 NOT_AUTHORISED = 6
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
-def estate() -> Estate:
-    estate = Estate()
-    estate.account("A", limits=NO_JETSTREAM_LIMITS)
-    return estate
+def operator() -> Operator:
+    operator = Operator()
+    operator.account("A", limits=NO_JETSTREAM_LIMITS)
+    return operator
 
 
 def serve(text: str, folder: Path) -> ServerThread:
@@ -34,9 +34,9 @@ def serve(text: str, folder: Path) -> ServerThread:
 
 
 @pytest.fixture(scope="module")
-def operated(estate: Estate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that trusts the operator of the estate."""
-    with serve(estate.conf(), tmp_path_factory.mktemp("operated")) as thread:
+def operated(operator: Operator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that trusts the operator of the operator."""
+    with serve(operator.conf(), tmp_path_factory.mktemp("operated")) as thread:
         yield thread.url
 
 
@@ -50,9 +50,9 @@ def natsctl(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_creds_file_lets_commands_in(operated: str, estate: Estate, natsctl: Run, tmp_path: Path) -> None:
+def test_creds_file_lets_commands_in(operated: str, operator: Operator, natsctl: Run, tmp_path: Path) -> None:
     creds = tmp_path / "alice.creds"
-    creds.write_text(estate.user(estate.accounts["A"], {"name": "alice"}).creds)
+    creds.write_text(operator.user(operator.accounts["A"], {"name": "alice"}).creds)
     login = ["--server", operated, "--creds", str(creds)]
     assert natsctl(*login, "str", "add", "S", "--subjects", "s", "--defaults", "-j")[0] == 0
     assert natsctl(*login, "pub", "s", "hello")[0] == 0
@@ -63,10 +63,10 @@ def test_creds_file_lets_commands_in(operated: str, estate: Estate, natsctl: Run
 
 
 def test_creds_file_works_through_the_environment_and_a_context(
-    operated: str, estate: Estate, natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operated: str, operator: Operator, natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     creds = tmp_path / "alice.creds"
-    creds.write_text(estate.user(estate.accounts["A"]).creds)
+    creds.write_text(operator.user(operator.accounts["A"]).creds)
     monkeypatch.setenv("NATS_URL", operated)
     monkeypatch.setenv("NATS_CREDS", str(creds))
     assert natsctl("str", "ls")[0] == 0
@@ -78,9 +78,11 @@ def test_creds_file_works_through_the_environment_and_a_context(
     assert natsctl("--context", "c", "str", "ls")[0] == 0
 
 
-def test_jwt_with_seed_and_bearer_let_commands_in(operated: str, estate: Estate, natsctl: Run, tmp_path: Path) -> None:
-    jwt, seed = parse_creds(estate.user(estate.accounts["A"]).creds)
-    bearer = estate.user(estate.accounts["A"], bearer_token=True)
+def test_jwt_with_seed_and_bearer_let_commands_in(
+    operated: str, operator: Operator, natsctl: Run, tmp_path: Path
+) -> None:
+    jwt, seed = parse_creds(operator.user(operator.accounts["A"]).creds)
+    bearer = operator.user(operator.accounts["A"], bearer_token=True)
     folder = Path.home() / ".config" / "nats" / "context"
     folder.mkdir(parents=True)
     for name, said in (("seeded", {"user_jwt": jwt, "user_seed": seed.decode()}), ("bearer", {"user_jwt": bearer.jwt})):
@@ -90,10 +92,10 @@ def test_jwt_with_seed_and_bearer_let_commands_in(operated: str, estate: Estate,
 
 @pytest.mark.parametrize("claims", [{"exp": 1000}, {"nbf": 1 << 40}])
 def test_creds_that_are_refused_are_not_authorised(
-    operated: str, estate: Estate, natsctl: Run, tmp_path: Path, claims: dict[str, Any]
+    operated: str, operator: Operator, natsctl: Run, tmp_path: Path, claims: dict[str, Any]
 ) -> None:
     creds = tmp_path / "late.creds"
-    user = estate.user(estate.accounts["A"], claims)
+    user = operator.user(operator.accounts["A"], claims)
     creds.write_text(user.creds)
     code, out, err = natsctl("--server", operated, "--creds", str(creds), "str", "ls")
     assert (code, out) == (NOT_AUTHORISED, "")
@@ -114,9 +116,9 @@ def test_nkey_lets_commands_in(natsctl: Run, tmp_path: Path) -> None:
         assert code == NOT_AUTHORISED
 
 
-async def test_nats_py_connects_with_a_creds_file(operated: str, estate: Estate, tmp_path: Path) -> None:
+async def test_nats_py_connects_with_a_creds_file(operated: str, operator: Operator, tmp_path: Path) -> None:
     creds = tmp_path / "bob.creds"
-    creds.write_text(estate.user(estate.accounts["A"], {"name": "bob"}).creds)
+    creds.write_text(operator.user(operator.accounts["A"], {"name": "bob"}).creds)
     connection = await nats.connect(operated, user_credentials=str(creds))
     subscription = await connection.subscribe("a.b")
     await connection.publish("a.b", b"1")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.done import Done
+from tests.support.commands import Done
 
 Command = Callable[[str], Callable[..., Done]]
 Say = Callable[[str, bytes], bytes]

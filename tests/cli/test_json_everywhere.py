@@ -18,7 +18,7 @@ import pytest
 from natsctl.cli.failures import ExitCode
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import Kind, ServerProcess
-from tests.support.paired import Reference
+from tests.support.request_differential import Reference
 
 Run = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from natsctl.testing.process import ServerProcess
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.ours("a client answers in place of the API, which is the same on any server")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from natsctl.client import servers
-from tests.shared_servers import PATIENCE_S, server, started
+from tests.support.servers import PATIENCE_S, server, started
 
 __all__ = ["server", "started"]
 

@@ -1,6 +1,6 @@
 """Random programs of everything a client can do, and what they found: the same on natsctl and on the reference.
 
-More of them than in a test run: `python -m tests.support.programs --seeds 500`.
+More of them than in a test run: `python -m tests.support.random_programs --seeds 500`.
 
 Left out of the programs, or out of what is compared, with the reason:
 
@@ -30,7 +30,7 @@ import pytest
 
 from natsctl.testing.process import ServerProcess
 from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
-from tests.support.programs import made, played
+from tests.support.random_programs import made, played
 
 SEEDS = (3, 7, 18, 118, 203, 211, 238, 241)
 

@@ -21,7 +21,7 @@ from natsctl.store.subject_table import SubjectTable
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine, Message, Wire
 from natsctl.wire.encode import encode_pub
-from tests.support.engine_slices import small_steps
+from tests.support.engine_simulation import small_steps
 
 MANY: Final = 12_000
 """Messages that are worked on one by one,"""

@@ -17,7 +17,7 @@ import pytest
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.jwts import Estate, Key
+from tests.support.operators import Key, Operator
 
 HERE = Path(__file__).parent
 
@@ -64,11 +64,11 @@ def logins(kind: str) -> Logins:
             key, other = Key("user"), Key("user")
             conf = f"authorization {{ timeout: 30, users: [ {{ nkey: {key.public} }} ] }}"
             return Logins(conf, {"seed": key.seed.decode()}, {"seed": other.seed.decode()})
-    estate, foreign = Estate(), Estate()
+    operator, foreign = Operator(), Operator()
     limits = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
-    user = estate.user(estate.account("A", limits=limits))
+    user = operator.user(operator.account("A", limits=limits))
     stranger = foreign.user(foreign.account("A", limits=limits))
-    return Logins(estate.conf("authorization { timeout: 30 }"), {"creds": user.creds}, {"creds": stranger.creds})
+    return Logins(operator.conf("authorization { timeout: 30 }"), {"creds": user.creds}, {"creds": stranger.creds})
 
 
 class Programs:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from natsctl.testing.process import ServerProcess
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 PUBLISHERS = 4
 KILL_AFTER_ACKS = 60

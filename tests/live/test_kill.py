@@ -1,4 +1,4 @@
-"""kill -9 on the real server; the long form is `python -m tests.support.kill --kills 100`."""
+"""kill -9 on the real server; the long form is `python -m tests.support.kill_loop --kills 100`."""
 
 import asyncio
 from pathlib import Path
@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from natsctl.testing.process import READY_WITHIN_S
-from tests.support.kill import KILL_STREAM, KillLoop
-from tests.support.killclients import Publisher
-from tests.support.killflows import STREAMS as FLOW_STREAMS
-from tests.support.killjournal import Journal, expected_payload
-from tests.support.killjudge import Judge, Summary
+from tests.support.crash_checker import Judge, Summary
+from tests.support.kill_clients import Journal, Publisher, expected_payload
+from tests.support.kill_loop import KILL_STREAM, KillLoop
+from tests.support.kill_loop import STREAMS as FLOW_STREAMS
 
 
 @pytest.mark.slow

@@ -1,13 +1,12 @@
-"""kill -9 while streams feed each other; the long form is `python -m tests.support.kill --flows --kills 50`."""
+"""kill -9 while streams feed each other; the long form is `python -m tests.support.kill_loop --flows --kills 50`."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.support.killclients import Publisher, Worker
-from tests.support.killflowjudge import FlowJudge, FlowSummary, Stored
-from tests.support.killflows import SUBJECTS, WORKERS, FlowLoop
-from tests.support.killjournal import Journal, expected_payload
+from tests.support.crash_checker import FlowJudge, FlowSummary, Stored
+from tests.support.kill_clients import Journal, Publisher, Worker, expected_payload
+from tests.support.kill_loop import SUBJECTS, WORKERS, FlowLoop
 
 
 @pytest.mark.slow

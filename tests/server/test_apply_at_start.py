@@ -29,7 +29,7 @@ from natsctl.server.process.log import Log
 from natsctl.server.process.process import main
 from natsctl.server.process.provision import Documents, NotProvisioned, provision
 from natsctl.testing.certificates import Authority
-from tests.support.operated import Visitor
+from tests.support.operators import Visitor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ORDERS = str(EXAMPLES / "configs" / "orders.yaml")

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.secure_talk import PATIENCE_S
+from tests.support.tls_clients import PATIENCE_S
 
 KINDS: Final = [
     "natsctl",

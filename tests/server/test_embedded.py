@@ -21,7 +21,7 @@ from natsctl.server.embedded import EmbeddedServer, default_data_dir
 from natsctl.server.options import ServerOptions
 from natsctl.server.shared import SharedServer, load_shared, save_shared
 from natsctl.server.thread import ServerThread
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0
 OTHER_COMMAND = """

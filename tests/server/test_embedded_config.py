@@ -12,7 +12,7 @@ from natsctl.server.conf.syntax import ConfError
 from natsctl.server.embedded import EmbeddedServer
 from natsctl.server.embedded_config import embedded_options
 from tests.server.leaf.crossing import across
-from tests.support.leaf_process import leaf_port, linked, server
+from tests.support.leaf_servers import leaf_port, linked, server
 
 
 def test_without_a_file_it_is_as_ever(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ from natsctl.server.process.flags import parse_command_line
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.example_keys import example_files
-from tests.support.leaf_process import eventually, leaf_port, linked
-from tests.support.operated import Visitor
+from tests.support.leaf_servers import eventually, leaf_port, linked
+from tests.support.operators import Visitor
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
 FOLDERS = {"/data/jetstream": "data", "/var/log/nats": "log", "/var/run/nats": "run", "/etc/nats": "etc"}

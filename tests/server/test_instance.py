@@ -13,7 +13,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import make_durable_folder
 from natsctl.server.thread import ServerThread
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 ANY = ServerOptions(host="127.0.0.1", port=-1)
 

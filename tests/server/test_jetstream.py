@@ -18,7 +18,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import StoreInUse
 from natsctl.store.disk import PosixFile
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0
 

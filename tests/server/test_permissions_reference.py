@@ -8,9 +8,8 @@ import pytest
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.permission_table import TABLE
-from tests.support.permission_table.case import Case
+from tests.support.permission_table.case import Case, differences
 from tests.support.permission_table.document import document
-from tests.support.permission_table.talk import differences
 
 CASES = [case for cases in TABLE.values() for case in cases]
 SHARED = [case for case in CASES if case.users]

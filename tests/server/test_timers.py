@@ -13,7 +13,7 @@ from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from natsctl.server.shell import TICK_S
-from tests.support.secure_talk import PATIENCE_S, talking, until
+from tests.support.tls_clients import PATIENCE_S, talking, until
 
 TIMEOUT_S = 0.7
 

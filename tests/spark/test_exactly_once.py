@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from tests.support import spark_kills
-from tests.support.spark_messages import Judge, copied
+from tests.support.spark_kills import Judge, copied
 
 MESSAGES = int(os.environ.get("NATSCTL_SPARK_MESSAGES", "6000"))
 MASTER = os.environ.get("NATSCTL_SPARK_MASTER", "local[2]")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,7 +21,7 @@ from natsctl.store.frame import FILE_HEAD_BYTES, parse_file_head
 from natsctl.store.layout import UNMARKED_TEXT
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 HERE = Path(__file__).with_name("format1")
 

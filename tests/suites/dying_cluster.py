@@ -31,8 +31,8 @@ from typing import Any, Final, NamedTuple
 
 from natsctl.cli.main import run as run_main
 from natsctl.client.connection import Connection
-from tests.support.cluster import Cluster
-from tests.support.done import Done
+from tests.support.commands import Done
+from tests.support.servers import Cluster
 
 MESSAGES: Final = 4000
 FEW: Final = 50

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
-from tests.support.disasters import Report
 from tests.support.engine_simulation import EngineReport, simulate_engine
 from tests.support.leaf_simulation import LeafReport, simulate_leaf
-from tests.support.simulation import simulate
+from tests.support.store_model import Report
+from tests.support.store_simulation import simulate
 
 
 def main() -> None:

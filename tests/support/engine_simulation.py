@@ -1,21 +1,24 @@
-"""A whole server under random clients and random disasters, judged by books kept outside: one seed is one session.
+"""Simulation of a whole server under random clients and random disasters: one seed is one reproducible session.
 
 Theory of operation. A session is several lives of one simulated disk. Its *cast* is a handful of streams that have
 between them what streams can do: limits of every kind, work queue, interest, counters, a mirror and a stream with a
-source. In a life the clients of `engine_program` send requests, several at a time, so that one commit holds much; then
+source. In a life the clients of `engine_clients` send requests, several at a time, so that one commit holds much; then
 time may pass. A life ends by a crash inside a disk call, by kill or power loss at rest, or cleanly; the start after it
-may be interrupted by another crash. After each step, and after each start, the books of `engine_ledger` and
-`engine_consumers` judge. At random rests a server is started on the platter alone: what it lacks was promised too
-early. A last life without crashes must bring everything to its end.
+may be interrupted by another crash. After each step, and after each start, the models of `engine_model` check streams
+and consumers. At random rests a server is started on the synced image of the disk alone: what it lacks was promised too
+early. A last life without crashes must bring everything to its end. Time slices are so small that a few messages take
+many (`small_steps`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from unittest import mock
 
 from natsctl.jetstream.stream import Stream
 from natsctl.store.options import StoreOptions
@@ -24,15 +27,33 @@ from natsctl.testing.clock import VirtualClock
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Crash, Personality, SimDisk, crash_at, no_faults
-from tests.support.engine_cast import draw_cast
-from tests.support.engine_client import Client
-from tests.support.engine_consumers import ConsumerBook, retention_of
-from tests.support.engine_ledger import Book
-from tests.support.engine_program import SECOND, Program
-from tests.support.engine_reasons import size_of
-from tests.support.engine_slices import small_steps
-from tests.support.engine_steps import Snapshot, snapshot_of
-from tests.support.ledger import Violation
+from tests.support.engine_clients import SECOND, Client, Program, draw_cast
+from tests.support.engine_model import Book, ConsumerBook, retention_of
+from tests.support.engine_requests import Snapshot, size_of, snapshot_of
+from tests.support.store_model import Violation
+
+SIZES: Final = {
+    "STEP": 2,
+    "BULK_STEP": 3,
+    "LOOK_STEP": 2,
+    "FIRST_SLICE": 2,
+    "SLICE": 2,
+    "GONE_STEP": 2,
+    "PRUNE_STEP": 2,
+}
+"""What `store.steps`, `jetstream.work` and those that work in steps call their sizes."""
+
+
+@contextlib.contextmanager
+def small_steps() -> Iterator[None]:
+    """Let every job take one step of a few messages in each turn."""
+    with contextlib.ExitStack() as stack:
+        for name, module in list(sys.modules.items()):
+            for size in SIZES if name.startswith("natsctl.") else ():
+                if isinstance(getattr(module, size, None), int):
+                    stack.enter_context(mock.patch.object(module, size, SIZES[size]))
+        yield
+
 
 PLATTER_SHARE: Final = 0.06
 """How often a server is started on what is durable at a rest."""
@@ -245,19 +266,19 @@ class EngineSession:
     def _check_platter(self) -> None:
         """Start on what is durable now and nothing else: every message must be there, and known ids refused."""
         self.report.platter_checks += 1
-        twin = Machine(self._disk.platter(self.report.seed), self._clock, 1, self._options)
+        twin = Machine(self._disk.synced_image(self.report.seed), self._clock, 1, self._options)
         if twin.report.damaged:
-            raise Violation(f"the platter alone is damaged: {twin.report.damaged}")
+            raise Violation(f"the synced image alone is damaged: {twin.report.damaged}")
         for name, book in self._books.items():
             stream = twin.engine.accounts["$G"].streams[name]
             there = snapshot_of(stream.store).messages
             for seq, message in book.before.messages.items():
                 if there.get(seq) != message and not book.may_go(message):
-                    raise Violation(f"the platter alone has {there.get(seq)} for {message} of {name}")
+                    raise Violation(f"the synced image alone has {there.get(seq)} for {message} of {name}")
             for msg_id in book.ids:
                 known = book.in_window(msg_id, self._clock.now_ns())
                 if known and stream.dedupe.find(msg_id) != known:
-                    raise Violation(f"the platter alone does not know {msg_id!r} of {name}, {known}")
+                    raise Violation(f"the synced image alone does not know {msg_id!r} of {name}, {known}")
 
     # Backups
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import nkeys
 
-from tests.support.jwts import (
+from tests.support.operators import (
     NO_ACCOUNT_LIMITS,
     NO_JETSTREAM_LIMITS,
     NO_USER_LIMITS,

@@ -25,14 +25,12 @@ from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.simdisk import Crash, Personality, SimDisk, crash_at, no_faults
-from tests.support.engine_client import Client
-from tests.support.engine_consumers import ConsumerBook
-from tests.support.engine_ledger import Book
-from tests.support.engine_program import Program
+from tests.support.engine_clients import Client, Program
+from tests.support.engine_model import Book, ConsumerBook
+from tests.support.engine_requests import Attempt, snapshot_of
 from tests.support.engine_simulation import check_consumers, check_state
-from tests.support.engine_steps import Attempt, snapshot_of
-from tests.support.leaf_pair import Server, Servers
-from tests.support.ledger import Violation
+from tests.support.leaf_servers import Server, Servers
+from tests.support.store_model import Violation
 
 DOMAINS: Final = ("hub", "edge")
 PATIENCE: Final = 12

@@ -4,9 +4,9 @@ import pytest
 
 from natsctl.api import headers
 from natsctl.store.message import StoredMessage
-from tests.support.engine_ledger import Book
-from tests.support.engine_steps import Attempt, Snapshot
-from tests.support.ledger import Violation
+from tests.support.engine_model import Book
+from tests.support.engine_requests import Attempt, Snapshot
+from tests.support.store_model import Violation
 
 NOW_NS = 1_000_000_000
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.support.engine_plants import PLANTS, caught_at
+from tests.support.engine_mutations import PLANTS, caught_at
 from tests.support.engine_simulation import simulate_engine
 
 SEEDS = 20

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.support.leaf_plants import PLANTS, caught_at
+from tests.support.leaf_mutations import PLANTS, caught_at
 from tests.support.leaf_simulation import simulate_leaf
 
 SEEDS = 6

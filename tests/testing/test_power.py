@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ledger import Violation
-from tests.support.plants import PLANTS
-from tests.support.power import Write, able, fail_disk, fail_power, image_after
+from tests.support.power_failures import Write, able, fail_disk, fail_power, image_after
+from tests.support.store_model import Violation
+from tests.support.store_mutations import PLANTS
 
 real = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
 

@@ -181,7 +181,7 @@ def test_the_platter_holds_only_what_is_durable() -> None:
     put(disk, "a", b"synced")
     disk.fsync_dir("")
     put(disk, "b", b"not yet named")
-    twin = disk.platter(0)
+    twin = disk.synced_image(0)
     assert (twin.listdir(""), read(twin, "a")) == (["a"], b"synced")
     assert read(disk, "b") == b"not yet named"
 

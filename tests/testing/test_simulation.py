@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.support.plants import PLANTS, caught_at
-from tests.support.simulation import simulate
+from tests.support.store_mutations import PLANTS, caught_at
+from tests.support.store_simulation import simulate
 
 SEEDS = 80
 

@@ -17,7 +17,7 @@ from natsctl.broker.jwt.resolver import MemoryResolver
 from natsctl.broker.jwt.trust import trust_of
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
-from tests.support.jwts import Estate, EstateAccount, UserLogin
+from tests.support.operators import Operator, OperatorAccount, UserLogin
 
 SECOND = 1_000_000_000
 START_S = 1_700_000_000
@@ -58,15 +58,15 @@ class Guest:
 
 
 class Operated:
-    """A broker that trusts the operator of an estate."""
+    """A broker that trusts the operator of an operator."""
 
-    def __init__(self, estate: Estate, preload: Mapping[str, str] | None = None, **trust: Any) -> None:
-        self.estate = estate
+    def __init__(self, operator: Operator, preload: Mapping[str, str] | None = None, **trust: Any) -> None:
+        self.operator = operator
         self.clock = Clock()
-        self.resolver = MemoryResolver(estate.preload() if preload is None else preload)
-        claims = decode(estate.jwt(), OperatorClaims)
-        self.auth = JwtAuthenticator(trust_of([claims], system_account=estate.system.public, **trust), self.resolver)
-        options = BrokerOptions(auth=self.auth, system_account=estate.system.public)
+        self.resolver = MemoryResolver(operator.preload() if preload is None else preload)
+        claims = decode(operator.jwt(), OperatorClaims)
+        self.auth = JwtAuthenticator(trust_of([claims], system_account=operator.system.public, **trust), self.resolver)
+        options = BrokerOptions(auth=self.auth, system_account=operator.system.public)
         self.broker = Broker(self.clock, random.Random(7), options)
         BrokerKeeper(self.broker, self.auth)
 
@@ -77,14 +77,14 @@ class Operated:
         self.clock.ns += int(seconds * SECOND)
         self.broker.tick()
 
-    def push(self, account: EstateAccount) -> None:
-        token = account.jwt(self.estate.signer)
+    def push(self, account: OperatorAccount) -> None:
+        token = account.jwt(self.operator.signer)
         self.auth.book.update(account.public, token, self.clock.now_ns())
 
 
 @pytest.fixture
-def estate() -> Estate:
-    return Estate()
+def operator() -> Operator:
+    return Operator()
 
 
 @pytest.fixture

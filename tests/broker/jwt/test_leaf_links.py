@@ -10,8 +10,8 @@ import msgspec
 from natsctl.broker.leaf.leafs import Leafs
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import LeafOptions
-from tests.support.jwts import Estate, UserLogin
-from tests.support.leaf_pair import Lines
+from tests.support.leaf_servers import Lines
+from tests.support.operators import Operator, UserLogin
 
 Operate = Callable[..., Any]
 START_S = 1_700_000_000
@@ -36,30 +36,30 @@ def last_words(link: LeafLink) -> tuple[str, str]:
     return told.removesuffix("'\r\n"), link.close_reason.value
 
 
-def test_link_ends_when_its_user_expires(estate: Estate, operate: Operate) -> None:
-    account = estate.account("A")
-    town = operate(estate)
-    link = link_of(town, estate.user(account, {"exp": START_S + 60}))
+def test_link_ends_when_its_user_expires(operator: Operator, operate: Operate) -> None:
+    account = operator.account("A")
+    town = operate(operator)
+    link = link_of(town, operator.user(account, {"exp": START_S + 60}))
     town.wait(59)
     assert link.close_reason is None
     town.wait(1)
     assert last_words(link) == ("User Authentication Expired", "Authentication Expired")
 
 
-def test_link_ends_at_once_when_its_account_expires(estate: Estate, operate: Operate) -> None:
-    account = estate.account("A", {"exp": START_S + 60})
-    town = operate(estate)
-    link = link_of(town, estate.user(account))
+def test_link_ends_at_once_when_its_account_expires(operator: Operator, operate: Operate) -> None:
+    account = operator.account("A", {"exp": START_S + 60})
+    town = operate(operator)
+    link = link_of(town, operator.user(account))
     town.wait(59)
     assert link.close_reason is None
     town.wait(1)
     assert last_words(link) == ("Account Authentication Expired", "Authentication Expired")
 
 
-def test_link_ends_at_once_when_its_user_is_revoked(estate: Estate, operate: Operate) -> None:
-    account = estate.account("A")
-    town = operate(estate)
-    gone, stays = estate.user(account), estate.user(account)
+def test_link_ends_at_once_when_its_user_is_revoked(operator: Operator, operate: Operate) -> None:
+    account = operator.account("A")
+    town = operate(operator)
+    gone, stays = operator.user(account), operator.user(account)
     links = [link_of(town, gone), link_of(town, stays)]
     account.nats["revocations"] = {gone.key.public: 1 << 40}
     town.push(account)
@@ -69,11 +69,11 @@ def test_link_ends_at_once_when_its_user_is_revoked(estate: Estate, operate: Ope
 
 
 def test_youngest_beyond_the_connections_of_an_account_go_leaf_nodes_among_them(
-    estate: Estate, operate: Operate
+    operator: Operator, operate: Operate
 ) -> None:
-    account = estate.account("A")
-    town = operate(estate)
-    first, link = town.guest(estate.user(account)), link_of(town, estate.user(account))
+    account = operator.account("A")
+    town = operate(operator)
+    first, link = town.guest(operator.user(account)), link_of(town, operator.user(account))
     account.nats["limits"] = {**account.nats["limits"], "conn": 1}
     town.push(account)
     assert first.reason == ""

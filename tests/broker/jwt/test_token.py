@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.broker.jwt.claims import AccountClaims, ActivationClaims, OperatorClaims, UserClaims, decode
 from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
-from tests.support.jwts import Key, activation, base64url, encode_jwt, make_jwt
+from tests.support.operators import Key, activation, base64url, encode_jwt, make_jwt
 
 OPERATOR, ACCOUNT, OTHER, USER = Key("operator"), Key("account"), Key("account"), Key("user")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.leaf_pair import Server, Servers
+from tests.support.leaf_servers import Server, Servers
 
 
 @pytest.fixture

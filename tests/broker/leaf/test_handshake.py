@@ -11,7 +11,7 @@ from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.reasons import CloseReason
-from tests.support.leaf_pair import Server, Servers
+from tests.support.leaf_servers import Server, Servers
 
 
 def said(link: LeafLink) -> bytes:

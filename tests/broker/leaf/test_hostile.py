@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import RemoteOptions
-from tests.support.leaf_pair import Servers
+from tests.support.leaf_servers import Servers
 
 WORDS = [
     b"LS+ ", b"LS- ", b"LMSG ", b"HMSG ", b"INFO ", b"CONNECT ", b"PING\r\n", b"PONG\r\n", b"-ERR ", b"+OK\r\n",

@@ -7,7 +7,7 @@ import random
 import msgspec
 
 from natsctl.testing.simdisk import SimDisk
-from tests.support.leaf_pair import Server, Servers
+from tests.support.leaf_servers import Server, Servers
 
 
 def ask(servers: Servers, server: Server, subject: str, body: bytes = b"") -> bytes:
@@ -120,7 +120,7 @@ def test_what_follows_a_delivery_that_a_power_failure_made_the_origin_forget_is_
     for body in (b"1", b"2"):
         ask(servers, edge, "w", body)
     cable.cut()
-    left = disk.platter(0)
+    left = disk.synced_image(0)
     servers.lose("EDGE")
     edge = servers.start("EDGE", "leaf", disk=left)
     assert b'"success":true' in ask(servers, edge, "$JS.API.STREAM.MSG.DELETE.W", b'{"seq":1}')

@@ -8,12 +8,12 @@ from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason
 from natsctl.wire.leaf_parser import LeafParser
-from tests.support.leaf_pair import Cable, Server, Servers
+from tests.support.leaf_servers import MemoryLink, Server, Servers
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 
-def lines(cable: Cable, mark: str) -> list[bytes]:
+def lines(cable: MemoryLink, mark: str) -> list[bytes]:
     """Return the lines that one side has said since the last call."""
     said = b"".join(data for side, data in cable.carried if side == mark)
     cable.carried[:] = [entry for entry in cable.carried if entry[0] != mark]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from natsctl.api.subjects import matches
 from natsctl.testing.machine import Wire
-from tests.support.leaf_pair import Cable, Servers
+from tests.support.leaf_servers import MemoryLink, Servers
 
 PATTERNS = ["a", "a.b", "a.*", "*.b", "a.>", ">", "*"]
 SUBJECTS = ["a", "a.a", "a.b", "b.b"]
@@ -36,7 +36,7 @@ class World:
         self.servers = Servers()
         names = ("HUB", "LEFT", "RIGHT")
         self.sides = [self.servers.start(name) for name in names]
-        self.cables: list[Cable] = [self.servers.join(side, self.sides[0]) for side in self.sides[1:]]
+        self.cables: list[MemoryLink] = [self.servers.join(side, self.sides[0]) for side in self.sides[1:]]
         self.clients: list[Wire] = [side.machine.connect() for side in self.sides]
         self.subs: list[tuple[int, bytes, str, str]] = []
         self.count = 0

@@ -18,7 +18,7 @@ from natsctl.api.archive.archive import ArchiveFault
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.s2 import FrameReader, FrameWriter
 from natsctl.testing.process import ServerProcess
-from tests.support.done import Done
+from tests.support.commands import Done
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 PLACES = 200

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.done import Done
+from tests.support.commands import Done
 
 SAVED = Path(__file__).parent / "nats"
 RELEASES = sorted(path.name for path in SAVED.iterdir())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.archive.s2 import FrameReader
-from tests.support.done import Done
+from tests.support.commands import Done
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 RELEASES = ["2.9.25", "2.10.29", "2.11.12", "2.12.4", "2.15.2"]

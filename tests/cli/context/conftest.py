@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.cli.main import run as run_main
-from tests.support.done import Done
+from tests.support.commands import Done
 
 
 @pytest.fixture

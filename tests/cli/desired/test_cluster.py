@@ -14,7 +14,7 @@ from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
 from natsctl.plan.apply import recovery, steps
 from natsctl.plan.apply.keeping import Keeping
-from tests.support.cluster import Cluster
+from tests.support.servers import Cluster
 
 Run = Callable[..., Any]
 MESSAGES = 5

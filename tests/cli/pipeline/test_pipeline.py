@@ -18,7 +18,7 @@ import pytest
 from natsctl.spark.pipeline.project import find_project
 from natsctl.spark.pipeline.run_record import log_path
 from natsctl.testing.process import ServerProcess
-from tests.support.done import Done
+from tests.support.commands import Done
 
 Natsctl = Callable[..., Done]
 

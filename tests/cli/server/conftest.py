@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.cluster import CONFIG, Cluster
+from tests.support.servers import CONFIG, Cluster
 
 READY_WITHIN_S = 60.0
 

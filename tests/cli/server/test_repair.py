@@ -12,7 +12,7 @@ from natsctl.server.monitor.document import whole
 from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 
 async def _with_server(path: Path, requests: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.client.system.cluster import Member
-from tests.support.cluster import Cluster
+from tests.support.servers import Cluster
 
 Run = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.done import Done
+from tests.support.commands import Done
 
 Run = Callable[..., Done]
 GROUP = {"name": "C", "leader": "n1"}

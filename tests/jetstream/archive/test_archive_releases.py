@@ -18,7 +18,7 @@ import pytest
 
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.process import ServerProcess, reference_binary
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 RELEASES = Path(__file__).parents[1] / "data" / "releases"
 VERSIONS = sorted(path.stem for path in RELEASES.glob("*.s2"))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from natsctl.testing.process import ServerProcess
-from tests.support.paired import Case, Request, differences
+from tests.support.request_differential import Case, Request, differences
 
 SECOND: Final = 1_000_000_000
 TIME: Final = "2026-01-01T00:00:00Z"

@@ -10,8 +10,7 @@ import pytest
 
 from natsctl.testing.jet import SECOND
 from natsctl.testing.machine import Message
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
-from tests.support.live_wire import is_heartbeat
+from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, is_heartbeat, names_of
 
 scenario = Scenarios()
 

@@ -15,32 +15,32 @@ from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import ServerProcess, reference_binary
-from tests.support.rawtalk import Request, differing
+from tests.support.request_differential import RawRequest, differing
 
 pytestmark = [
     pytest.mark.reference,
     pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH"),
 ]
 
-Conversation = Callable[[], Iterator[Request]]
+Conversation = Callable[[], Iterator[RawRequest]]
 
 LEVEL: Final = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n"
 
 
-def api(verb: str, body: Any = b"", header: bytes = b"") -> Request:
+def api(verb: str, body: Any = b"", header: bytes = b"") -> RawRequest:
     """Return an API request; a body that is no bytes is sent as JSON."""
-    return Request("$JS.API." + verb, body if isinstance(body, bytes) else json.dumps(body).encode(), header)
+    return RawRequest("$JS.API." + verb, body if isinstance(body, bytes) else json.dumps(body).encode(), header)
 
 
-def stream(name: str = "S", **config: Any) -> Request:
+def stream(name: str = "S", **config: Any) -> RawRequest:
     """Return a request that makes a stream."""
     return api(f"STREAM.CREATE.{name}", {"name": name, "subjects": ["s.>"], **config})
 
 
-def publish(*subjects: str, header: bytes = b"", body: bytes = b"x") -> Iterator[Request]:
+def publish(*subjects: str, header: bytes = b"", body: bytes = b"x") -> Iterator[RawRequest]:
     """Yield one publish on each subject."""
     for subject in subjects:
-        yield Request(subject, body, header)
+        yield RawRequest(subject, body, header)
 
 
 # Every verb
@@ -59,13 +59,13 @@ VERBS: Final = (
 BODIES: Final = (b"", b"{}", b" { } ", b"null", b"5", b'"x"', b"[]", b"{", b'{"nope":1}', b"xyz", b'{"seq":"a"}')
 
 
-def every_verb_without_anything_there() -> Iterator[Request]:
+def every_verb_without_anything_there() -> Iterator[RawRequest]:
     for verb, body in product(VERBS, BODIES):
         yield api(verb, body)
     yield api("INFO")
 
 
-def every_verb_with_a_stream_there() -> Iterator[Request]:
+def every_verb_with_a_stream_there() -> Iterator[RawRequest]:
     changes = ("STREAM.DELETE.S", "STREAM.PURGE.S", "STREAM.SNAPSHOT.S", "CONSUMER.CREATE.S", "CONSUMER.MSG.NEXT.S.C")
     yield stream(allow_direct=True)
     yield from publish("s.a", "s.b")
@@ -75,7 +75,7 @@ def every_verb_with_a_stream_there() -> Iterator[Request]:
     yield api("INFO")
 
 
-def levels_that_are_asked_for() -> Iterator[Request]:
+def levels_that_are_asked_for() -> Iterator[RawRequest]:
     yield stream(allow_direct=True)
     for verb, level in product(VERBS, (b"6", b"x", b"-1", b"5")):
         if level != b"5" or verb in ("INFO", "STREAM.NAMES", "STREAM.INFO.S", "CONSUMER.NAMES.S"):
@@ -83,7 +83,7 @@ def levels_that_are_asked_for() -> Iterator[Request]:
     yield api("INFO")
 
 
-def verbs_that_are_none() -> Iterator[Request]:
+def verbs_that_are_none() -> Iterator[RawRequest]:
     for verb in (
         "FOO", "STREAM", "STREAM.INFO", "STREAM.INFO.S.T", "STREAM.FOO.S", "CONSUMER.INFO.S", "CONSUMER.CREATE",
         "META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE", "ACCOUNT.PURGE.X",
@@ -96,7 +96,7 @@ def verbs_that_are_none() -> Iterator[Request]:
 # Streams
 
 
-def lists_in_pages() -> Iterator[Request]:
+def lists_in_pages() -> Iterator[RawRequest]:
     yield api("STREAM.NAMES")
     yield api("STREAM.LIST")
     for number in range(12):
@@ -112,7 +112,7 @@ def lists_in_pages() -> Iterator[Request]:
     yield api("INFO")
 
 
-def infos_with_details() -> Iterator[Request]:
+def infos_with_details() -> Iterator[RawRequest]:
     yield stream()
     yield from publish(*(f"s.{number % 4}" for number in range(9)))
     for seq in (3, 4, 7):
@@ -125,7 +125,7 @@ def infos_with_details() -> Iterator[Request]:
         yield api("STREAM.INFO.S", body)
 
 
-def purges() -> Iterator[Request]:
+def purges() -> Iterator[RawRequest]:
     yield stream()
     wishes: tuple[Any, ...] = (
         {"seq": 1}, {"seq": 3}, {"seq": 5, "keep": 1}, {"keep": 4}, {"keep": 0}, {"filter": "s.1"},
@@ -160,7 +160,7 @@ def purges() -> Iterator[Request]:
 HEADER: Final = b"NATS/1.0\r\nA: b\r\nNats-Msg-Id: %b\r\n\r\n"
 
 
-def stored() -> Iterator[Request]:
+def stored() -> Iterator[RawRequest]:
     """Yield what fills the stream S: nine messages, some with headers, two of them deleted."""
     yield stream(allow_direct=True)
     for number in range(9):
@@ -194,7 +194,7 @@ AMOUNTS: Final[tuple[dict[str, Any], ...]] = (
 )  # fmt: skip
 
 
-def single_gets() -> Iterator[Request]:
+def single_gets() -> Iterator[RawRequest]:
     yield from stored()
     for selector, amount in product(SELECTORS, AMOUNTS[:5]):
         yield api("STREAM.MSG.GET.S", {**selector, **amount})
@@ -203,7 +203,7 @@ def single_gets() -> Iterator[Request]:
     yield api("INFO")
 
 
-def direct_gets() -> Iterator[Request]:
+def direct_gets() -> Iterator[RawRequest]:
     yield from stored()
     for selector, amount in product(SELECTORS, AMOUNTS):
         yield api("DIRECT.GET.S", {**selector, **amount})
@@ -212,12 +212,12 @@ def direct_gets() -> Iterator[Request]:
             yield api(f"DIRECT.GET.S.{subject}", body)
     for body in (b"null", b'{"seq":null,"last_by_subj":"s.1"}', b'{"seq":-1}', b'{"seq":1.5}', b"[1]", b'{"nope":1}'):
         yield api("DIRECT.GET.S", body)
-    yield Request("$JS.API.DIRECT.GET.S", b'{"seq":1}', reply=False)
+    yield RawRequest("$JS.API.DIRECT.GET.S", b'{"seq":1}', reply=False)
     yield api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]})
     yield api("DIRECT.GET.S", {"seq": 1})
 
 
-def direct_gets_of_many_subjects() -> Iterator[Request]:
+def direct_gets_of_many_subjects() -> Iterator[RawRequest]:
     yield stream(allow_direct=True, storage="memory")
     yield from publish(*(f"s.{number}" for number in range(1025)))
     for body in ({"multi_last": ["s.>"]}, {"multi_last": ["s.1", "s.2"]}, {"multi_last": ["s.>"], "up_to_seq": 3}):
@@ -225,7 +225,7 @@ def direct_gets_of_many_subjects() -> Iterator[Request]:
     yield api("DIRECT.GET.S", {"seq": 1, "batch": 600})
 
 
-def deletes() -> Iterator[Request]:
+def deletes() -> Iterator[RawRequest]:
     yield from stored()
     for body in (
         {"seq": 0}, {"seq": 1}, {"seq": 1}, {"seq": 4}, {"seq": 10}, {"seq": 99}, {"seq": 9, "no_erase": True},
@@ -239,7 +239,7 @@ def deletes() -> Iterator[Request]:
 # Consumers
 
 
-def consumers_in_lists() -> Iterator[Request]:
+def consumers_in_lists() -> Iterator[RawRequest]:
     yield stream()
     yield api("CONSUMER.NAMES.S")
     yield api("CONSUMER.LIST.S")
@@ -294,9 +294,9 @@ def configured(tmp_path: Path, text: str) -> ServerProcess:
     return ServerProcess(tmp_path / "reference", "reference", "-c", str(path))
 
 
-def a_domain() -> Iterator[Request]:
+def a_domain() -> Iterator[RawRequest]:
     for prefix in ("$JS.HUB.API", "$JS.API", "$JS.OTHER.API"):
-        yield Request(f"{prefix}.INFO")
+        yield RawRequest(f"{prefix}.INFO")
         for verb, body in (
             ("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_direct": True}),
             ("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], "allow_direct": True, "max_msgs": 9}),
@@ -309,11 +309,11 @@ def a_domain() -> Iterator[Request]:
             ("FOO", {}),
             ("STREAM", {}),
         ):
-            yield Request(f"{prefix}.{verb}", json.dumps(body).encode() if body else b"")
+            yield RawRequest(f"{prefix}.{verb}", json.dumps(body).encode() if body else b"")
         yield from publish("s.a")
         for verb in ("DIRECT.GET.S.s.a", "DIRECT.GET.S", "DIRECT.GET.X", "CONSUMER.MSG.NEXT.S.X", "STREAM.INFO.S"):
-            yield Request(f"{prefix}.{verb}")
-        yield Request(f"{prefix}.STREAM.DELETE.S")
+            yield RawRequest(f"{prefix}.{verb}")
+        yield RawRequest(f"{prefix}.STREAM.DELETE.S")
     yield api("STREAM.CREATE.K", {"name": "K", "subjects": ["$KV.b.>"]})
     yield api("STREAM.CREATE.O", {"name": "O", "subjects": ["$OBJ.b.>"]})
     for subject in ("$JS.HUB.API.$KV.b.k", "$JS.HUB.API.$OBJ.b.k", "$JS.HUB.API.$KV.c.k", "$KV.b.x"):
@@ -349,7 +349,7 @@ def limited(tmp_path: Path, server: tuple[int, int] = (1 << 30, 1 << 30), **limi
         return differing(up_to_the_limits(again=server[0] > 1 << 20), Machine(options=options), process.url)
 
 
-def up_to_the_limits(again: bool) -> Iterator[Request]:
+def up_to_the_limits(again: bool) -> Iterator[RawRequest]:
     """Yield requests that meet every limit; `again`: also make streams that are there.
 
     The reference refuses that where the server has no room for what the stream has reserved already; we do not.
@@ -407,7 +407,7 @@ def test_limits_of_the_server_hold_the_same(tmp_path: Path) -> None:
 # Who is told
 
 
-def what_is_audited() -> Iterator[Request]:
+def what_is_audited() -> Iterator[RawRequest]:
     yield from stored()
     config = {"durable_name": "C", "ack_policy": "explicit"}
     yield api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
@@ -426,7 +426,7 @@ def what_is_audited() -> Iterator[Request]:
         ("CONSUMER.DELETE.S.C", b""), ("STREAM.DELETE.S", b""), ("STREAM.DELETE.S", b"x"),
     ):  # fmt: skip
         yield api(verb, body)
-    yield Request("$JS.API.STREAM.CREATE.Q", b'{"name":"Q"}', reply=False)
+    yield RawRequest("$JS.API.STREAM.CREATE.Q", b'{"name":"Q"}', reply=False)
     yield api("INFO")
 
 

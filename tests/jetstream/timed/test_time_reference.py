@@ -20,8 +20,7 @@ from natsctl.api.times import format_time
 from natsctl.testing.jet import Jet
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import ServerProcess
-from tests.support.differential import TRIES, scrub
-from tests.support.live_wire import Live, Score
+from tests.support.differential import TRIES, Live, Score, scrub
 
 SECOND = 1_000_000_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")

@@ -15,7 +15,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from tests.shared_servers import PATIENCE_S, server, started
+from tests.support.servers import PATIENCE_S, server, started
 
 __all__ = ["server", "started"]
 

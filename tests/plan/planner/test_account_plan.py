@@ -20,7 +20,7 @@ from natsctl.plan.planner.planner import DEFAULT, PlanOptions
 from natsctl.plan.wanted import DocumentSet
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.plan.sets import SECOND, actions, documents, key_of, paths
-from tests.support.program_steps import Maker
+from tests.support.random_programs import Maker
 
 T = TypeVar("T")
 Config = dict[str, Any]

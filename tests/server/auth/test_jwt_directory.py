@@ -16,7 +16,7 @@ import pytest
 from natsctl.broker.jwt.resolver import StoreRefused
 from natsctl.server.auth.jwt_directory import JwtDirectory
 from natsctl.server.auth.operator_options import DirectoryOptions
-from tests.support.jwts import Key
+from tests.support.operators import Key
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from natsctl.testing.process import ServerProcess, reference_binary
-from tests.support.jwts import Estate, EstateAccount, Key, encode_jwt, make_jwt
-from tests.support.operated import Visitor, login
+from tests.support.operators import Key, Operator, OperatorAccount, Visitor, encode_jwt, login, make_jwt
 
 pytestmark = pytest.mark.both
 
@@ -20,14 +19,14 @@ class Place(NamedTuple):
     """A running server with a folder of JWTs, and somebody in its system account."""
 
     process: ServerProcess
-    estate: Estate
+    operator: Operator
     system: Visitor
     folder: Path
 
 
-def conf(estate: Estate, folder: Path, kind: str, more: str = "") -> str:
+def conf(operator: Operator, folder: Path, kind: str, more: str = "") -> str:
     return (
-        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\nauthorization {{ timeout: 30 }}\n"
+        f"operator: {operator.jwt()}\nsystem_account: {operator.system.public}\nauthorization {{ timeout: 30 }}\n"
         f'resolver {{ type: {kind}, dir: "{folder}" {more} }}\n'
     )
 
@@ -36,29 +35,29 @@ def conf(estate: Estate, folder: Path, kind: str, more: str = "") -> str:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "reference" and reference_binary() is None:
         pytest.skip("nats-server is not on PATH")
-    estate, folder = Estate(), tmp_path / "jwt"
+    operator, folder = Operator(), tmp_path / "jwt"
     file = tmp_path / "nats.conf"
-    file.write_text(conf(estate, folder, "full", ", allow_delete: true"))
+    file.write_text(conf(operator, folder, "full", ", allow_delete: true"))
     with ServerProcess(tmp_path / "server", request.param, "-c", str(file)) as process:
-        system = login(process.url, estate.user(estate.system))
-        yield Place(process, estate, system, folder)
+        system = login(process.url, operator.user(operator.system))
+        yield Place(process, operator, system, folder)
         system.close()
 
 
-def push(place: Place, account: EstateAccount, subject: str = "$SYS.REQ.CLAIMS.UPDATE") -> Any:
-    answer = place.system.ask(subject, account.jwt(place.estate.signer).encode())
+def push(place: Place, account: OperatorAccount, subject: str = "$SYS.REQ.CLAIMS.UPDATE") -> Any:
+    answer = place.system.ask(subject, account.jwt(place.operator.signer).encode())
     return answer.get("data") or answer["error"]
 
 
-def done(account: EstateAccount, text: str = "jwt updated") -> dict[str, Any]:
+def done(account: OperatorAccount, text: str = "jwt updated") -> dict[str, Any]:
     return {"account": account.public, "code": 200, "message": text}
 
 
 def test_life_of_an_account(place: Place) -> None:
     assert place.system.said == []  # before its own account was ever pushed
-    estate = place.estate
-    account = estate.account("A")
-    user = estate.user(account)
+    operator = place.operator
+    account = operator.account("A")
+    user = operator.user(account)
     assert login(place.process.url, user).said == [b"-ERR 'Authorization Violation'"]
     assert push(place, account) == done(account)
     guest = login(place.process.url, user)
@@ -68,8 +67,8 @@ def test_life_of_an_account(place: Place) -> None:
     assert place.system.request(look_up) == (place.folder / f"{account.public}.jwt").read_bytes()
     assert place.system.request(f"$SYS.REQ.ACCOUNT.{Key('account').public}.CLAIMS.LOOKUP") == b""
     assert place.system.ask("$SYS.REQ.CLAIMS.LIST")["data"] == [account.public]
-    request = {"sub": estate.key.public, "nats": {"accounts": [account.public], "type": "generic", "version": 2}}
-    answer = place.system.ask("$SYS.REQ.CLAIMS.DELETE", encode_jwt(request, estate.key).encode())
+    request = {"sub": operator.key.public, "nats": {"accounts": [account.public], "type": "generic", "version": 2}}
+    answer = place.system.ask("$SYS.REQ.CLAIMS.DELETE", encode_jwt(request, operator.key).encode())
     assert answer["data"] == {"code": 200, "message": "deleted 1 accounts"}
     assert guest.hear(b"PONG") == [b"-ERR 'Account Authentication Expired'"]
     assert login(place.process.url, user).said == [b"-ERR 'Authorization Violation'"]
@@ -77,17 +76,17 @@ def test_life_of_an_account(place: Place) -> None:
 
 
 def test_pull_brings_every_account_and_an_end(place: Place) -> None:
-    account = place.estate.account("A")
+    account = place.operator.account("A")
     push(place, account)
     visitor, text = place.system, (place.folder / f"{account.public}.jwt").read_bytes()
     assert visitor.request("$SYS.REQ.CLAIMS.PACK") == account.public.encode() + b"|" + text
 
 
 def test_push_that_is_refused_changes_nothing(place: Place) -> None:
-    estate, account = place.estate, place.estate.account("A")
+    operator, account = place.operator, place.operator.account("A")
     push(place, account)
     before = (place.folder / f"{account.public}.jwt").read_bytes()
-    other = estate.account("B")
+    other = operator.account("B")
     of_account = f"$SYS.REQ.ACCOUNT.{other.public}.CLAIMS.UPDATE"
     assert push(place, account, of_account) == {
         "account": other.public, "code": 500,
@@ -129,9 +128,9 @@ def test_push_that_is_refused_changes_nothing(place: Place) -> None:
     ],
 )
 def test_deletion_is_the_operators_alone(place: Place, said: dict[str, Any], text: str) -> None:
-    estate = place.estate
-    signer = Key("operator") if said.get("stranger") else estate.key
-    accounts = [estate.system.public] if said.get("accounts") == "system" else said.get("accounts", [])
+    operator = place.operator
+    signer = Key("operator") if said.get("stranger") else operator.key
+    accounts = [operator.system.public] if said.get("accounts") == "system" else said.get("accounts", [])
     claims = {"sub": signer.public, "nats": {"accounts": accounts, "type": "generic", "version": 2}}
     claims |= {key: value for key, value in said.items() if key in ("sub", "nats")}
     answer = place.system.ask("$SYS.REQ.CLAIMS.DELETE", encode_jwt(claims, signer).encode())
@@ -143,42 +142,42 @@ def test_strict_operator_does_not_push_with_its_own_key(tmp_path: Path) -> None:
     for kind in ("natsctl", "reference"):
         if kind == "reference" and reference_binary() is None:
             continue
-        estate, signing = Estate(strict_signing_key_usage=True), Key("account")
-        estate.system.nats["signing_keys"] = [signing.public]
+        operator, signing = Operator(strict_signing_key_usage=True), Key("account")
+        operator.system.nats["signing_keys"] = [signing.public]
         file = tmp_path / f"{kind}.conf"
-        preload = f"resolver_preload {{ {estate.system.public}: {estate.system.jwt(estate.signing_key)} }}"
-        file.write_text(conf(estate, tmp_path / f"{kind}.d", "full") + preload)
+        preload = f"resolver_preload {{ {operator.system.public}: {operator.system.jwt(operator.signing_key)} }}"
+        file.write_text(conf(operator, tmp_path / f"{kind}.d", "full") + preload)
         with ServerProcess(tmp_path / kind, kind, "-c", str(file)) as process:
-            system = login(process.url, estate.user(estate.system, signer=signing))
-            account = estate.account("A")
-            answer = system.ask("$SYS.REQ.CLAIMS.UPDATE", account.jwt(estate.key).encode())
+            system = login(process.url, operator.user(operator.system, signer=signing))
+            account = operator.account("A")
+            answer = system.ask("$SYS.REQ.CLAIMS.UPDATE", account.jwt(operator.key).encode())
             text = "jwt update resulted in error - operator requires issuer to be a signing key"
             assert answer["error"] == {"account": account.public, "code": 500, "description": text}
             system.close()
 
 
 def test_accounts_are_there_after_a_restart(place: Place) -> None:
-    account = place.estate.account("A")
+    account = place.operator.account("A")
     push(place, account)
     place.process.stop()
     place.process.start()
-    again = login(place.process.url, place.estate.user(account))
+    again = login(place.process.url, place.operator.user(account))
     assert again.said == []
     again.close()
 
 
 def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: Place) -> None:
-    account = place.estate.account("A")
+    account = place.operator.account("A")
     place.folder.mkdir(exist_ok=True)
-    (place.folder / f"{account.public}.jwt").write_text(account.jwt(place.estate.signer) + "\n")
-    guest = login(place.process.url, place.estate.user(account))
+    (place.folder / f"{account.public}.jwt").write_text(account.jwt(place.operator.signer) + "\n")
+    guest = login(place.process.url, place.operator.user(account))
     assert guest.said == []
     guest.close()
 
 
 def test_pull_leaves_out_what_has_expired(place: Place) -> None:
-    account = place.estate.account("A")
-    token = make_jwt("account", account.public, place.estate.signer, {"exp": int(time.time()) - 100}, **account.nats)
+    account = place.operator.account("A")
+    token = make_jwt("account", account.public, place.operator.signer, {"exp": int(time.time()) - 100}, **account.nats)
     answer = place.system.ask("$SYS.REQ.CLAIMS.UPDATE", token.encode())
     assert answer["data"] == done(account)
     assert place.system.request("$SYS.REQ.CLAIMS.PACK") == b""

@@ -9,8 +9,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from natsctl.testing.process import ServerProcess, reference_binary
-from tests.support.jwts import Estate, EstateAccount, Key, UserLogin, activation, base64url, make_jwt
-from tests.support.operated import Visitor, close_reason, login, without_keys
+from tests.support.operators import (
+    Key,
+    Operator,
+    OperatorAccount,
+    UserLogin,
+    Visitor,
+    activation,
+    base64url,
+    close_reason,
+    login,
+    make_jwt,
+    without_keys,
+)
 
 NOW = int(time.time())
 ENDED = 1_700_000_000
@@ -26,12 +37,12 @@ class Town:
     """An operator's accounts and the users that the cases are about."""
 
     def __init__(self) -> None:
-        self.estate = estate = Estate()
-        self.system_user = estate.user(estate.system)
-        self.account = estate.account("A")
-        self.other = estate.account("OTHER")
+        self.operator = operator = Operator()
+        self.system_user = operator.user(operator.system)
+        self.account = operator.account("A")
+        self.other = operator.account("OTHER")
         stranger = Key("operator")
-        estate.instead[self.other.public] = self.other.jwt(stranger)
+        operator.instead[self.other.public] = self.other.jwt(stranger)
         self.signing, self.scoped = Key("account"), Key("account")
         template = {
             "pub": {"allow": ["own.{{name()}}.>", "{{tag(team)}}.>", "{{account-name()}}.x", "{{subject()}}"]},
@@ -43,16 +54,16 @@ class Town:
             self.signing.public,
             {"kind": "user_scope", "key": self.scoped.public, "role": "r", "template": template},
         ]
-        self.no_bearer = estate.account("NO_BEARER", limits={"disallow_bearer": True})
-        self.ended = estate.account("ENDED", {"exp": NOW - HOUR})
-        self.early = estate.account("EARLY", {"nbf": NOW + HOUR})
-        self.unknown = Estate().account("UNKNOWN")
-        self.revoking = estate.account("REVOKING")
-        self.revoked = estate.user(self.revoking)
+        self.no_bearer = operator.account("NO_BEARER", limits={"disallow_bearer": True})
+        self.ended = operator.account("ENDED", {"exp": NOW - HOUR})
+        self.early = operator.account("EARLY", {"nbf": NOW + HOUR})
+        self.unknown = Operator().account("UNKNOWN")
+        self.revoking = operator.account("REVOKING")
+        self.revoked = operator.user(self.revoking)
         self.revoking.nats["revocations"] = {self.revoked.key.public: NOW + HOUR}
-        self.revoking_all = estate.account("REVOKING_ALL", revocations={"*": NOW + HOUR})
-        self.defaults = estate.account("DEFAULTS", default_permissions={"pub": {"deny": ["no.>"]}})
-        self.narrow = estate.account("NARROW", limits={"conn": 1, "subs": 2, "payload": 10})
+        self.revoking_all = operator.account("REVOKING_ALL", revocations={"*": NOW + HOUR})
+        self.defaults = operator.account("DEFAULTS", default_permissions={"pub": {"deny": ["no.>"]}})
+        self.narrow = operator.account("NARROW", limits={"conn": 1, "subs": 2, "payload": 10})
         self._trade()
 
     def _trade(self) -> None:
@@ -63,8 +74,8 @@ class Town:
             {"name": "ask", "subject": "ask.*", "type": "service"},
             *({"name": name, "subject": f"{name}.>", **private} for name in ("token", "ended", "other", "none")),
         ]
-        self.seller = seller = self.estate.account("SELLER", exports=exports)
-        self.buyer = buyer = self.estate.account("BUYER")
+        self.seller = seller = self.operator.account("SELLER", exports=exports)
+        self.buyer = buyer = self.operator.account("BUYER")
         tokens = {
             "token": activation(seller.key, buyer.public, "token.>", "stream"),
             "ended": activation(seller.key, buyer.public, "ended.>", "stream", exp=NOW - HOUR),
@@ -78,7 +89,7 @@ class Town:
         ]
 
     def user(self, claims: dict[str, Any] | None = None, /, **nats: Any) -> UserLogin:
-        return self.estate.user(self.account, claims, **nats)
+        return self.operator.user(self.account, claims, **nats)
 
 
 class Place(NamedTuple):
@@ -95,7 +106,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.skip("nats-server is not on PATH")
     town, folder = Town(), tmp_path_factory.mktemp("operated")
     # Who comes has two seconds to say CONNECT, unless told otherwise; a busy machine stands still for longer.
-    (folder / "nats.conf").write_text(town.estate.conf("authorization { timeout: 30 }"))
+    (folder / "nats.conf").write_text(town.operator.conf("authorization { timeout: 30 }"))
     with ServerProcess(folder / "server", request.param, "-c", str(folder / "nats.conf")) as process:
         system = login(process.url, town.system_user)
         login(process.url, town.user()).close()  # awake: what is pushed of an account is skipped until its first login
@@ -111,32 +122,32 @@ pytestmark = pytest.mark.both
 
 def scoped(town: Town, **nats: Any) -> UserLogin:
     claims = {"name": "alice"}
-    return town.estate.scoped_user(town.account, town.scoped, claims, **{"tags": ["team:red", "team:blue"], **nats})
+    return town.operator.scoped_user(town.account, town.scoped, claims, **{"tags": ["team:red", "team:blue"], **nats})
 
 
 GOOD: dict[str, Callable[[Town], UserLogin]] = {
     "signed by the account": lambda t: t.user(),
-    "signed by a signing key": lambda t: t.estate.user(t.account, signer=t.signing),
+    "signed by a signing key": lambda t: t.operator.user(t.account, signer=t.signing),
     "of a scoped signing key": scoped,
     "from an allowed network": lambda t: t.user(src=["10.0.0.0/8", "127.0.0.0/8"]),
     "from networks in one text": lambda t: t.user(src="10.0.0.0/8, 127.0.0.0/8"),
     "within its hours": lambda t: t.user(times=[{"start": "00:00:00", "end": "23:59:59"}], times_location="UTC"),
     "of this kind of connection": lambda t: t.user(allowed_connection_types=["standard", "FUTURE"]),
     "not yet expired": lambda t: t.user({"exp": NOW + HOUR, "nbf": NOW - HOUR}),
-    "not revoked itself": lambda t: t.estate.user(t.revoking),
-    "newer than the revocation of all": lambda t: t.estate.user(t.revoking_all, {"iat": NOW + 2 * HOUR}),
+    "not revoked itself": lambda t: t.operator.user(t.revoking),
+    "newer than the revocation of all": lambda t: t.operator.user(t.revoking_all, {"iat": NOW + 2 * HOUR}),
 }
 
 REFUSED: dict[str, Callable[[Town], UserLogin]] = {
     "expired": lambda t: t.user({"exp": NOW - 1}),
     "not yet valid": lambda t: t.user({"nbf": NOW + HOUR}),
     "revoked": lambda t: t.revoked,
-    "revoked with all": lambda t: t.estate.user(t.revoking_all),
-    "signed by somebody else's key": lambda t: t.estate.user(t.account, signer=Key("account")),
-    "of an account nobody knows": lambda t: t.estate.user(t.unknown),
-    "of an account of another operator": lambda t: t.estate.user(t.other),
-    "of an expired account": lambda t: t.estate.user(t.ended),
-    "of an account before its time": lambda t: t.estate.user(t.early),
+    "revoked with all": lambda t: t.operator.user(t.revoking_all),
+    "signed by somebody else's key": lambda t: t.operator.user(t.account, signer=Key("account")),
+    "of an account nobody knows": lambda t: t.operator.user(t.unknown),
+    "of an account of another operator": lambda t: t.operator.user(t.other),
+    "of an expired account": lambda t: t.operator.user(t.ended),
+    "of an account before its time": lambda t: t.operator.user(t.early),
     "from another network": lambda t: t.user(src=["10.0.0.0/8"]),
     "from no network": lambda t: t.user(src=["nowhere"]),
     "outside its hours": lambda t: t.user(times=[an_hour_elsewhere()], times_location="UTC"),
@@ -196,8 +207,8 @@ PROOFS: dict[str, Callable[[Town], tuple[UserLogin, dict[str, str]]]] = {
     "by another key": lambda t: (t.user(), {"sig": UserLogin(Key("user"), "").connect_options("x")["sig"]}),
     "for no JWT": lambda t: (t.user(), {"jwt": ""}),
     "for a JWT that is none": lambda t: (t.user(), {"jwt": "eyJ.eyJ.x"}),
-    "for the JWT of an account": lambda t: (t.user(), {"jwt": t.account.jwt(t.estate.key)}),
-    "for a bearer where none may be": lambda t: (t.estate.user(t.no_bearer, bearer_token=True), {"sig": ""}),
+    "for the JWT of an account": lambda t: (t.user(), {"jwt": t.account.jwt(t.operator.key)}),
+    "for a bearer where none may be": lambda t: (t.operator.user(t.no_bearer, bearer_token=True), {"sig": ""}),
 }
 
 
@@ -306,8 +317,8 @@ def test_template_is_filled_with_who_the_user_is(place: Place) -> None:
 
 def test_default_permissions_are_for_users_without_any(place: Place) -> None:
     town = place.town
-    plain = login(place.url, town.estate.user(town.defaults))
-    own = login(place.url, town.estate.user(town.defaults, pub={"allow": [">"]}))
+    plain = login(place.url, town.operator.user(town.defaults))
+    own = login(place.url, town.operator.user(town.defaults, pub={"allow": [">"]}))
     assert told(plain, b"PUB no.x 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"no.x\"'"]
     assert told(own, b"PUB no.x 0\r\n\r\n") == []
     plain.close()
@@ -334,9 +345,9 @@ def test_limits_of_a_template(place: Place) -> None:
 
 
 def test_limits_of_an_account(place: Place) -> None:
-    estate, narrow = place.town.estate, place.town.narrow
-    visitor = login(place.url, estate.user(narrow))
-    second = login(place.url, estate.user(narrow))
+    operator, narrow = place.town.operator, place.town.narrow
+    visitor = login(place.url, operator.user(narrow))
+    second = login(place.url, operator.user(narrow))
     assert (second.said, second.open) == ([b"-ERR 'maximum account active connections exceeded'"], False)
     assert close_reason(place.system, second.cid) == "Maximum Account Connections Exceeded"
     assert told(visitor, b"SUB a 1\r\nSUB b 2\r\n") == []
@@ -349,8 +360,8 @@ def test_limits_of_an_account(place: Place) -> None:
 
 
 def test_imports_of_streams(place: Place) -> None:
-    estate, town = place.town.estate, place.town
-    buyer, seller = login(place.url, estate.user(town.buyer)), login(place.url, estate.user(town.seller))
+    operator, town = place.town.operator, place.town
+    buyer, seller = login(place.url, operator.user(town.buyer)), login(place.url, operator.user(town.seller))
     assert told(buyer, b"SUB bought.> 1\r\nSUB token.> 2\r\nSUB ended.> 3\r\nSUB none.> 4\r\nSUB end 9\r\n") == []
     for subject in (b"none.x", b"ended.x", b"open.x", b"token.x"):
         seller.say(b"PUB %b 0\r\n\r\n" % subject)
@@ -362,8 +373,8 @@ def test_imports_of_streams(place: Place) -> None:
 
 
 def test_import_of_a_service(place: Place) -> None:
-    estate, town = place.town.estate, place.town
-    buyer, seller = login(place.url, estate.user(town.buyer)), login(place.url, estate.user(town.seller))
+    operator, town = place.town.operator, place.town
+    buyer, seller = login(place.url, operator.user(town.buyer)), login(place.url, operator.user(town.seller))
     seller.say(b"SUB ask.* 1\r\n")
     buyer.say(b"SUB back 1\r\nPUB please.x back 2\r\nhi\r\n")
     line = seller.hear_message()
@@ -402,7 +413,7 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.fixture
-def changing(place: Place, request: pytest.FixtureRequest) -> Iterator[tuple[EstateAccount, Key]]:
+def changing(place: Place, request: pytest.FixtureRequest) -> Iterator[tuple[OperatorAccount, Key]]:
     """An account of its own for each test, known to the server since its start: OTHER's place in the preload."""
     signing = Key("account")
     account = place.town.account
@@ -415,17 +426,17 @@ def changing(place: Place, request: pytest.FixtureRequest) -> Iterator[tuple[Est
     push(place, account)
 
 
-def push(place: Place, account: EstateAccount) -> Any:
+def push(place: Place, account: OperatorAccount) -> Any:
     answer = place.system.ask(
-        f"$SYS.REQ.ACCOUNT.{account.public}.CLAIMS.UPDATE", account.jwt(place.town.estate.key).encode()
+        f"$SYS.REQ.ACCOUNT.{account.public}.CLAIMS.UPDATE", account.jwt(place.town.operator.key).encode()
     )
     return answer.get("data") or answer["error"]
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_change_of_an_account_closes_clients(place: Place, changing: tuple[EstateAccount, Key], case: str) -> None:
+def test_change_of_an_account_closes_clients(place: Place, changing: tuple[OperatorAccount, Key], case: str) -> None:
     account, signing = changing
-    user = place.town.estate.user(account, signer=signing, bearer_token=True)
+    user = place.town.operator.user(account, signer=signing, bearer_token=True)
     visitor = login(place.url, user)
     assert (visitor.said, visitor.say(b"SUB a 1\r\n"), visitor.open) == ([], [], True)
     change = CHANGES[case]
@@ -438,9 +449,9 @@ def test_change_of_an_account_closes_clients(place: Place, changing: tuple[Estat
     account.nats.update(before)
 
 
-def test_default_permissions_change_for_who_is_connected(place: Place, changing: tuple[EstateAccount, Key]) -> None:
+def test_default_permissions_change_for_who_is_connected(place: Place, changing: tuple[OperatorAccount, Key]) -> None:
     account, _ = changing
-    visitor = login(place.url, place.town.estate.user(account))
+    visitor = login(place.url, place.town.operator.user(account))
     assert told(visitor, b"SUB a 1\r\nPUB b 0\r\n\r\n") == []
     account.nats["default_permissions"] = {"pub": {"deny": ["b"]}, "sub": {"deny": ["a"]}}
     push(place, account)
@@ -451,10 +462,10 @@ def test_default_permissions_change_for_who_is_connected(place: Place, changing:
 
 
 def test_jetstream_comes_and_goes_with_the_limits_of_an_account(
-    place: Place, changing: tuple[EstateAccount, Key]
+    place: Place, changing: tuple[OperatorAccount, Key]
 ) -> None:
     account, _ = changing
-    visitor = login(place.url, place.town.estate.user(account))
+    visitor = login(place.url, place.town.operator.user(account))
     stream = b'{"name":"S","subjects":["s"],"storage":"memory","max_bytes":%d}'
     none = {"code": 503, "err_code": 10039, "description": "JetStream not enabled for account"}
     assert visitor.ask("$JS.API.INFO")["error"] == none
@@ -480,7 +491,7 @@ def test_update_of_somebody_else_is_refused(place: Place) -> None:
         (b"", "jwt update error - request body is empty"),
         (b"x", "jwt update resulted in error - expected 3 chunks"),
         (
-            town.narrow.jwt(town.estate.key).encode(),
+            town.narrow.jwt(town.operator.key).encode(),
             "jwt update resulted in error - subject does not match jwt content",
         ),
         (town.account.jwt(Key("operator")).encode(), "jwt update resulted in error - account validation failed"),
@@ -492,7 +503,7 @@ def test_update_of_somebody_else_is_refused(place: Place) -> None:
 
 
 def test_update_of_an_account_that_sleeps_is_skipped(place: Place) -> None:
-    account = Estate().account("ASLEEP")
+    account = Operator().account("ASLEEP")
     assert push(place, account) == {"account": account.public, "code": 200, "message": "jwt update skipped"}
 
 
@@ -503,15 +514,15 @@ def test_user_is_closed_when_its_jwt_expires(place: Place) -> None:
     assert close_reason(place.system, visitor.cid) == "Authentication Expired"
 
 
-def test_clients_are_closed_when_their_account_expires(place: Place, changing: tuple[EstateAccount, Key]) -> None:
+def test_clients_are_closed_when_their_account_expires(place: Place, changing: tuple[OperatorAccount, Key]) -> None:
     account, _ = changing
-    visitor = login(place.url, place.town.estate.user(account))
+    visitor = login(place.url, place.town.operator.user(account))
     assert (visitor.said, visitor.open) == ([], True)
     account.claims["exp"] = int(time.time()) + ENDS_IN_S
     push(place, account)
     assert visitor.hear(b"PONG") == [b"-ERR 'Account Authentication Expired'"]
     assert close_reason(place.system, visitor.cid) == "Authentication Expired"
-    again = login(place.url, place.town.estate.user(account))
+    again = login(place.url, place.town.operator.user(account))
     assert again.said == []  # the resolver's JWT, which has not expired, is in force again
     again.close()
     del account.claims["exp"]

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.jwts import NO_JETSTREAM_LIMITS, Estate
-from tests.support.operated import Visitor, close_reason, login
+from tests.support.operators import NO_JETSTREAM_LIMITS, Operator, Visitor, close_reason, login
 
 pytestmark = pytest.mark.both
 REFERENCE = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
@@ -27,13 +26,13 @@ class Place(NamedTuple):
     """A running server and the file that it reads."""
 
     process: ServerProcess
-    estate: Estate
+    operator: Operator
     file: Path
     system: Visitor
 
     def reload(self) -> None:
-        """Write the configuration as the estate is now, and have it read."""
-        self.file.write_text(self.estate.conf(PATIENT))
+        """Write the configuration as the operator is now, and have it read."""
+        self.file.write_text(self.operator.conf(PATIENT))
         self.signal()
 
     def signal(self) -> None:
@@ -50,20 +49,20 @@ class Place(NamedTuple):
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "reference" and reference_binary() is None:
         pytest.skip("nats-server is not on PATH")
-    estate, file = Estate(), tmp_path / "nats.conf"
+    operator, file = Operator(), tmp_path / "nats.conf"
     for name in ("STAYS", "GOES", "REVOKES", "NARROWS"):
-        estate.account(name)
-    estate.account("ENDED", {"exp": 1000})
-    file.write_text(estate.conf(PATIENT))
+        operator.account(name)
+    operator.account("ENDED", {"exp": 1000})
+    file.write_text(operator.conf(PATIENT))
     with ServerProcess(tmp_path / "server", request.param, "-c", str(file)) as process:
-        system = login(process.url, estate.user(estate.system))
-        yield Place(process, estate, file, system)
+        system = login(process.url, operator.user(operator.system))
+        yield Place(process, operator, file, system)
         system.close()
 
 
 def test_reload_changes_and_takes_away_accounts(place: Place) -> None:
-    estate, accounts = place.estate, place.estate.accounts
-    visitors = {name: login(place.process.url, estate.user(accounts[name])) for name in accounts if name != "ENDED"}
+    operator, accounts = place.operator, place.operator.accounts
+    visitors = {name: login(place.process.url, operator.user(accounts[name])) for name in accounts if name != "ENDED"}
     assert all(visitor.said == [] for visitor in visitors.values())
     accounts["REVOKES"].nats["revocations"] = {"*": int(time.time()) + 3600}
     accounts["NARROWS"].nats["limits"] = {**accounts["NARROWS"].nats["limits"], "subs": 1}
@@ -74,15 +73,15 @@ def test_reload_changes_and_takes_away_accounts(place: Place) -> None:
     assert visitors["REVOKES"].hear(b"PONG") == [b"-ERR 'User Authentication Revoked'"]
     assert visitors["GOES"].hear(b"PONG") == [b"-ERR 'Authorization Violation'"]
     assert close_reason(place.system, visitors["GOES"].cid) == "Authentication Failure"
-    assert login(place.process.url, estate.user(goes)).said == [b"-ERR 'Authorization Violation'"]
+    assert login(place.process.url, operator.user(goes)).said == [b"-ERR 'Authorization Violation'"]
     assert f'Reloaded: deleting account [removed]: "{goes.public}"' in place.process.log()
     for visitor in visitors.values():
         visitor.close()
 
 
 def test_account_that_a_reload_adds_is_known(place: Place) -> None:
-    account = place.estate.account("NEW")
-    user = place.estate.user(account)
+    account = place.operator.account("NEW")
+    user = place.operator.user(account)
     assert login(place.process.url, user).said == [b"-ERR 'Authorization Violation'"]
     place.reload()
     visitor = login(place.process.url, user)
@@ -91,8 +90,8 @@ def test_account_that_a_reload_adds_is_known(place: Place) -> None:
 
 
 def test_streams_of_an_account_are_there_after_a_restart(place: Place) -> None:
-    account = place.estate.account("STORES", limits=NO_JETSTREAM_LIMITS)
-    user = place.estate.user(account)
+    account = place.operator.account("STORES", limits=NO_JETSTREAM_LIMITS)
+    user = place.operator.user(account)
     place.reload()
     visitor = login(place.process.url, user)
     assert visitor.ask("$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')["config"]["name"] == "S"
@@ -110,7 +109,7 @@ def test_log_names_operators_and_what_is_wrong_with_accounts(place: Place) -> No
     lines = [line.split("] ", 2)[-1] for line in place.process.log().splitlines()]
     texts = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [-+]\d{4} .*", "TIME", line) for line in lines]
     start = texts.index("Trusted Operators")
-    ended = place.estate.accounts["ENDED"].public
+    ended = place.operator.accounts["ENDED"].public
     assert texts[start + 1 : start + 5] == [
         '  System  : ""', '  Operator: "O"', "  Issued  : TIME", "  Expires : Never",
     ]  # fmt: skip
@@ -119,27 +118,27 @@ def test_log_names_operators_and_what_is_wrong_with_accounts(place: Place) -> No
 
 @pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=REFERENCE)])
 def test_reload_reads_the_folder_of_accounts_again(kind: Kind, tmp_path: Path) -> None:
-    estate, file, folder = Estate(), tmp_path / "nats.conf", tmp_path / "jwt"
-    account = estate.account("A")
-    user = estate.user(account)
+    operator, file, folder = Operator(), tmp_path / "nats.conf", tmp_path / "jwt"
+    account = operator.account("A")
+    user = operator.user(account)
     folder.mkdir()
-    for name, token in estate.preload().items():
+    for name, token in operator.preload().items():
         (folder / f"{name}.jwt").write_text(token)
     file.write_text(
-        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\n{PATIENT}\n"
+        f"operator: {operator.jwt()}\nsystem_account: {operator.system.public}\n{PATIENT}\n"
         f'resolver {{ type: full, dir: "{folder}" }}\n'
     )
     with ServerProcess(tmp_path / "server", kind, "-c", str(file)) as process:
         visitor = login(process.url, user)
         assert visitor.said == []
         account.nats["revocations"] = {user.key.public: int(time.time()) + 100}
-        (folder / f"{account.public}.jwt").write_text(account.jwt(estate.signer))
-        late = estate.account("LATE")
-        (folder / f"{late.public}.jwt").write_text(late.jwt(estate.signer))
-        Place(process, estate, file, visitor).signal()
+        (folder / f"{account.public}.jwt").write_text(account.jwt(operator.signer))
+        late = operator.account("LATE")
+        (folder / f"{late.public}.jwt").write_text(late.jwt(operator.signer))
+        Place(process, operator, file, visitor).signal()
         if kind == "natsctl":  # the reference reads the folder and leaves accounts that are alive as they were
             assert any(b"-ERR 'User Authentication Revoked'" in line for line in visitor.hear(b"PONG"))
-        newcomer = login(process.url, estate.user(late))
+        newcomer = login(process.url, operator.user(late))
         assert newcomer.said == []
         newcomer.close()
         visitor.close()

@@ -12,9 +12,9 @@ from natsctl.server.auth.operator_options import DirectoryOptions, OperatorOptio
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
-from tests.support.jwts import Estate, Key, make_jwt
+from tests.support.operators import Key, Operator, make_jwt
 
-ESTATE = Estate()
+ESTATE = Operator()
 ACCOUNT = ESTATE.account("A")
 OPERATOR, SYSTEM = ESTATE.jwt(), ESTATE.system.public
 PRELOADED = ESTATE.preload()

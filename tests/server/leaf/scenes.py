@@ -27,7 +27,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from natsctl.testing.process import Kind
-from tests.support.leaf_process import eventually, joined
+from tests.support.leaf_servers import eventually, joined
 
 SCENES: Final = 12
 """Scenes of one batch."""

@@ -15,9 +15,9 @@ from nats.js.api import ExternalStream, StreamSource
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.server.leaf.crossing import across
-from tests.support.leaf_process import Cable, eventually, joined, leaf_port, linked, server
+from tests.support.leaf_servers import TcpLink, eventually, joined, leaf_port, linked, server
 
-Pair = tuple[ServerProcess, ServerProcess, Cable]
+Pair = tuple[ServerProcess, ServerProcess, TcpLink]
 
 ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 PAIRS = [
@@ -247,7 +247,7 @@ async def test_a_ring_of_three_is_found_and_broken(kinds: tuple[Kind, Kind], tmp
     first, other = kinds
     listen = 'leafnodes { reconnect: "100ms", listen: "127.0.0.1:%d"%s }\n'
     remote = ', remotes: [ { url: "nats-leaf://127.0.0.1:%d" } ]'
-    ring = Cable(0)  # held open from the start: a port that is only known to be free may be taken by whoever dials it
+    ring = TcpLink(0)  # held open from the start: a port that is only known to be free may be taken by whoever dials it
     with (
         closing(ring),
         server(tmp_path / "C", other, "C", listen % (-1, remote % ring.port)) as last,

@@ -15,8 +15,8 @@ from nats.aio.client import Client
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.server.leaf.crossing import across
-from tests.support.jwts import Estate, Key
-from tests.support.leaf_process import eventually, joined, linked, server
+from tests.support.leaf_servers import eventually, joined, linked, server
+from tests.support.operators import Key, Operator
 
 PAIRS = [
     pytest.param(("natsctl", "natsctl"), id="both"),
@@ -120,14 +120,14 @@ async def test_a_link_through_the_websocket_listener(
 
 
 async def test_a_link_with_the_creds_file_of_an_operators_user(kinds: tuple[Kind, Kind], tmp_path: Path) -> None:
-    estate = Estate()
-    account = estate.account("A")
+    operator = Operator()
+    account = operator.account("A")
     creds = tmp_path / "leaf.creds"
-    login = estate.user(account)
+    login = operator.user(account)
     creds.write_text(login.creds)
     other = tmp_path / "client.creds"
-    other.write_text(estate.user(account).creds)
-    config = estate.conf('leafnodes { listen: "127.0.0.1:-1" }')
+    other.write_text(operator.user(account).creds)
+    config = operator.conf('leafnodes { listen: "127.0.0.1:-1" }')
     remote = f'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:%PORT%", credentials: "{creds}" }} ] }}\n'
     with joined(tmp_path, *kinds, config, remote, wait=False) as (hub_process, spoke_process, _):
         async with connected(hub_process, user_credentials=str(other)) as far, connected(spoke_process) as near:

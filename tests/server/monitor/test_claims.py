@@ -8,17 +8,16 @@ from pathlib import Path
 
 from natsctl.server.monitor.claims import payload, presentable
 from natsctl.testing.process import ServerProcess
-from tests.support.jwts import Estate
-from tests.support.operated import login
+from tests.support.operators import Operator, login
 
 from .test_reference import ask, monitoring_port
 
 
 def test_jwts_of_accounts_and_users_are_shown_but_none_that_would_let_its_reader_in(tmp_path: Path) -> None:
-    estate = Estate()
-    account = estate.account("A", {"name": "ACME"}, tags=["team:red"], revocations={"*": int(time.time()) - 3600})
-    user, bearer = estate.user(account), estate.user(account, bearer_token=True)
-    (tmp_path / "nats.conf").write_text(estate.conf() + "\nhttp: 127.0.0.1:-1\n")
+    operator = Operator()
+    account = operator.account("A", {"name": "ACME"}, tags=["team:red"], revocations={"*": int(time.time()) - 3600})
+    user, bearer = operator.user(account), operator.user(account, bearer_token=True)
+    (tmp_path / "nats.conf").write_text(operator.conf() + "\nhttp: 127.0.0.1:-1\n")
     with ServerProcess(tmp_path / "server", "natsctl", "-c", str(tmp_path / "nats.conf")) as process:
         visitors = [login(process.url, one) for one in (user, bearer)]
         port = monitoring_port(process)

@@ -12,7 +12,7 @@ from nats.js.api import ConsumerConfig
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
-from tests.support.ports import quiet_ports
+from tests.support.servers import quiet_ports
 
 if TYPE_CHECKING:
     from .conftest import Tab

@@ -17,7 +17,7 @@ import pytest
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
-from tests.support.rawclient import RawClient
+from tests.support.raw_client import RawClient
 
 COMMAND = [sys.executable, "-m", "natsctl.server"]
 PATIENCE_S = 60.0

@@ -12,7 +12,7 @@ from natsctl.broker.reasons import CloseReason
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.system.operations import kick
 from natsctl.server.system.system import System
-from tests.support.leaf_pair import Servers
+from tests.support.leaf_servers import Servers
 
 
 def test_a_leaf_node_that_comes_and_goes_is_told_as_one() -> None:

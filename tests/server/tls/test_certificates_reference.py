@@ -16,7 +16,7 @@ import pytest
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.secure_talk import Files, Visit, visit
+from tests.support.tls_clients import Files, Visit, visit
 
 USERS: Final = (
     "derek@nats.io", "host.example", "spiffe://x/y", "CN=plain", "O=acme,CN=ordered",

@@ -26,7 +26,7 @@ from natsctl.server.tls.gate import TlsFileError, TlsGate
 from natsctl.server.tls.listener import THROTTLED
 from natsctl.testing.certificates import Issued
 from tests.server.websocket.upgrades import request, said
-from tests.support.secure_talk import HELLO, PATIENCE_S, Files, ListLog, Visit, serving, talking, until, visit
+from tests.support.tls_clients import HELLO, PATIENCE_S, Files, ListLog, Visit, serving, talking, until, visit
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.secure_talk import HELLO, PATIENCE_S, Files, Talk, talking
+from tests.support.tls_clients import HELLO, PATIENCE_S, Files, Talk, talking
 
 _T = TypeVar("_T")
 

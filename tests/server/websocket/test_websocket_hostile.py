@@ -13,7 +13,7 @@ from natsctl.broker.reasons import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.frames import COMPRESSED, FINAL
-from tests.support.secure_talk import PATIENCE_S, ListLog, serving, talking, until
+from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until
 
 from .test_websocket_frames import deflated
 from .upgrades import BINARY, PING, Frames, masked, said, upgraded

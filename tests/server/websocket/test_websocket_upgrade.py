@@ -15,7 +15,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.upgrade import NotUpgraded, WebSocketDoor
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.support.secure_talk import PATIENCE_S, Files, ListLog, serving, talking, until
+from tests.support.tls_clients import PATIENCE_S, Files, ListLog, serving, talking, until
 
 from .upgrades import Frames, answer, comparable, request, said, upgraded
 

@@ -11,7 +11,7 @@ from typing import Any
 from wsproto.frame_protocol import Opcode
 
 from natsctl.server.websocket.frames import COMPRESSED, FINAL, frame
-from tests.support.secure_talk import PATIENCE_S, Talk, talking
+from tests.support.tls_clients import PATIENCE_S, Talk, talking
 
 REQUEST = {
     "Host": "example.com",

@@ -19,8 +19,8 @@ from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import delete, make, purge, remake
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 CREATED = "2026-11-21T03:38:08.293843492Z"
 

@@ -24,10 +24,10 @@ from natsctl.spark.source.errors import ConsumerUnfit, OptionFault
 from natsctl.spark.source.reading import durable
 from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader, runs
 from natsctl.testing.process import Kind, ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import api_fixture, settings_fixture  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, make, until
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 Offset = dict[str, Any]
 QUEUE = {"retention": "workqueue"}

@@ -13,7 +13,6 @@ from natsctl.spark.source.connection.api import ONE_SHOT, JetStreamApi, StoredMe
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLost, ServerUnreachable
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     api_fixture,
@@ -21,6 +20,7 @@ from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     settings_fixture,
 )
 from tests.spark.source.streams import delete, make
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

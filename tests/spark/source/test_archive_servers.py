@@ -21,9 +21,9 @@ from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.backups import as_row, rows
 from tests.spark.source.streams import delete, until
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 NUMBER = 600
 TOKENS = ("a", "b-c", "\N{SNOWMAN}", "x" * 60, "$y", "7")

@@ -28,8 +28,8 @@ from natsctl.spark.source.publish.job import WriteJob, Written, write_job
 from natsctl.spark.source.publish.sequences import WINDOW, pack, parse_lines, unpack
 from natsctl.spark.source.publish.task import write_partition
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 SCHEMA = parsed_schema("subject string, value string")
 CORES = 16

@@ -29,8 +29,8 @@ from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ
 from natsctl.spark.source.reading.batch_reader import JetStreamPushdownReader
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, delete, make, purge, remake
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
 JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJ4In0.c2ln"

@@ -14,7 +14,6 @@ from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, StreamNotFound
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     FEW,
     SEQS,
@@ -28,6 +27,7 @@ from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     shape,
 )
 from tests.spark.source.streams import delete, make, purge, until
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

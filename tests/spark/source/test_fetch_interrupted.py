@@ -20,7 +20,6 @@ from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.fetch.task import Interrupted
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     SEQS,
@@ -32,6 +31,7 @@ from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     settings_fixture,
 )
 from tests.spark.source.streams import make
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

@@ -14,8 +14,8 @@ from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLost, NoAnswer, NotAuthorised, OptionFault, ServerUnreachable
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import Visitor, scripted
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 KINDS: list[Kind] = ["natsctl", "reference"]
 SEED = nkeys.from_seed(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)).seed.decode()

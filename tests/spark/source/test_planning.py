@@ -23,8 +23,8 @@ from natsctl.spark.source.reading.planning import Stretch, batch_stretches, coun
 from natsctl.spark.source.reading.pushdown import Wanted
 from natsctl.spark.source.reading.reading import Reading, reading_of
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, delete, make, purge
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

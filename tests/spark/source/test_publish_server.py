@@ -21,7 +21,7 @@ from natsctl.spark.source.publish import publisher as module
 from natsctl.spark.source.publish.messages import Messages
 from natsctl.spark.source.publish.publisher import Publisher, PublishLimits
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

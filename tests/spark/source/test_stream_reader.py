@@ -33,8 +33,8 @@ from natsctl.spark.source.reading import planning
 from natsctl.spark.source.reading.part import StreamPart
 from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, delete, make, purge, remake
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

@@ -26,7 +26,7 @@ from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
 from natsctl.spark.source.publish.ledger import BUCKET, Ledger
 from natsctl.spark.source.publish.stream_writer import JetStreamStreamWriter
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

@@ -25,7 +25,7 @@ from natsctl.broker.session import Session
 from natsctl.testing.clock import VirtualClock
 from natsctl.wire.faults import Limits
 from tests.support.fuzz.protocol import pieces, spoilt
-from tests.support.jwts import Estate, base64url
+from tests.support.operators import Operator, base64url
 
 PASSWORD: Final = "fuzz-password-5up3r"
 TOKEN: Final = "fuzz-token-5ecr3t"
@@ -41,11 +41,11 @@ _JSON: Final = (
 @lru_cache(maxsize=1)
 def _estate() -> tuple[str, Any, JwtAuthenticator]:
     """Return an account, a user of it, and who knows both."""
-    estate = Estate(random.Random(1))
-    account = estate.account("A")
-    user = estate.user(account, {"iat": 1}, name="alice")
-    trust = trust_of([decode(estate.jwt(), OperatorClaims)], system_account=estate.system.public)
-    return account.public, user, JwtAuthenticator(trust, MemoryResolver(estate.preload()))
+    operator = Operator(random.Random(1))
+    account = operator.account("A")
+    user = operator.user(account, {"iat": 1}, name="alice")
+    trust = trust_of([decode(operator.jwt(), OperatorClaims)], system_account=operator.system.public)
+    return account.public, user, JwtAuthenticator(trust, MemoryResolver(operator.preload()))
 
 
 def make(chance: random.Random) -> bytes:

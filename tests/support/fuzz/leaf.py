@@ -19,7 +19,7 @@ from natsctl.wire.faults import FaultKind
 from natsctl.wire.leaf_parser import LINE_FACTOR, LeafParser, leaf_limits
 from natsctl.wire.ops import Op
 from tests.support.fuzz.protocol import KEPT_BYTES, LIMITS, pieces, spoilt
-from tests.support.leaf_pair import Lines
+from tests.support.leaf_servers import Lines
 
 LINK_EVERY: Final = 4
 """One of so many inputs goes through a whole link too, which costs several times as much."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.support.permission_table.answering import ANSWERING
 from tests.support.permission_table.case import Case
 from tests.support.permission_table.jetstream_verbs import JETSTREAM_VERBS
 from tests.support.permission_table.limits import LIMITS
 from tests.support.permission_table.logging_in import LOGGING_IN
-from tests.support.permission_table.publishing import PUBLISHING
+from tests.support.permission_table.publishing import ANSWERING, PUBLISHING
 from tests.support.permission_table.subscribing import SUBSCRIBING
 
 TABLE: Final[dict[str, tuple[Case, ...]]] = {

@@ -1,0 +1,79 @@
+"""Commands that tests run: how they ended, and programs at a pseudo-terminal.
+
+Commands of natsctl at a terminal begin in the forkserver, as they do in pipes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from tests.support import forkserver
+
+
+class Done(NamedTuple):
+    """Its exit code, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """The documents on stdout, one on a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> Any:
+        """The error object on stderr."""
+        return json.loads(self.err)["error"]
+
+
+PATIENCE_S: Final = 30.0
+
+
+def spawn(command: list[str], **options: Any) -> Any:
+    """Start a command at a terminal, with what pexpect's `spawn` takes besides; skips the test without pexpect."""
+    return _kind()(command[0], command[1:], encoding="utf-8", **options)
+
+
+def ended() -> Any:
+    """What to expect as the end of what a program shows."""
+    return pytest.importorskip("pexpect").EOF
+
+
+@functools.cache
+def _kind() -> Any:
+    pexpect = pytest.importorskip("pexpect")
+    ptyprocess = pytest.importorskip("ptyprocess")
+
+    class Patient(ptyprocess.PtyProcess):  # type: ignore[misc, name-defined]  # found at run time
+        """A program that a busy machine may take a while to end once it was killed."""
+
+        def terminate(self, force: bool = False) -> bool:
+            ended: bool = super().terminate(force)
+            deadline = time.monotonic() + PATIENCE_S
+            while force and not ended and time.monotonic() < deadline:
+                time.sleep(0.05)
+                ended = not self.isalive()
+            return ended
+
+    class Spawned(pexpect.spawn):  # type: ignore[misc, name-defined]  # found at run time
+        """What pexpect starts, but for commands that the forkserver takes."""
+
+        def _spawnpty(self, args: list[str], **options: Any) -> Any:
+            size = options.get("dimensions", (24, 80))
+            plain = options["echo"] and options["preexec_fn"] is None
+            begun = forkserver.at_terminal(args, options["env"], options["cwd"], size) if plain else None
+            return Patient(*begun) if begun else super()._spawnpty(args, **options)
+
+    return Spawned

@@ -1,0 +1,240 @@
+"""Faults planted into the engine, each one plausible line, to prove that its simulation can fail.
+
+A plant replaces one function of the engine while it is active, and breaks one promise. A simulation that does not
+notice it within `SEEDS_MAX` seeds proves nothing about that promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+from unittest import mock
+
+from natsctl.jetstream.consumers import retention
+from natsctl.jetstream.consumers.consumer import Consumer
+from natsctl.jetstream.consumers.consumer_set import ConsumerSet
+from natsctl.jetstream.publish import counters
+from natsctl.jetstream.publish.dedupe import Dedupe
+from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.intake import Intake
+from natsctl.jetstream.publish.limits import Limits
+from natsctl.jetstream.timed.delete_markers import DeleteMarkers
+from natsctl.jetstream.timed.expiry import Expiry
+from natsctl.jetstream.timed.schedules import Schedules
+from natsctl.jetstream.timed.timed_messages import TimedMessages
+from natsctl.jetstream.upstream.source_set import SourceSet
+from natsctl.store.errors import StoreError
+from natsctl.store.file_stream import FileStreamStore
+from natsctl.store.filters import Filters
+from natsctl.store.segment_file import SegmentFile
+from natsctl.store.steps import Steps
+from tests.support.engine_simulation import simulate_engine
+from tests.support.store_model import Violation
+from tests.support.store_mutations import Patch, do_nothing, noticed_at
+
+SEEDS_MAX: Final = 150
+
+NOTICED = (Violation, AssertionError, LookupError, ValueError)
+"""What a simulation raises; an engine that breaks down is noticed too."""
+
+
+def _ids_not_looked_up_after_a_restart() -> Patch:
+    return mock.patch.object(Dedupe, "recover", do_nothing)
+
+
+def _ids_of_removed_messages_forgotten() -> Patch:
+    recover = Dedupe.recover
+
+    def of_what_is_there(self: Dedupe, journal: Iterable[tuple[int, bytes]]) -> None:
+        recover(self, ())
+        for entry in [entry for entry in self._entries if not self._stream.store.holds(entry[0])]:
+            self._seqs.pop(entry[2], None)
+
+    return mock.patch.object(Dedupe, "recover", of_what_is_there)
+
+
+def _batch_stored_one_by_one() -> Patch:
+    def append_batch(self: FileStreamStore, messages: Sequence[tuple[bytes, bytes, bytes, bool]], ts_ns: int) -> int:
+        for subject, header, body, timed in messages:
+            last_seq = self.append(subject, header, body, ts_ns, timed)
+        return last_seq - len(messages) + 1
+
+    return mock.patch.object(FileStreamStore, "append_batch", append_batch)
+
+
+def _counter_adds_to_what_is_durable() -> Patch:
+    return mock.patch.object(counters.FreshTotals, "stored", do_nothing)
+
+
+def _schedule_fires_again_after_a_crash() -> Patch:
+    return mock.patch.multiple(Schedules, _last_step=lambda *_: b"", _settled=do_nothing)
+
+
+def _schedule_ends_before_its_message_is_durable() -> Patch:
+    fire = Schedules._fire
+
+    def ending(self: Schedules, seq: int, due_ns: int, now_ns: int) -> None:
+        self._stream.remove(seq)
+        fire(self, seq, due_ns, now_ns)
+
+    return mock.patch.object(Schedules, "_fire", ending)
+
+
+def _interest_removed_before_every_ack() -> Patch:
+    return mock.patch.object(retention, "_wants", lambda consumer, seq: seq > consumer.state.delivered_sseq)
+
+
+def _acked_messages_stay() -> Patch:
+    return mock.patch.object(retention.Retention, "acked", do_nothing)
+
+
+def _acks_not_journaled() -> Patch:
+    return mock.patch.object(ConsumerSet, "changed", do_nothing)
+
+
+def _acks_confirmed_before_they_are_durable() -> Patch:
+    def durable(self: ConsumerSet, consumer: Consumer, callback: Callable[[StoreError | None], None]) -> None:
+        callback(None)
+
+    return mock.patch.object(ConsumerSet, "durable", durable)
+
+
+def _publisher_told_before_the_commit() -> Patch:
+    place = Intake.place
+
+    def hasty(self: Intake, message: Incoming) -> Any:
+        outcome = place(self, message)
+        self.committed(self._stream.store.last_seq)
+        return outcome
+
+    return mock.patch.object(Intake, "place", hasty)
+
+
+def _no_delete_markers() -> Patch:
+    return mock.patch.object(DeleteMarkers, "_leave", lambda self, subject: True)
+
+
+def _ttl_forgotten_at_start() -> Patch:
+    return mock.patch.object(TimedMessages, "recover", do_nothing)
+
+
+def _age_counted_in_other_units() -> Patch:
+    def first_kept(self: Expiry) -> int:
+        oldest_ns = self._stream.engine.clock.now_ns() - self._max_age_ns // 2
+        return self._stream.store.first_seq_at(oldest_ns + 1)
+
+    return mock.patch.object(Expiry, "_first_kept", first_kept)
+
+
+def _one_message_too_many_dropped() -> Patch:
+    trim = Limits._trim_subject
+
+    def eager(self: Limits, subject: bytes, most: int = 0) -> int:
+        dropped = trim(self, subject, most)
+        store, limit = self._stream.store, self._stream.config.max_msgs_per_subject
+        if 1 < limit == store.count_of(subject):
+            self._stream.remove(store.first_seq_of(subject))
+        return dropped
+
+    return mock.patch.object(Limits, "_trim_subject", eager)
+
+
+def _rest_of_a_job_forgotten_at_the_start() -> Patch:
+    return mock.patch.object(Limits, "recovered", do_nothing)
+
+
+def _job_ends_after_a_slice() -> Patch:
+    enforcing = Limits.enforcing
+
+    def first_slice(self: Limits) -> Steps[None]:
+        for cost in enforcing(self):
+            yield cost
+            return
+
+    return mock.patch.object(Limits, "enforcing", first_slice)
+
+
+def _source_positions_forgotten() -> Patch:
+    return mock.patch.object(SourceSet, "_read_headers", do_nothing)
+
+
+def _mirror_counts_for_itself() -> Patch:
+    store_mirrored = Intake.store_mirrored
+
+    def counted(self: Intake, seq: int, ts_ns: int, *message: Any, **named: Any) -> None:
+        store_mirrored(self, self._stream.store.last_seq + 1, ts_ns, *message, **named)
+
+    return mock.patch.object(Intake, "store_mirrored", counted)
+
+
+def _pending_not_counted_again_after_a_purge() -> Patch:
+    def purged(self: Consumer, filters: Filters | None = None) -> Steps[None]:
+        yield from ()
+
+    return mock.patch.object(Consumer, "purged", purged)
+
+
+def _index_file_removed_twice() -> Patch:
+    def give_up_index(self: SegmentFile) -> list[str]:
+        return [self.index_path] if self.indexed else []
+
+    return mock.patch.object(SegmentFile, "give_up_index", give_up_index)
+
+
+def _ids_read_from_removed_messages_not_written_down() -> Patch:
+    return mock.patch.object(Dedupe, "_keep_gone", do_nothing)
+
+
+PLANTS: dict[str, Callable[[], Patch]] = {
+    plant.__name__.removeprefix("_"): plant
+    for plant in (
+        _ids_not_looked_up_after_a_restart,
+        _ids_of_removed_messages_forgotten,
+        _batch_stored_one_by_one,
+        _counter_adds_to_what_is_durable,
+        _schedule_fires_again_after_a_crash,
+        _schedule_ends_before_its_message_is_durable,
+        _interest_removed_before_every_ack,
+        _acked_messages_stay,
+        _acks_not_journaled,
+        _acks_confirmed_before_they_are_durable,
+        _publisher_told_before_the_commit,
+        _no_delete_markers,
+        _ttl_forgotten_at_start,
+        _age_counted_in_other_units,
+        _one_message_too_many_dropped,
+        _rest_of_a_job_forgotten_at_the_start,
+        _job_ends_after_a_slice,
+        _source_positions_forgotten,
+        _mirror_counts_for_itself,
+        _pending_not_counted_again_after_a_purge,
+        _index_file_removed_twice,
+        _ids_read_from_removed_messages_not_written_down,
+    )
+}
+
+_SEEDS: Final = {
+    "acks_confirmed_before_they_are_durable": 20,
+    "acks_not_journaled": 2,
+    "age_counted_in_other_units": 3,
+    "batch_stored_one_by_one": 91,
+    "counter_adds_to_what_is_durable": 5,
+    "ids_read_from_removed_messages_not_written_down": 48,
+    "index_file_removed_twice": 19,
+    "interest_removed_before_every_ack": 1,
+    "job_ends_after_a_slice": 29,
+    "mirror_counts_for_itself": 4,
+    "no_delete_markers": 1,
+    "one_message_too_many_dropped": 1,
+    "publisher_told_before_the_commit": 1,
+    "rest_of_a_job_forgotten_at_the_start": 22,
+    "schedule_ends_before_its_message_is_durable": 1,
+    "schedule_fires_again_after_a_crash": 1,
+    "source_positions_forgotten": 11,
+}
+"""The first seed that notices a plant which few notice: where to look first."""
+
+
+def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
+    """Return a seed at which the simulation notices the planted fault, None where it never does."""
+    return noticed_at(PLANTS[name], simulate_engine, seeds, NOTICED, _SEEDS.get(name, 0))

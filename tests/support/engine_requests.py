@@ -1,0 +1,152 @@
+"""Requests to one stream of the simulated engine, and the reasons for which its messages may be removed.
+
+An `Attempt` is one publish, a `Step` what clients asked of a stream between two checks, a `Snapshot` what it holds.
+Reasons follow from a message's header and the stream's configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from natsctl.api import headers
+from natsctl.jetstream.timed.message_ttl import parse_ttl
+from natsctl.store.filters import Filters
+from natsctl.store.message import StoredMessage, file_size
+from natsctl.store.stream import StreamStore
+
+EVERYTHING: Final = 1 << 30
+
+Wanted = Callable[[StoredMessage], bool]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a stream holds."""
+
+    messages: dict[int, StoredMessage] = field(default_factory=dict)
+    last_seq: int = 0
+
+
+def snapshot_of(store: StreamStore) -> Snapshot:
+    """Return what a stream at rest holds."""
+    messages = {m.seq: m for m in store.read_from(1, max_msgs=EVERYTHING)} if store.messages else {}
+    return Snapshot(messages, store.last_seq)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One message that a client published; `token` stands in nobody else's."""
+
+    token: bytes
+    subject: bytes
+    header: bytes
+    payload: bytes
+    msg_id: bytes = b""
+    incr: int | None = None
+    expected_last: int | None = None
+    batch: int = 0
+    """The atomic batch that it is part of, 0: none."""
+    far: bool = False
+    """Whether it was published through a link to another server."""
+    answer: dict[str, Any] | None = None
+    ts_ns: int = 0
+    seq: int = 0
+    """The sequence that is known of it, 0: none."""
+
+    @property
+    def acked_seq(self) -> int:
+        """Return the sequence that its own ack named, 0 when there was none."""
+        stored = self.answer is not None and "seq" in self.answer and not self.answer.get("duplicate")
+        return self.answer["seq"] if stored and self.answer is not None else 0
+
+    @property
+    def refused(self) -> bool:
+        """Tell whether the server said that it is not stored."""
+        return self.answer is not None and ("error" in self.answer or bool(self.answer.get("duplicate")))
+
+    def message(self, seq: int) -> StoredMessage:
+        """Return it as the stream would hold it."""
+        return StoredMessage(seq, self.ts_ns, self.subject, self.header, self.payload)
+
+
+class Step:
+    """What clients asked of one stream since it was last judged."""
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self.removers: list[Wanted] = []
+        self.confirmed: list[Wanted] = []
+        """Removals that were answered: what they take must be gone, if it was there before."""
+        self.configs: list[dict[str, Any]] = []
+        """Configurations that may have been in force meanwhile."""
+        self.crashed = False
+
+
+def passed_on(header: bytes) -> bytes:
+    """Return what a mirror keeps of a header."""
+    lines = header.split(b"\r\n")
+    kept = [line for line in lines if not line.startswith((b"Nats-Expected-", b"Nats-Batch-"))]
+    return b"\r\n".join(kept) if len(kept) > 3 else b""
+
+
+def expired(message: StoredMessage, config: dict[str, Any], now_ns: int) -> bool:
+    """Tell whether the time of a message is over."""
+    return end_of(message, config) <= now_ns
+
+
+def end_of(message: StoredMessage, config: dict[str, Any]) -> int:
+    """Return when a message expires."""
+    ttl_ns = parse_ttl(headers.get(message.header, headers.TTL) or b"") or 0
+    if ttl_ns > 0 and not config.get("allow_msg_ttl"):
+        ttl_ns = 0  # a foreign message's; only "never" is obeyed
+    ends = [message.ts_ns + ttl_ns] if ttl_ns > 0 else []
+    if config.get("max_age", 0) > 0 and ttl_ns >= 0:
+        ends.append(message.ts_ns + config["max_age"])
+    return min(ends, default=1 << 63)
+
+
+def due_of(schedule: StoredMessage) -> int:
+    """Return when a schedule of this simulation fires; its moment stands in a header of its own."""
+    return int(headers.get(schedule.header, b"X-Due") or b"0")
+
+
+def total_of(message: StoredMessage | None) -> int:
+    """Return what a counter's message counts."""
+    return int(message.payload.split(b'"')[3]) if message is not None else 0
+
+
+def size_of(message: StoredMessage) -> int:
+    """Return what a message counts for."""
+    return file_size(len(message.subject), len(message.header), len(message.payload))
+
+
+def pushed_out(message: StoredMessage, later: list[StoredMessage], config: dict[str, Any], unseen: int) -> bool:
+    """Tell whether the messages behind it, and as many that nobody saw, are as many as a limit allows."""
+    if 0 < config.get("max_msgs", 0) <= len(later) + unseen:
+        return True
+    if 0 < config.get("max_msgs_per_subject", 0) <= sum(m.subject == message.subject for m in later) + unseen:
+        return True
+    if unseen and config.get("max_bytes", 0) > 0:
+        return True
+    max_bytes: int = config.get("max_bytes", 0)
+    return 0 < max_bytes < sum(map(size_of, later)) + size_of(message)
+
+
+def rolls_up(later: StoredMessage | Attempt, message: StoredMessage) -> bool:
+    """Tell whether a message, or what somebody published, is a rollup that stands for an earlier message."""
+    rollup = (headers.get(later.header, headers.ROLLUP) or b"").lower()
+    return rollup == b"all" or (rollup == b"sub" and later.subject == message.subject)
+
+
+def ends_schedule(later: StoredMessage, message: StoredMessage) -> bool:
+    """Tell whether a message says that a schedule has come to its end."""
+    scheduler = headers.get(later.header, headers.SCHEDULER)
+    return scheduler is not None and scheduler == message.subject
+
+
+def takes(pattern: str) -> Wanted:
+    """Return whether a message's subject matches a pattern."""
+    filters = Filters((pattern.encode(),))
+    return lambda message: filters.matches(message.subject)

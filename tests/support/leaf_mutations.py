@@ -1,0 +1,132 @@
+"""Faults planted into what joins two servers, each one plausible line, to prove that their simulation can fail.
+
+A plant replaces one function while it is active, and breaks one promise. A simulation that does not notice it within
+`SEEDS_MAX` seeds proves nothing about that promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+from unittest import mock
+
+from natsctl.broker.delivery import Delivery
+from natsctl.broker.leaf.outward import Outward
+from natsctl.broker.subscription import Subscription
+from natsctl.jetstream.consumers import consumer_set
+from natsctl.jetstream.publish.dedupe import Dedupe
+from natsctl.jetstream.upstream.mirror import Mirror
+from natsctl.jetstream.upstream.source_set import SourceSet
+from natsctl.jetstream.upstream.upstream import Upstream
+from natsctl.store.commit import Commit
+from natsctl.store.errors import StoreError
+from natsctl.store.stream import StreamStore
+from tests.support.leaf_simulation import simulate_leaf
+from tests.support.store_model import Violation
+from tests.support.store_mutations import Patch, do_nothing, noticed_at
+
+SEEDS_MAX: Final = 60
+
+NOTICED = (Violation, StoreError, AssertionError, LookupError, ValueError)
+"""What a simulation raises; servers that break down are noticed too."""
+
+
+def _delivered_ahead_of_the_commit() -> Patch:
+    finish = StreamStore.finish_commit
+
+    def eager(self: StreamStore, commit: Commit, error: StoreError | None = None) -> None:
+        commit.last_seq = self.last_seq
+        finish(self, commit, error)
+
+    return mock.patch.object(StreamStore, "finish_commit", eager)
+
+
+def _flow_answered_before_it_is_durable() -> Patch:
+    def on_control(self: Upstream, reply: bytes, header: bytes) -> None:
+        if not reply:
+            control(self, reply, header)
+            return
+        self._asked = reply
+        self._answer_flow(reply, self._awaits, self.dseq, self.sseq, None)
+
+    control = Upstream._on_control
+    return mock.patch.object(Upstream, "_on_control", on_control)
+
+
+def _lost_deliveries_not_noticed() -> Patch:
+    def take(self: Upstream, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            number = delivery[1].rsplit(b".", 3)[1]
+            if number.isdigit():
+                self.dseq = int(number) - 1
+            found(self, [delivery])
+
+    found = Upstream._take
+    return mock.patch.object(Upstream, "_take", take)
+
+
+def _mirror_begins_one_too_late() -> Patch:
+    def request(self: Mirror) -> object:
+        config = found(self)
+        if config.opt_start_seq:
+            config.opt_start_seq += 1
+        return config
+
+    found = Mirror.request
+    return mock.patch.object(Mirror, "request", request)
+
+
+def _source_begins_anew_after_a_crash() -> Patch:
+    return mock.patch.object(SourceSet, "_read_headers", do_nothing)
+
+
+def _silence_not_noticed() -> Patch:
+    return mock.patch.object(Upstream, "_look", do_nothing)
+
+
+def _interest_of_before_the_link_not_announced() -> Patch:
+    start = Outward.start
+
+    def nothing_yet(self: Outward, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
+        start(self, (), subjects)
+
+    return mock.patch.object(Outward, "start", nothing_yet)
+
+
+def _ids_forgotten_at_start() -> Patch:
+    return mock.patch.object(Dedupe, "recover", do_nothing)
+
+
+def _deliveries_numbered_as_before_a_crash() -> Patch:
+    return mock.patch.object(consumer_set, "UNSURE_DELIVERIES", 0)
+
+
+PLANTS: Final[dict[str, Callable[[], Patch]]] = {
+    plant.__name__.removeprefix("_"): plant
+    for plant in (
+        _delivered_ahead_of_the_commit,
+        _flow_answered_before_it_is_durable,
+        _lost_deliveries_not_noticed,
+        _mirror_begins_one_too_late,
+        _source_begins_anew_after_a_crash,
+        _silence_not_noticed,
+        _interest_of_before_the_link_not_announced,
+        _ids_forgotten_at_start,
+        _deliveries_numbered_as_before_a_crash,
+    )
+}
+
+_SEEDS: Final = {
+    "deliveries_numbered_as_before_a_crash": 5,
+    "flow_answered_before_it_is_durable": 6,
+    "ids_forgotten_at_start": 1,
+    "lost_deliveries_not_noticed": 6,
+    "silence_not_noticed": 3,
+    "source_begins_anew_after_a_crash": 1,
+}
+"""The first seed that notices a plant which few notice: where to look first."""
+
+
+def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
+    """Return a seed at which the simulation notices the planted fault, None where it never does."""
+    return noticed_at(PLANTS[name], simulate_leaf, seeds, NOTICED, _SEEDS.get(name, 0))

@@ -1,0 +1,602 @@
+"""Random programs for `tests.support.program_runner`: streams, consumers, publishes, pulls, acks, in every form.
+
+A program knows nothing about what its steps will bring: names come from small pools, so that most steps meet something.
+
+`python -m tests.support.random_programs --seeds 200` runs many on natsctl's engine and on nats-server. A difference is
+cut down to the steps that it needs, and printed. `--first N` begins with another seed; `--upstreams` has mirrors and
+sources in the programs as well, which takes longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from natsctl.testing.process import ServerProcess
+from tests.support.program_runner import PATIENCE_S, STREAMS, Difference, ProgramRunner, Step, told
+
+SECOND: Final = 1_000_000_000
+HOUR: Final = 3600 * SECOND
+LATER: Final = "2037-01-01T00:00:00Z"
+PAST: Final = "2020-01-01T00:00:00Z"
+
+CONSUMERS: Final = ("c", "d", "e")
+LEAVES: Final = ("x", "y", "x.1", "y.2", "z.1.2")
+FILTERS: Final = ("x", "y", "x.*", "*", ">", "*.*", "z.>", "*.1")
+TARGETS: Final = ("push.1", "push.2", "push.3")
+SAID: Final = ("", "1", "hello", "x" * 40, "y" * 200)
+
+ANSWERS: Final = (
+    b"", b"", b"+ACK", b"+OK", b"-NAK", b"-NAK", b'-NAK {"delay": 3600000000000}', b"-NAK 1h", b"+WPI", b"+TERM",
+    b"+TERM why", b"+NXT", b"+NXT 2", b'+NXT {"batch":2,"no_wait":true}', b"odd", b"-NAK x",
+)  # fmt: skip
+
+Line = tuple[str, bytes, bytes, str]
+"""Subject, header, payload and inbox of a message."""
+
+
+class Chance:
+    """A seed's choices, and the steps made so far."""
+
+    def __init__(self, seed: int, upstreams: bool = False) -> None:
+        self.rng = random.Random(seed)
+        self.upstreams = upstreams
+        self.streams = STREAMS[: self.rng.randint(1, 3)]
+        self.known: set[str] = set()
+        self.unlimited: set[str] = set()
+        self.batches = 0
+        self.steps: list[Step] = []
+
+    def chosen(self, **chances: tuple[float, Any]) -> dict[str, Any]:
+        """Return those fields that chance takes, each with one of its values (or what a function says)."""
+        taken = {key: values for key, (chance, values) in chances.items() if self.rng.random() < chance}
+        return {key: self.rng.choice(values) for key, values in taken.items()}
+
+    def note(self, name: str, fields: dict[str, Any]) -> None:
+        """Remember whether a stream may drop messages when others come."""
+        if name not in self.known:
+            self.unlimited.add(name)
+        self.known.add(name)
+        if {"max_msgs", "max_bytes", "max_msgs_per_subject", "retention"} & fields.keys():
+            self.unlimited.discard(name)
+
+    def sequence(self) -> int:
+        """Return a sequence that may be there."""
+        return self.rng.choice((self.rng.randint(1, 30), self.rng.randint(1, 8), self.rng.randint(100, 110)))
+
+
+def block(fields: dict[str, str]) -> bytes:
+    """Return a header block."""
+    return ("NATS/1.0\r\n" + "".join(f"{key}: {value}\r\n" for key, value in fields.items()) + "\r\n").encode()
+
+
+def joined(fields: dict[str, str], header: bytes) -> bytes:
+    """Return a header block with more lines."""
+    return block(fields)[:-2] + (header.removeprefix(b"NATS/1.0\r\n") or b"\r\n")
+
+
+class ConsumerSteps(Chance):
+    """Steps with consumers."""
+
+    def consumer_fields(self, name: str) -> dict[str, Any]:
+        """Return random fields of a consumer configuration."""
+        own = name.lower()
+        filters = [f"{own}.{leaf}" for leaf in FILTERS]
+        fields = self.chosen(
+            deliver_policy=(0.4, ("last", "new", "by_start_sequence", "by_start_time", "last_per_subject", "all")),
+            ack_policy=(0.9, ("explicit", "explicit", "explicit", "all", "none")),
+            ack_wait=(0.2, (HOUR,)),
+            max_deliver=(0.3, (1, 2, 3)),
+            backoff=(0.08, ([HOUR], [HOUR, 2 * HOUR])),
+            filter_subject=(0.4, filters),
+            filter_subjects=(0.12, (filters[:2], [filters[2], filters[6]], [filters[0], filters[4]])),
+            sample_freq=(0.1, ("100%", "100", "0")),
+            max_waiting=(0.1, (1, 2)),
+            max_ack_pending=(0.3, (1, 2, 5)),
+            headers_only=(0.15, (True,)),
+            max_batch=(0.1, (2, 5)),
+            max_expires=(0.05, (100 * SECOND,)),
+            max_bytes=(0.05, (400,)),
+            inactive_threshold=(0.2, (HOUR,)),
+            mem_storage=(0.1, (True,)),
+            metadata=(0.05, ({"k": "v"},)),
+            pause_until=(0.05, (LATER, PAST)),
+            description=(0.05, ("about",)),
+        )
+        policy = fields.get("deliver_policy")
+        if policy == "by_start_sequence":
+            fields["opt_start_seq"] = self.rng.choice((1, 3, 8, 50))
+        if policy == "by_start_time":
+            fields["opt_start_time"] = self.rng.choice((PAST, LATER))
+        if "filter_subject" in fields and self.rng.random() < 0.9:
+            fields.pop("filter_subjects", None)
+        if "backoff" in fields:
+            fields["max_deliver"] = 5
+        return fields | self.kind_fields()
+
+    def kind_fields(self) -> dict[str, Any]:
+        """Return what makes a consumer a push consumer, or one with priority groups."""
+        kind = self.rng.random()
+        if kind < 0.25:
+            return {
+                "deliver_subject": self.rng.choice(TARGETS),
+                **self.chosen(
+                    deliver_group=(0.15, ("g",)), flow_control=(0.15, (True,)), idle_heartbeat=(0.2, (HOUR,))
+                ),
+            }
+        if kind < 0.4:
+            return {
+                "priority_groups": ["g"],
+                "priority_policy": self.rng.choice(("overflow", "pinned_client", "prioritized")),
+                **self.chosen(priority_timeout=(0.3, (HOUR,))),
+            }
+        return {}
+
+    def consume(self, name: str, consumer: str) -> Step:
+        """Return the creation of a consumer, or of one that is there."""
+        fields = self.consumer_fields(name)
+        fields["name"] = consumer
+        if self.rng.random() < 0.6:
+            fields["durable_name"] = consumer
+        else:
+            fields["inactive_threshold"] = HOUR
+        body: dict[str, Any] = {"stream_name": name, "config": fields}
+        if self.rng.random() < 0.2:
+            body["action"] = self.rng.choice(("create", "update"))
+        subject = f"$JS.API.CONSUMER.CREATE.{name}.{consumer}"
+        if "filter_subject" in fields and self.rng.random() < 0.3:
+            subject += "." + fields["filter_subject"]
+        return Step("ask", subject, json.dumps(body).encode())
+
+    def new_consumer(self, name: str) -> Step:
+        """Return the creation of any consumer."""
+        return self.consume(name, self.rng.choice(CONSUMERS))
+
+    def update_consumer(self, name: str) -> Step:
+        """Return an update of a consumer."""
+        consumer = self.rng.choice(CONSUMERS)
+        fields = self.consumer_fields(name)
+        keys = self.rng.sample(sorted(fields), min(len(fields), self.rng.randint(1, 2)))
+        return Step("reuse", f"$JS.API.CONSUMER.CREATE.{name}.{consumer}", patch={key: fields[key] for key in keys})
+
+    def pull(self, name: str) -> Step:
+        """Return a pull request."""
+        consumer = self.rng.choice(CONSUMERS)
+        body = self.chosen(
+            batch=(0.8, (1, 2, 5, 20)),
+            expires=(0.3, (60 * SECOND, 90 * SECOND)),
+            no_wait=(0.6, (True,)),
+            max_bytes=(0.1, (1, 150, 600)),
+            idle_heartbeat=(0.05, (20 * SECOND,)),
+            group=(0.2, ("g", "g", "h")),
+            min_pending=(0.05, (1, 4)),
+            min_ack_pending=(0.05, (1, 3)),
+            priority=(0.05, (0, 1, 5, 10)),
+            id=(0.02, ("wrong",)),
+        )
+        said = self.rng.choice((json.dumps(body), json.dumps(body), json.dumps(body), json.dumps(body), "", "3"))
+        if said.startswith("{") and "no_wait" not in body and "expires" not in body and self.rng.random() < 0.7:
+            said = json.dumps({**body, "no_wait": True})
+        inbox = f"p{self.rng.randint(1, 99)}"
+        return Step("ask", f"$JS.API.CONSUMER.MSG.NEXT.{name}.{consumer}", said.encode(), inbox=inbox)
+
+    def ack(self, _name: str) -> Step:
+        """Return an answer to a delivered message."""
+        return Step("ack", body=self.rng.choice(ANSWERS), number=self.rng.choice((0, 0, self.rng.randint(0, 50))))
+
+    def manage(self, name: str) -> Step:
+        """Return a request about a consumer, or a list."""
+        consumer = self.rng.choice(CONSUMERS)
+        own = name.lower()
+        verb, body = self.rng.choice(
+            (
+                (f"CONSUMER.DELETE.{name}.{consumer}", {}),
+                (f"CONSUMER.PAUSE.{name}.{consumer}", {"pause_until": LATER}),
+                (f"CONSUMER.PAUSE.{name}.{consumer}", {}),
+                (f"CONSUMER.PAUSE.{name}.{consumer}", {}),
+                (f"CONSUMER.RESET.{name}.{consumer}", {}),
+                (f"CONSUMER.RESET.{name}.{consumer}", {"seq": self.sequence()}),
+                (f"CONSUMER.UNPIN.{name}.{consumer}", {"group": "g"}),
+                (f"CONSUMER.LIST.{name}", {"offset": self.rng.randint(0, 3)}),
+                ("STREAM.NAMES", {"subject": self.rng.choice((f"{own}.>", ">", "o.x", f"{own}.x"))}),
+                ("STREAM.LIST", {"offset": self.rng.randint(0, 3)}),
+                (
+                    f"STREAM.INFO.{name}",
+                    {"subjects_filter": f"{own}.{self.rng.choice(FILTERS)}", "offset": self.rng.randint(0, 3)},
+                ),
+            )
+        )
+        return Step("ask", f"$JS.API.{verb}", json.dumps(body).encode() if body else b"")
+
+    def listen(self, _name: str) -> Step:
+        """Return the beginning or the end of a subscription on a delivery subject."""
+        target = self.rng.choice(TARGETS)
+        return Step(self.rng.choice(("listen", "leave")), target, inbox=target)
+
+
+class PublishSteps(Chance):
+    """Steps that publish."""
+
+    def header(self, name: str) -> bytes:
+        """Return a header block of a publish."""
+        if self.rng.random() < 0.4:
+            return b""
+        own = name.lower()
+        subject = f"{own}.{self.rng.choice(LEAVES)}"
+        number = str(self.rng.randint(0, 12))
+        fields = self.chosen(
+            **{
+                "Nats-Msg-Id": (0.25, ("m1", "m2", "m3", "")),
+                "Nats-Expected-Stream": (0.05, (name, "other")),
+                "Nats-Expected-Last-Sequence": (0.08, (number, "0", "x")),
+                "Nats-Expected-Last-Subject-Sequence": (0.1, (number, "0", "0", "-1")),
+                "Nats-Expected-Last-Subject-Sequence-Subject": (0.05, (subject, f"{own}.*", f"{own}.>")),
+                "Nats-Expected-Last-Msg-Id": (0.05, ("m1", "m2", "")),
+                "Nats-Rollup": (0.1, ("sub", "all", "what")),
+                "Nats-TTL": (0.15, ("1h", "3600", "never", "0", "x", "100h")),
+                "Nats-Incr": (0.05, ("1", "-5", "+12345678901234567890", "x", "0")),
+                "Nats-Schedule": (0.05, ("@every 2h", f"@at {LATER}", "@yearly", "0 0 1 1 1 *", "x")),
+                "Nats-Schedule-Target": (0.06, (subject, f"{own}.x")),
+                "Nats-Schedule-TTL": (0.02, ("1h", "x")),
+                "Nats-Schedule-Source": (0.02, (subject,)),
+                "Nats-Schedule-Rollup": (0.02, ("sub",)),
+                "Nats-Scheduler": (0.01, (subject,)),
+                "Nats-Schedule-Next": (0.01, ("purge", LATER)),
+                "Nats-Batch-Id": (0.01, ("b1",)),
+                "Nats-Batch-Sequence": (0.01, ("1", "2")),
+                "X-Own": (0.2, ("v", "")),
+                "Nats-Stream-Source": (0.005, ("A 1",)),
+                "Nats-Marker-Reason": (0.01, ("Purge",)),
+                "Nats-Required-Api-Level": (0.01, ("99",)),
+            }
+        )
+        return block(fields) if fields else b""
+
+    def line(self, name: str) -> Line:
+        """Return one message."""
+        subject = f"{name.lower()}.{self.rng.choice(LEAVES)}"
+        return subject, self.header(name), self.rng.choice(SAID).encode(), ""
+
+    def say(self, name: str) -> Step:
+        """Return the last of one or more publishes; those before are in the program."""
+        return self.spread([self.line(name) for _ in range(self.rng.choice((1, 1, 2, 6)))])
+
+    def spread(self, lines: Sequence[Line]) -> Step:
+        """Put all lines but the last into the program, each as a step; return the last."""
+        self.steps += [Step("say", lines=(line,)) for line in lines[:-1]]
+        return Step("say", lines=tuple(lines[-1:]))
+
+    def chunk(self, name: str, lines: Sequence[Line]) -> Step:
+        """Return all lines as one step where deliveries in between are not a matter of chance: nothing is dropped."""
+        return Step("say", lines=tuple(lines)) if name in self.unlimited else self.spread(lines)
+
+    def flood(self, name: str) -> Step:
+        """Return plain publishes in one chunk, with replies or without."""
+        inbox = self.rng.choice(("", "-"))
+        lines = [
+            (f"{name.lower()}.{self.rng.choice(LEAVES)}", b"", b"%d" % i, inbox) for i in range(self.rng.randint(3, 12))
+        ]
+        return self.chunk(name, lines)
+
+    def atomic(self, name: str) -> Step:
+        """Return a whole or a broken atomic batch in one chunk."""
+        self.batches += 1
+        length = self.rng.randint(1, 5)
+        lines = []
+        for place in range(1, length + 1):
+            subject, header, body, _ = self.line(name)
+            own = {"Nats-Batch-Id": f"b{self.batches}", "Nats-Batch-Sequence": str(place)}
+            if place == length and self.rng.random() < 0.9:
+                own["Nats-Batch-Commit"] = self.rng.choice(("1", "1", "1", "eob", "x"))
+            if self.rng.random() < 0.5:
+                header = b""
+            inbox = self.rng.choice(("", "", "-"))
+            if self.rng.random() < 0.97:
+                lines.append((subject, joined(own, header), body, inbox))
+        return self.chunk(name, lines)
+
+    def fast(self, name: str) -> Step:
+        """Return the last step of a fast batch; those before are in the program."""
+        self.batches += 1
+        length = self.rng.randint(1, 6)
+        gap = self.rng.choice(("fail", "ok"))
+        flow = self.rng.choice((0, 1, 2, 10))
+        lines = []
+        for place in range(1, length + 1):
+            subject, header, body, _ = self.line(name)
+            op = 0 if place == 1 else self.rng.choice((1, 1, 1, 4)) if place < length else self.rng.choice((2, 2, 3, 1))
+            if self.rng.random() < 0.6:
+                header = b""
+            subject = f"{name.lower()}.{self.rng.choice(LEAVES[:3])}"
+            seq = place + (1 if self.rng.random() < 0.05 else 0)
+            lines.append((subject, header, body, f"f{self.batches}.u{self.batches}.{flow}.{gap}.{seq}.{op}.$FI"))
+        return self.spread(lines)
+
+
+class StreamSteps(Chance):
+    """Steps with streams."""
+
+    def stream_fields(self, name: str) -> dict[str, Any]:
+        """Return random fields of a stream configuration."""
+        own = name.lower()
+        return self.chosen(
+            retention=(0.4, ("interest", "workqueue")),
+            storage=(0.3, ("memory",)),
+            max_msgs=(0.2, (1, 5, 12)),
+            max_bytes=(0.12, (300, 2000)),
+            max_msgs_per_subject=(0.25, (1, 2, 4)),
+            max_msg_size=(0.08, (60, 100)),
+            max_age=(0.15, (HOUR, 30 * HOUR)),
+            max_consumers=(0.05, (1, 2)),
+            discard=(0.25, ("new",)),
+            discard_new_per_subject=(0.1, (True,)),
+            duplicate_window=(0.2, (HOUR // 60, HOUR)),
+            no_ack=(0.03, (True,)),
+            first_seq=(0.1, (5, 100)),
+            allow_direct=(0.7, (True,)),
+            allow_rollup_hdrs=(0.5, (True,)),
+            deny_delete=(0.08, (True,)),
+            deny_purge=(0.06, (True,)),
+            allow_msg_ttl=(0.4, (True,)),
+            subject_delete_marker_ttl=(0.12, (HOUR,)),
+            allow_msg_counter=(0.07, (True,)),
+            allow_atomic=(0.4, (True,)),
+            allow_batched=(0.3, (True,)),
+            allow_msg_schedules=(0.25, (True,)),
+            compression=(0.1, ("s2",)),
+            persist_mode=(0.05, ("async",)),
+            description=(0.05, ("about",)),
+            metadata=(0.05, ({"k": "v"},)),
+            subject_transform=(
+                0.1,
+                (
+                    {"src": f"{own}.x.*", "dest": own + ".y.{{wildcard(1)}}"},
+                    {"src": f"{own}.>", "dest": f"{own}.>"},
+                    {"src": f"{own}.x", "dest": f"{own}.y"},
+                    {"src": f"{own}.*", "dest": own + ".{{partition(3,1)}}"},
+                ),
+            ),
+            republish=(
+                0.2,
+                (
+                    {"src": ">", "dest": "again.>"},
+                    {"src": f"{own}.x", "dest": f"again.{own}"},
+                    {"src": f"{own}.*", "dest": "again.{{wildcard(1)}}", "headers_only": True},
+                    {"dest": "again.>"},
+                ),
+            ),
+            consumer_limits=(0.06, ({"max_ack_pending": 3}, {"inactive_threshold": HOUR}, {})),
+            sealed=(0.01, (True,)),
+        )
+
+    def create(self, name: str) -> Step:
+        """Return the creation of a stream."""
+        fields = self.stream_fields(name)
+        own = name.lower()
+        subjects = self.rng.choice(
+            ([f"{own}.>"], [f"{own}.>"], [f"{own}.x", f"{own}.x.*", f"{own}.y"], [f"{own}.>", "o.>"])
+        )
+        body: dict[str, Any] = {"name": name, "subjects": subjects, **fields}
+        self.note(name, fields)
+        if self.upstreams and self.rng.random() < 0.5:
+            body.update(self.upstream(name))
+            if "mirror" in body:
+                del body["subjects"]
+        return Step("ask", f"$JS.API.STREAM.CREATE.{name}", json.dumps(body).encode())
+
+    def upstream(self, name: str) -> dict[str, Any]:
+        """Return a mirror or sources."""
+        others = [other for other in STREAMS[:3] if other != name]
+        origin = self.rng.choice(others)
+        own = origin.lower()
+        chosen = {
+            "name": origin,
+            **self.chosen(
+                opt_start_seq=(0.2, (1, 3)),
+                filter_subject=(0.3, (f"{own}.x", f"{own}.x.*", f"{own}.>")),
+                subject_transforms=(0.1, ([{"src": f"{own}.>", "dest": "moved.>"}],)),
+            ),
+        }
+        if "subject_transforms" in chosen:
+            chosen.pop("filter_subject", None)
+        return {"mirror": chosen} if self.rng.random() < 0.4 else {"sources": [chosen]}
+
+    def update(self, name: str) -> Step:
+        """Return an update of a stream."""
+        fields = self.stream_fields(name)
+        keys = self.rng.sample(sorted(fields), min(len(fields), self.rng.randint(1, 2)))
+        patch = {key: fields[key] for key in keys}
+        patch |= self.chosen(
+            max_msgs=(0.1, (-1, 3)),
+            max_msgs_per_subject=(0.1, (-1, 1)),
+            max_bytes=(0.05, (-1, 250)),
+            subjects=(0.1, ([f"{name.lower()}.>"], [f"{name.lower()}.x", f"{name.lower()}.x.1"])),
+            discard=(0.1, ("old", "new")),
+            republish=(0.03, (None,)),
+            subject_transform=(0.05, (None,)),
+            retention=(0.05, ("limits", "interest")),
+        )
+        self.note(name, patch)
+        return Step("update", f"$JS.API.STREAM.UPDATE.{name}", patch=patch)
+
+    def purge(self, name: str) -> Step:
+        """Return a purge in any form."""
+        body = self.chosen(
+            filter=(0.5, [f"{name.lower()}.{leaf}" for leaf in FILTERS]),
+            seq=(0.3, (1, 4, 9, 100)),
+            keep=(0.3, (0, 1, 2, 5)),
+        )
+        return Step("ask", f"$JS.API.STREAM.PURGE.{name}", json.dumps(body).encode() if body else b"")
+
+    def delete_message(self, name: str) -> Step:
+        """Return the deletion of a message."""
+        body: dict[str, Any] = {"seq": self.sequence(), **self.chosen(no_erase=(0.5, (True, False)))}
+        return Step("ask", f"$JS.API.STREAM.MSG.DELETE.{name}", json.dumps(body).encode())
+
+    def get(self, name: str) -> Step:
+        """Return a request for a stored message or several."""
+        own = name.lower()
+        subject = f"{own}.{self.rng.choice(LEAVES)}"
+        wild = f"{own}.{self.rng.choice(FILTERS)}"
+        body: dict[str, Any] = self.rng.choice(
+            (
+                {"seq": self.sequence()},
+                {"last_by_subj": self.rng.choice((subject, wild))},
+                {"seq": self.sequence(), "next_by_subj": self.rng.choice((subject, wild))},
+                {"next_by_subj": wild},
+                {"start_time": self.rng.choice((PAST, LATER))},
+                {"start_time": PAST, "next_by_subj": wild},
+            )
+        )
+        if self.rng.random() < 0.1:
+            body.update(no_hdr=True)
+        if self.rng.random() < 0.3:
+            return Step("ask", f"$JS.API.STREAM.MSG.GET.{name}", json.dumps(body).encode())
+        if self.rng.random() < 0.25:
+            return Step("ask", f"$JS.API.DIRECT.GET.{name}.{subject}")
+        if self.rng.random() < 0.4:
+            body = {**body, "batch": self.rng.choice((1, 3, 100)), **self.chosen(max_bytes=(0.3, (1, 150, 1000)))}
+        elif self.rng.random() < 0.4:
+            body = {
+                "multi_last": self.rng.sample(
+                    [f"{own}.{leaf}" for leaf in (*LEAVES, *FILTERS)], self.rng.randint(1, 3)
+                ),
+                **self.chosen(
+                    batch=(0.4, (1, 2, 10)),
+                    up_to_seq=(0.3, (1, 5, 20)),
+                    up_to_time=(0.1, (PAST, LATER)),
+                    max_bytes=(0.2, (1, 150)),
+                    seq=(0.1, (1, 4)),
+                    no_hdr=(0.1, (True,)),
+                ),
+            }
+        return Step("ask", f"$JS.API.DIRECT.GET.{name}", json.dumps(body).encode())
+
+
+class Maker(StreamSteps, PublishSteps, ConsumerSteps):
+    """A program in the making."""
+
+    def program(self, length: int) -> list[Step]:
+        """Return a program."""
+        for target in TARGETS[:2]:
+            self.steps.append(Step("listen", target, inbox=target))
+        self.steps.append(Step("listen", "again.>", inbox="again"))
+        for name in self.streams:
+            self.steps.append(self.create(name))
+        for name in self.streams:
+            self.steps += [self.say(name), self.consume(name, self.rng.choice(CONSUMERS))]
+        while len(self.steps) < length:
+            self.steps.append(self.step())
+        return self.steps
+
+    def step(self) -> Step:
+        """Return one more step."""
+        name = self.rng.choice(self.streams)
+        makers = [make for make, weight in WEIGHTS.items() for _ in range(weight)]
+        return self.rng.choice(makers)(self, name)
+
+    def destroy(self, name: str) -> Step:
+        """Return the end of a stream, or its creation once more."""
+        if self.rng.random() < 0.3:
+            return Step("ask", f"$JS.API.STREAM.DELETE.{name}")
+        return self.create(name)
+
+
+WEIGHTS: Final[dict[Callable[[Maker, str], Step], int]] = {
+    Maker.say: 12,
+    Maker.flood: 4,
+    Maker.atomic: 4,
+    Maker.fast: 3,
+    Maker.pull: 14,
+    Maker.ack: 16,
+    Maker.get: 6,
+    Maker.new_consumer: 6,
+    Maker.update_consumer: 4,
+    Maker.manage: 6,
+    Maker.delete_message: 4,
+    Maker.purge: 3,
+    Maker.update: 4,
+    Maker.listen: 1,
+    Maker.destroy: 1,
+}
+
+
+LENGTH: Final = 60
+"""Steps of a program."""
+
+
+SHORT_S: Final = 0.8
+"""Patience while a program is cut down."""
+
+
+def made(seed: int, length: int = LENGTH, upstreams: bool = False) -> list[Step]:
+    """Return the program of a seed."""
+    return Maker(seed, upstreams).program(length)
+
+
+def played(program: Sequence[Step], url: str, patience_s: float = PATIENCE_S) -> Difference | None:
+    """Play a program on fresh servers' accounts and return the first difference."""
+    runner = ProgramRunner(url, patience_s)
+    try:
+        return runner.play(program)
+    finally:
+        runner.close()
+
+
+def shrunk(program: Sequence[Step], difference: Difference, url: str) -> tuple[list[Step], Difference]:
+    """Return as few steps as show a difference after the same step."""
+    steps, last = list(program[: difference.at + 1]), difference
+    size = max(len(steps) // 2, 1)
+    while True:
+        at, dropped = 0, False
+        while at < len(steps) - 1:
+            fewer = steps[:at] + steps[min(at + size, len(steps) - 1) :]
+            found = played(fewer, url, SHORT_S)
+            if found is not None and found.step == difference.step and alike(found, difference):
+                steps, last, dropped = fewer[: found.at + 1], found, True
+            else:
+                at += size
+        if size == 1 and not dropped:
+            return steps, last
+        size = max(size // 2, 1)
+
+
+def alike(one: Difference, other: Difference) -> bool:
+    """Whether two differences are in the same inboxes and answers."""
+    return signature(one) == signature(other)
+
+
+def signature(difference: Difference) -> list[str]:
+    """Return where a difference is, whatever the number of the step."""
+    return ["step" if label[:1].isdigit() else label for label in difference.ours]
+
+
+def main() -> None:
+    """Play programs until all seeds are done; print each difference with its few steps."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many programs")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--length", type=int, default=LENGTH, help="steps of each program")
+    parser.add_argument("--upstreams", action="store_true", help="with mirrors and sources")
+    parser.add_argument("--whole", action="store_true", help="do not cut programs down")
+    options = parser.parse_args()
+    steps = 0
+    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder), "reference") as server:
+        for seed in range(options.first, options.first + options.seeds):
+            program = made(seed, options.length, options.upstreams)
+            difference = played(program, server.url)
+            steps += len(program) if difference is None else difference.at
+            if difference is None:
+                continue
+            fewer, last = ([], difference) if options.whole else shrunk(program, difference, server.url)
+            print(f"seed {seed}", *(f"  {told(step)}" for step in fewer), str(last), sep="\n", end="\n\n", flush=True)
+    print(f"{options.seeds} programs, {steps} steps")
+
+
+if __name__ == "__main__":
+    main()

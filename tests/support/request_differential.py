@@ -1,0 +1,310 @@
+"""Differential runs of requests in a row: natsctl's engine in memory against nats-server over TCP, byte for byte.
+
+`differences` is for hundreds of API requests that each have one answer; whole conversations are for
+`tests.support.differential`. A case is a list of requests that build on each other. Every case starts with the streams
+of both deleted, but for KEEP: nats-server removes the folder of an account with its last stream, late, and may take
+that of a new one with it. For the same reason a new stream may find what is left of its namesake, so what differs is
+asked again, on an engine of its own.
+
+`differing` is for requests that may have no answer, one, or many. Values that differ from run to run are taken out; key
+order stays. The engine goes first, so it is known how much is to come. An answer shows by its subject which request it
+is for: what comes beyond is found in the end, and the next request need not wait for silence. It has to where the test
+listens to events, which do not show that, and where a request has no reply subject.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import select
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from natsctl.testing.machine import Machine
+from natsctl.testing.process import alike
+from natsctl.wire import ops
+from natsctl.wire.encode import encode_pub
+from natsctl.wire.server_parser import ServerParser
+
+Request = tuple[str, Any]
+"""Verb and body; bytes are sent as they are."""
+Case = tuple[str, Sequence[Request]]
+
+VARYING: Final = {"created", "ts", "cluster", "first_ts", "last_ts", "active", "lag", "pause_remaining"}
+"""Keys whose values differ from run to run."""
+_LATE: Final = ("error", "filter_subject")
+"""What is shown of a mirror or source once its origin was asked, which takes the reference a while.
+
+The reference shows several sources in any order.
+"""
+PAUSES_S: Final = (0.0, 0.0, 0.5, 1.0)
+"""How long to let the reference finish removing what was before each time that a case is asked."""
+ANSWER_S: Final = 20.0
+"""How long to wait for the reference."""
+_KEEP: Final = b'{"name":"KEEP"}'
+
+
+class Side(Protocol):
+    """One of the two that are asked."""
+
+    def ask(self, verb: str, body: bytes = b"") -> bytes:
+        """Return the answer to one API request, empty when none came."""
+
+
+def clear(side: Side) -> None:
+    """Delete every stream but KEEP."""
+    names = json.loads(side.ask("STREAM.NAMES"))["streams"] or ()
+    if "KEEP" not in names:
+        side.ask("STREAM.CREATE.KEEP", _KEEP)
+    for name in names:
+        if name != "KEEP":
+            side.ask(f"STREAM.DELETE.{name}")
+
+
+class Reference:
+    """One connection to a real server."""
+
+    def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
+        """Connect; `answer_s` is how long to wait for an answer."""
+        self._answer_s = answer_s
+        parts = urlsplit(url)
+        self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
+        self._parser = ServerParser()
+        self._numbers = itertools.count(1)
+        self._socket.sendall(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB _INBOX.> 1\r\n')
+
+    def ask(self, verb: str, body: bytes = b"") -> bytes:
+        """Return the answer to one API request, empty when none came."""
+        inbox = b"_INBOX.%d" % next(self._numbers)
+        self._socket.sendall(encode_pub(f"$JS.API.{verb}".encode(), inbox, b"", body))
+        while select.select([self._socket], [], [], self._answer_s)[0]:
+            for op in self._parser.feed(self._socket.recv(1 << 20)):
+                if op[0] == ops.MSG and op[1] == inbox:
+                    answer: bytes = op[5] or op[4]
+                    return answer
+        return b""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+class InMemory:
+    """One connection to an engine in memory."""
+
+    def __init__(self) -> None:
+        """Start a machine."""
+        self._wire = Machine().connect()
+        self._sid = self._wire.subscribe("_INBOX.>")
+        self._numbers = itertools.count(1)
+
+    def ask(self, verb: str, body: bytes = b"") -> bytes:
+        """Return the answer to one API request, empty when none came."""
+        inbox = f"_INBOX.{next(self._numbers)}"
+        self._wire.publish(f"$JS.API.{verb}", body, inbox)
+        answers = [message for message in self._wire.take(self._sid) if message.subject == inbox.encode()]
+        return next((message.payload or message.header for message in answers), b"")
+
+
+def differences(url: str, cases: Iterable[Case], known: Collection[str] = ()) -> list[str]:
+    """Return what the reference at `url` answers otherwise, one text per case; cases named in `known` must differ."""
+    reference, engine, found = Reference(url), InMemory(), []
+    for name, requests in cases:
+        text = ""
+        for pause_s in PAUSES_S:
+            time.sleep(pause_s)
+            text = _difference(reference, engine, requests)
+            if not text:
+                break
+            engine = InMemory()
+        if (text != "") is not (name in known):
+            found.append(f"{name}: {text or 'is known to differ and does not'}")
+    reference.close()
+    return found
+
+
+def _difference(reference: Side, engine: Side, requests: Sequence[Request]) -> str:
+    clear(reference)
+    clear(engine)
+    for verb, body in requests:
+        raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        theirs, ours = comparable(reference.ask(verb, raw)), comparable(engine.ask(verb, raw))
+        if theirs != ours:
+            return f"{verb} {raw[:300]!r}\n  reference {theirs[:3000]}\n  natsctl   {ours[:3000]}"
+    return ""
+
+
+def comparable(answer: bytes) -> str:
+    """Return an answer as text without what differs from run to run; key order stays."""
+    try:
+        return json.dumps(_steady(json.loads(alike(answer))))
+    except ValueError:
+        return alike(answer).decode("latin-1")
+
+
+def _steady(value: Any) -> Any:
+    if isinstance(value, list):
+        items = [_steady(item) for item in value]
+        return (
+            sorted(items, key=json.dumps) if any("lag" in item for item in items if isinstance(item, dict)) else items
+        )
+    if not isinstance(value, dict):
+        return value
+    late = _LATE if "lag" in value else ()
+    return {key: "varies" if key in VARYING else _steady(item) for key, item in value.items() if key not in late}
+
+
+RAW_VARYING: Final = frozenset({
+    "created", "ts", "first_ts", "last_ts", "time", "last_active", "leader", "id", "timestamp", "start", "end",
+    "host", "server", "acc", "pause_remaining", "deliver_subject",
+})  # fmt: skip
+"""Keys whose values differ from run to run, or from one kind of server to the other."""
+
+QUIET_S: Final = 0.02
+"""How long to listen for more than the engine gave."""
+SILENT_S: Final = 0.25
+"""How long to listen where the engine gave nothing."""
+PATIENCE_S: Final = 10.0
+"""How long to wait for as much as the engine gave."""
+
+INBOX: Final = "_INBOX.raw."
+
+
+class RawRequest(NamedTuple):
+    """One message; without `reply` nobody is told where to answer."""
+
+    subject: str
+    body: bytes = b""
+    header: bytes = b""
+    reply: bool = True
+
+
+Heard = tuple[str, bytes, bytes]
+"""Subject ("" for an answer), header block, payload."""
+
+
+class RawInMemory:
+    """A client of a machine."""
+
+    def __init__(self, machine: Machine, listens: Sequence[str]) -> None:
+        self._wire = machine.connect("raw")
+        self._number = 0
+        for subject in (INBOX + ">", *listens):
+            self._wire.subscribe(subject)
+
+    def ask(self, request: RawRequest) -> list[Heard]:
+        """Return everything that one request brought."""
+        self._number += 1
+        reply = f"{INBOX}{self._number}" if request.reply else ""
+        self._wire.publish(request.subject, request.body, reply, request.header)
+        return [_heard(m.subject, m.header, m.payload) for m in self._wire.take()]
+
+
+class RawReference:
+    """A client of a real server."""
+
+    def __init__(self, url: str, listens: Sequence[str]) -> None:
+        parts = urlsplit(url)
+        self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
+        self._parser = ServerParser()
+        self._listens = bool(listens)
+        self._heard: defaultdict[int, list[Heard]] = defaultdict(list)
+        self._number = 0
+        connect = {
+            "verbose": False,
+            "headers": True,
+            "no_responders": True,
+            "name": "raw",
+            "lang": "raw",
+            "version": "0",
+        }
+        lines = [b"CONNECT " + json.dumps(connect).encode()]
+        lines += [b"SUB %b %d" % (s.encode(), at) for at, s in enumerate((INBOX + ">", *listens), 1)]
+        self._socket.sendall(b"\r\n".join(lines) + b"\r\n")
+
+    def ask(self, request: RawRequest, expected: int) -> list[Heard]:
+        """Return a list that holds, in the end, everything that one request brought; wait for as much as `expected`."""
+        self._number += 1
+        reply = f"{INBOX}{self._number}".encode() if request.reply else b""
+        self._socket.sendall(encode_pub(request.subject.encode(), reply, request.header, request.body))
+        heard = self._heard[self._number]
+        deadline = time.monotonic() + PATIENCE_S
+        while len(heard) < expected and (patience := deadline - time.monotonic()) > 0:
+            self._read(patience)
+        if self._listens or not request.reply:
+            self.rest(QUIET_S if expected else SILENT_S)
+        return heard
+
+    def rest(self, quiet_s: float = SILENT_S) -> None:
+        """Read until nothing comes for a while."""
+        while self._read(quiet_s):
+            pass
+
+    def _read(self, within_s: float) -> bool:
+        """Read what comes within a time, if anything, to the requests that it is for; events are for the last."""
+        if not select.select([self._socket], [], [], within_s)[0]:
+            return False
+        for op in self._parser.feed(self._socket.recv(1 << 20)):
+            if op[0] == ops.MSG:
+                text = op[1].decode()
+                number = int(text.removeprefix(INBOX)) if text.startswith(INBOX) else self._number
+                self._heard[number].append(_heard(op[1], op[4], op[5]))
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def _heard(subject: bytes, header: bytes, payload: bytes) -> Heard:
+    text = subject.decode()
+    return "" if text.startswith(INBOX) else text, header, payload
+
+
+def scrubbed(value: Any, key: str = "") -> Any:
+    """Return JSON without what differs from run to run; JSON inside texts is looked into."""
+    if isinstance(value, list):
+        return [scrubbed(item) for item in value]
+    if isinstance(value, dict):
+        kept = {k: item for k, item in value.items() if k != "rtt"}  # told once it was measured
+        return {k: "varies" if k in RAW_VARYING else scrubbed(item, k) for k, item in kept.items()}
+    if key in ("request", "response") and isinstance(value, str) and value[:1] == "{":
+        try:
+            return json.dumps(scrubbed(json.loads(value)))
+        except ValueError:
+            return value
+    return alike(value) if isinstance(value, str) else value
+
+
+def shown(heard: Iterable[Heard]) -> list[tuple[str, str, str]]:
+    """Return messages as texts that can be compared: answers in their order, then events by subject."""
+    texts = []
+    for subject, header, payload in heard:
+        lines = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1varies", alike(header)).decode("latin-1")
+        try:
+            texts.append((subject, lines, json.dumps(scrubbed(json.loads(payload)))))
+        except ValueError:
+            texts.append((subject, lines, payload.decode("latin-1")))
+    return [t for t in texts if not t[0]] + sorted(t for t in texts if t[0])
+
+
+def differing(requests: Iterable[RawRequest], machine: Machine, url: str, listens: Sequence[str] = ()) -> list[str]:
+    """Send the same requests to both and return what was told differently, as texts for people."""
+    ours, theirs = RawInMemory(machine, listens), RawReference(url, listens)
+    told = []
+    for request in requests:
+        mine = ours.ask(request)
+        told.append((request, mine, theirs.ask(request, len(mine))))
+    theirs.rest()
+    theirs.close()
+    found = []
+    for request, mine, other in told:
+        if shown(mine) != shown(other):
+            asked = f"{request.subject} {request.body[:300]!r} {request.header!r}"
+            found.append(f"{asked}\n  reference {shown(other)}\n  natsctl   {shown(mine)}")
+    return found

@@ -1,0 +1,87 @@
+"""The Spark job that spark_kills.py kills and starts again: it copies one stream into another.
+
+Every message's text is made upper-case and its amount doubled. The copies have ids of stream and sequence, or such as
+the sink makes, so a message is stored once however often it is sent. Each subject is in one partition, sorted by
+sequence: only so does the order of its messages stay, since partitions write at the same time, and what a shuffle
+brings is in no order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from natsctl.spark.session import SparkOptions, open_session
+from natsctl.spark.session.remote import register_by_value
+from tests.support.spark_kills import SINK, SOURCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+RETRIES = "60"
+"""Attempts to reach a server that is being started again."""
+_FIELDS = "n bigint, amount bigint, text string"
+
+
+def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
+    """What is written."""
+    made = frame.selectExpr(
+        "replace(subject, 'in.', 'out.') AS subject",
+        "seq",
+        f"from_json(cast(value AS string), '{_FIELDS}') AS said",
+        "concat(stream, ':', seq) AS msgId",
+    )
+    value = "to_json(struct(said.n, 2 * said.amount AS amount, upper(said.text) AS text)) AS value"
+    ids = ["msgId"] if with_ids else []
+    return made.selectExpr("subject", "seq", value, *ids).repartition(partitions, "subject")
+
+
+def copy(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Copy all that is in the source and not yet in the sink."""
+    reach = {"servers": options.server, "numRetries": RETRIES, "retryInterval": "500ms"}
+    frame = spark.readStream.format("jetstream").options(**reach).option("maxOffsetsPerTrigger", options.per_batch)
+    if options.consumer:
+        frame = frame.options(ackMode="explicit", consumer=options.consumer, createConsumer="true")
+    else:
+        frame = frame.option("startingOffsets", "earliest")
+    out = transformed(frame.load(SOURCE), options.partitions, with_ids=options.idempotence == "explicit")
+    writer = out.writeStream.format("jetstream").options(**reach).option("checkpointLocation", options.checkpoint)
+    writer = writer.option("orderBy", "seq").option("window", options.window)
+    if options.idempotence in ("none", "ledger"):
+        writer = writer.option("idempotence", options.idempotence)
+    query = writer.trigger(availableNow=True).start(SINK)
+    query.awaitTermination()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.spark_copy_job", description=__doc__)
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--master", required=True)
+    parser.add_argument("--java", default="")
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--per-batch", type=int, required=True)
+    parser.add_argument("--partitions", type=int, default=2, help="tasks that write")
+    parser.add_argument("--by-value", action="store_true", help="for Pythons in which natsctl is not installed")
+    parser.add_argument("--window", type=int, default=4000)
+    parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")
+    parser.add_argument("--consumer", default="", help="read through this durable consumer, with acknowledgements")
+    parser.add_argument("--conf", action="append", default=[])
+    options = parser.parse_args(argv)
+    conf = tuple((key, value) for key, _, value in (pair.partition("=") for pair in options.conf))
+    with open_session(SparkOptions(master=options.master, java=options.java, conf=conf)) as spark:
+        if options.by_value:
+            register_by_value(spark)
+        try:
+            copy(spark, options)
+        except Exception as failure:  # of whatever kind; its text is Java's, which ends with the session
+            print(failure, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
