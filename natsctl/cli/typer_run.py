@@ -176,7 +176,7 @@ def _only_when_made(path: str, flag: str) -> str:
     if "edit" not in words[-1].split(",")[0]:
         return ""
     from natsctl.cli.consumer.flags import CONSUMER_ADD
-    from natsctl.cli.stream.flags import STREAM_ADD
+    from natsctl.cli.stream.create import STREAM_ADD
 
     table = STREAM_ADD if "stream" in words else CONSUMER_ADD
     known = any(flag in (one.name, *one.aliases) for one in table)

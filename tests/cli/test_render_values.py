@@ -11,7 +11,7 @@ from natsctl.cli.progress import _Lines
 from natsctl.cli.render import text
 from natsctl.cli.render.text import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
 from natsctl.cli.spark_work import Measured, _Meter
-from natsctl.cli.stream.load import Stored
+from natsctl.cli.stream.transfer import Stored
 
 S = 1_000_000_000
 

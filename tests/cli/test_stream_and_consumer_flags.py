@@ -13,7 +13,7 @@ from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
 from natsctl.cli.consumer.flags import CONSUMER_FLAGS, linear_backoff, read_deliver, settle
 from natsctl.cli.flags import Flag, apply
-from natsctl.cli.stream.flags import STREAM_EDIT, STREAM_FLAGS
+from natsctl.cli.stream.create import STREAM_EDIT, STREAM_FLAGS
 
 SAMPLES: dict[str, Any] = {
     "--subjects": ["a.b,c"],

@@ -5,7 +5,7 @@ from natsctl.cli.verbs import Verb
 VERBS = (
     Verb(
         "stream",
-        "stream.backup:backup",
+        "stream.transfer:backup",
         answer="cli.backup.shapes:SavedStream",
         examples=("natsctl backup stream ORDERS ./orders",),
     ),

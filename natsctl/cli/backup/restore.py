@@ -17,7 +17,7 @@ from natsctl.cli.verbs import Verb
 VERBS = (
     Verb(
         "stream",
-        "stream.backup:restore",
+        "stream.transfer:restore",
         answer="StreamInfo",
         examples=("natsctl backup restore stream ./orders",),
     ),

@@ -18,7 +18,7 @@ from natsctl.cli.consumer.ls import list_consumers
 from natsctl.cli.names import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.text import safe
-from natsctl.cli.stream.chosen import NoneMatch
+from natsctl.cli.stream.remove import NoneMatch
 from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:

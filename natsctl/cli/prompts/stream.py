@@ -10,7 +10,7 @@ from natsctl.api.units import format_duration
 from natsctl.cli.flags import Config, Flag, Given
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
 from natsctl.cli.prompts.source import read_subject
-from natsctl.cli.stream.flags import STREAM_FLAGS
+from natsctl.cli.stream.create import STREAM_FLAGS
 from natsctl.client.assets.stream_defaults import window_of
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}

@@ -5,7 +5,7 @@ from natsctl.cli.verbs import Verb
 VERBS = (
     Verb(
         "add, create, new",
-        "stream.add:add",
+        "stream.create:add",
         answer="StreamCreateAnswer|StreamInfoAnswer|StreamConfig",
         examples=(
             'natsctl stream add ORDERS --subjects "ORDERS.*" --max-age 1y',
@@ -20,20 +20,20 @@ VERBS = (
     ),
     Verb(
         "copy, cp",
-        "stream.copy:copy",
+        "stream.create:copy",
         answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
     ),
     Verb(
         "ls, list, l",
-        "stream.ls:ls",
+        "stream.list:ls",
         answer="schema.shapes:Names|StreamInfo[]",
         examples=("natsctl stream ls 'ORDERS*' --sort messages",),
     ),
     Verb(
         "report",
-        "stream.report:report",
-        answer="cli.stream.shapes:StreamReport|cli.stream.shapes:StreamReport*|spark.report.model:DeepReport",
+        "stream.reports:report",
+        answer="cli.stream.reports:StreamReport|cli.stream.reports:StreamReport*|spark.report.model:DeepReport",
         examples=(
             "natsctl stream report --sort messages --watch 5s",
             "natsctl stream report ORDERS --deep --html orders.html",
@@ -41,35 +41,35 @@ VERBS = (
     ),
     Verb(
         "find, query",
-        "stream.find:find",
+        "stream.list:find",
         answer="StreamInfo[]",
         examples=(
             "natsctl stream find --idle 30d --mirrored --invert",
             "natsctl stream find --expression 'state.messages > 1000'",
         ),
     ),
-    Verb("subjects, subj", "stream.subjects:subjects", answer="cli.stream.shapes:Counts"),
+    Verb("subjects, subj", "stream.reports:subjects", answer="cli.stream.reports:Counts"),
     Verb("info, nfo, i", "stream.info:info", answer="StreamInfoAnswer"),
     Verb("state", "stream.info:state", answer="StreamInfoAnswer"),
     Verb(
         "rm, delete, del",
         "stream.remove:rm",
-        answer="StreamDeleteAnswer|cli.stream.shapes:Removed|cli.stream.shapes:Removed[]",
+        answer="StreamDeleteAnswer|cli.stream.messages:Removed|cli.stream.messages:Removed[]",
     ),
     Verb(
         "purge",
-        "stream.purge:purge",
-        answer="StreamPurgeAnswer|cli.stream.shapes:Purged|cli.stream.shapes:Purged[]",
+        "stream.messages:purge",
+        answer="StreamPurgeAnswer|cli.stream.messages:Purged|cli.stream.messages:Purged[]",
         examples=(
             "natsctl stream purge ORDERS --subject ORDERS.scratch -f",
             "natsctl stream purge ORDERS --older-than 30d --dry-run",
         ),
     ),
-    Verb("seal", "stream.seal:seal", answer="StreamUpdateAnswer"),
-    Verb("rmm", "stream.remove:rmm", answer="StreamMsgDeleteAnswer|cli.stream.shapes:Removed"),
+    Verb("seal", "stream.edit:seal", answer="StreamUpdateAnswer"),
+    Verb("rmm", "stream.messages:rmm", answer="StreamMsgDeleteAnswer|cli.stream.messages:Removed"),
     Verb(
         "get",
-        "stream.get:get",
+        "stream.messages:get",
         answer="StoredMsg",
         examples=(
             "natsctl stream get ORDERS 1",
@@ -78,22 +78,22 @@ VERBS = (
     ),
     Verb(
         "view",
-        "stream.view:view",
+        "stream.messages:view",
         answer="StoredMsg*",
         examples=("natsctl stream view ORDERS --since 1h", "natsctl stream view ORDERS 100 --subject ORDERS.new -j"),
     ),
-    Verb("gaps", "stream.gaps:gaps", answer="cli.stream.shapes:Gaps"),
-    Verb("graph", "stream.graph:graph", examples=("natsctl stream graph ORDERS --watch 500ms",)),
+    Verb("gaps", "stream.reports:gaps", answer="cli.stream.reports:Gaps"),
+    Verb("graph", "stream.reports:graph", examples=("natsctl stream graph ORDERS --watch 500ms",)),
     Verb("cluster, c", "stream.cluster", "Move leaders, and remove servers from streams"),
     Verb(
         "backup, snapshot",
-        "stream.backup:backup",
+        "stream.transfer:backup",
         answer="cli.backup.shapes:SavedStream",
         examples=("natsctl stream backup ORDERS ORDERS.tgz",),
     ),
     Verb(
         "restore",
-        "stream.backup:restore",
+        "stream.transfer:restore",
         answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=(
             "natsctl stream restore ORDERS.tgz",
@@ -103,7 +103,7 @@ VERBS = (
     ),
     Verb(
         "export",
-        "stream.export:export",
+        "stream.transfer:export",
         answer="spark.export.report:Exported",
         examples=(
             "natsctl stream export ORDERS orders.parquet",
@@ -113,8 +113,8 @@ VERBS = (
     ),
     Verb(
         "import, load",
-        "stream.load:load",
-        answer="cli.stream.shapes:Imported",
+        "stream.transfer:load",
+        answer="cli.stream.transfer:Imported",
         examples=(
             "natsctl stream import ORDERS orders.parquet --dry-run",
             "natsctl stream import EVENTS rows.csv --subject EVENTS.old --row-as-json",

@@ -1,4 +1,4 @@
-"""`natsctl stream edit`: changes what was asked, and nothing else."""
+"""Changes of a stream's configuration: `natsctl stream edit` and `seal`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import typer
 
 from natsctl.api.config.update_losses import messages_lost, stream_losses
 from natsctl.api.stream import StreamConfig
-from natsctl.cli.consent import confirmed_edit
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
+from natsctl.cli.documents import own_metadata
 from natsctl.cli.editing import (
     Edits,
     check_given,
@@ -23,9 +26,9 @@ from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.change import Change, changes
-from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
-from natsctl.cli.stream.config import check_config, show_info
-from natsctl.cli.stream.flags import MEANINGS, STREAM_EDIT
+from natsctl.cli.render.text import safe
+from natsctl.cli.stream.create import MEANINGS, STREAM_EDIT, check_config
+from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
 from natsctl.cli.taken import part_of, warn_unless_taken
 from natsctl.client.assets.stream_defaults import settled
 
@@ -108,3 +111,29 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
 
 def _paths(found: list[Change]) -> list[str]:
     return [one.path for one in found]
+
+
+def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
+    """Seal a stream permanently: nothing can be stored, removed or changed any more."""
+    session = session_of(ctx)
+    check_consent(session, f"seal {named('Stream', [stream] if stream else [])}", force)
+    name = pick_stream(session, stream)
+    with suggesting(session, name):
+        live = session.run(lambda manager: manager.stream_info(name))
+    if live.value.config.sealed:
+        show_info(live, json, f"Stream {name} is sealed already")
+        return
+    state = live.value.state
+    session.effect["messages_kept_for_ever"] = state.messages
+    if not (json or force or session.dry_run):
+        output.note(
+            f"Stream {safe(name)} holds {plural(state.messages, 'message')}; a sealed stream cannot be unsealed"
+        )
+    warn_of_bucket(name, json=json or session.dry_run)
+    if not confirmed(session, f"seal Stream {name}", force, typed=name):
+        return
+    wanted = {**live.raw["config"], "sealed": True}
+    if "metadata" in wanted:
+        wanted["metadata"] = own_metadata(wanted["metadata"])
+    answer = session.run(lambda manager: manager.stream_update(wanted))
+    show_info(answer, json)

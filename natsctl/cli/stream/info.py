@@ -1,18 +1,68 @@
-"""`natsctl stream info` and `state`: one stream."""
+"""One stream as it is: `natsctl stream info` and `state`, and the warning for streams of buckets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import UsageError
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Json, StreamName, session_of
-from natsctl.cli.stream.config import show_info
+from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
+
+OWNERS = (
+    ("KV_", "the key-value bucket {}", "natsctl kv"),
+    ("OBJ_", "the object store {}", "natsctl object"),
+    ("$MQTT_", "MQTT", ""),
+)
+"""What a prefix stands for, and the commands that know how to change it."""
+
+
+def bucket_named(stream: str) -> str:
+    """What keeps its data in the stream, "" for a stream of its own."""
+    return next((owner.format(stream[len(mark) :]) for mark, owner, _ in OWNERS if stream.startswith(mark)), "")
+
+
+def warn_of_bucket(stream: str, *, json: bool = False) -> None:
+    """Warn on stderr where the stream is not its own; a program that reads JSON is not told."""
+    owner = bucket_named(stream)
+    if not owner or json:
+        return
+    command = next(command for mark, _, command in OWNERS if stream.startswith(mark))
+    better = f", {command} changes it safely" if command else ""
+    output.note(f"warning: Stream {safe(stream)} belongs to {safe(owner)}{better}")
+
+
+def existing(session: Session, name: str) -> Answer[Any] | None:
+    """The stream of that name, or None."""
+    try:
+        return session.run(lambda manager: manager.stream_info(name))
+    except ApiFailure as failure:
+        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
+            raise
+        return None
+
+
+def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
+    """Show the stream that an answer describes, after telling what was done."""
+    if json:
+        output.emit_json(answer.raw)
+        return
+    if done:
+        output.note(safe(done, block=True))
+    from natsctl.cli.render.streams import render_stream
+    from natsctl.cli.screen import show_page
+
+    show_page(render_stream(answer.value))
+
 
 NoSelect = Annotated[bool, typer.Option("--no-select", help="do not ask which one", show_default=False)]
 

@@ -1,28 +1,65 @@
-"""`natsctl stream rm` and `rmm`: what takes away whole streams, and single messages."""
+"""Removal of streams: `natsctl stream rm`, and names and patterns that choose several streams."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
+from natsctl.cli.names import is_internal, is_pattern, matching, pick_stream, suggesting
+from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.render.text import safe
-from natsctl.cli.stream.bucket import warn_of_bucket
-from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern
-from natsctl.cli.stream.sequence import Sequence, ask_sequence
+from natsctl.cli.stream.info import warn_of_bucket
 from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
+
+
+StreamNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[STREAM]...", help="the streams; * and ? match any characters", show_default=False),
+]
+
+
+class NoneMatch(NatsctlError):
+    """No stream has a name of that pattern."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+def has_pattern(words: Sequence[str] | None) -> bool:
+    """Whether one of the words stands for names that the person has not written."""
+    return any(is_pattern(word) for word in words or ())
+
+
+def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
+    """The streams that are meant, each once: what was written, what patterns match, else what the person picks.
+
+    A pattern matches streams of buckets only where it begins as their names do. Raises NoneMatch.
+    """
+    if not words:
+        return [pick_stream(session, None)]
+    names = session.run(lambda manager: manager.stream_names()) if has_pattern(words) else []
+    found: list[str] = []
+    for word in words:
+        if not is_pattern(word):
+            found.append(word)
+            continue
+        matched = [name for name in matching(names, word) if not is_internal(name) or is_internal(word)]
+        if not matched and not missing_ok:
+            raise NoneMatch(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
+        found += sorted(matched)
+    return list(dict.fromkeys(found))
 
 
 def rm(
@@ -131,34 +168,3 @@ def _emit(answers: dict[str, Answer[Any]], several: bool) -> None:
         output.emit_json([{"stream": name, **answer.raw} for name, answer in answers.items()])
     else:
         output.emit_json(next((answer.raw for answer in answers.values()), {"success": True}))
-
-
-def rmm(
-    ctx: typer.Context,
-    stream: StreamName = None,
-    seq: Sequence = None,
-    force: Force = False,
-    erase: Annotated[bool, typer.Option("--erase/--no-erase", help="overwrite the message's bytes")] = True,
-    missing_ok: MissingOk = False,
-    json: Json = False,
-) -> None:
-    """Remove one message securely."""
-    session = session_of(ctx)
-    check_consent(session, f"remove a message from {named('Stream', [stream] if stream else [])}", force)
-    name = pick_stream(session, stream)
-    number = seq if seq is not None else ask_sequence(session, "Message Sequence to remove")
-    try:
-        with suggesting(session, name):
-            found = session.run(lambda manager: manager.message_get(name, seq=number)).value.message
-    except ApiFailure as failure:
-        if not missing_ok or failure.err_code != ErrCode.NO_MESSAGE_FOUND:
-            raise
-        output.emit_json({"success": True}) if json else output.note(f"Stream {safe(name)} has no message {number}")
-        return
-    session.effect.update({"messages": 1, "subject_of_message": found.subject, "stored": found.time})
-    warn_of_bucket(name, json=json or session.dry_run)
-    if not confirmed(session, f"remove message {number} from Stream {name}", force):
-        return
-    with suggesting(session, name):
-        answer = session.run(lambda manager: manager.message_delete(name, number, no_erase=not erase))
-    output.emit_json(answer.raw) if json else output.note(f"Removed message {number} from Stream {safe(name)}")

@@ -17,7 +17,7 @@ from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
 from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.text import safe
-from natsctl.cli.stream.flags import STREAM_ADD
+from natsctl.cli.stream.create import STREAM_ADD
 from natsctl.cli.verbs import Verb
 from natsctl.client.assets.stream_defaults import new_stream
 
@@ -182,5 +182,5 @@ VERBS = (
     Verb("add, create, new", "stream.template:add", answer="StreamTemplateCreateAnswer|StreamTemplateInfoAnswer"),
     Verb("ls, list, l", "stream.template:ls", answer="StreamTemplateInfo[]"),
     Verb("info, nfo, i", "stream.template:info", answer="StreamTemplateInfoAnswer"),
-    Verb("rm, delete, del", "stream.template:rm", answer="StreamTemplateDeleteAnswer|cli.stream.shapes:Removed"),
+    Verb("rm, delete, del", "stream.template:rm", answer="StreamTemplateDeleteAnswer|cli.stream.messages:Removed"),
 )

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from natsctl.cli.render.streams import dot_graph, flows, leaders_of, replicas
-from natsctl.cli.stream.shapes import StreamReport
+from natsctl.cli.stream.reports import StreamReport
 
 Run = Callable[..., Any]
 

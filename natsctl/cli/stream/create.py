@@ -1,10 +1,14 @@
-"""The table of stream flags: each sets one field of the stream's configuration.
-
-Source: docs/compatibility.md#flags-and-fields.
-"""
+"""New streams: `natsctl stream add` and `copy`, and the table of flags that describe a stream."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.cli.documents import own_metadata
 from natsctl.cli.flags import (
     COUNT,
     DURATION,
@@ -21,14 +25,91 @@ from natsctl.cli.flags import (
     WORDS,
     Config,
     Flag,
+    Given,
     Kind,
+    apply,
+    check_subjects,
     choice,
+    flagged,
     inverted,
     merged,
     put,
     removed,
     without_defaults,
 )
+from natsctl.cli.names import suggesting
+from natsctl.cli.options import Config as ConfigFile
+from natsctl.cli.options import Defaults, IfNotExists, Json, Output, StreamName, Validate, session_of
+from natsctl.cli.stream.info import existing, show_info
+from natsctl.cli.taken import warn_unless_taken
+from natsctl.client.assets.stream_defaults import new_stream
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+    from natsctl.client.manager import Manager
+
+
+PAIRED = (
+    ("subject_transform", "--transform-source", "--transform-destination"),
+    ("republish", "--republish-source", "--republish-destination"),
+)
+"""Objects that mean nothing without their `dest`, and the flags of both ends."""
+
+
+def check_config(wanted: Config) -> None:
+    """Raise UsageError for what no server takes, by the names of the flags."""
+    if wanted.get("mirror") and wanted.get("subjects"):
+        raise UsageError("a mirror takes no subjects of its own: --mirror and --subjects exclude each other")
+    if wanted.get("mirror") and wanted.get("sources"):
+        raise UsageError("a mirror takes from one stream only: --mirror and --source exclude each other")
+    check_subjects(wanted.get("subjects"))
+    for field, source, destination in PAIRED:
+        mapping = wanted.get(field)
+        if mapping and not mapping.get("dest"):
+            raise UsageError(f"{source} needs {destination}")
+
+
+def create_stream(session: Session, wanted: Config, *, if_not_exists: bool, json: bool) -> None:
+    """Create the stream and show it; one that exists is shown as it is where that was asked for."""
+    name = str(wanted["name"])
+    check_config(wanted)
+    if if_not_exists and (live := existing(session, name)) is not None:
+        show_info(live, json, f"Stream {name} exists already")
+        return
+    answer = _create(session, wanted)
+    made = "was created" if answer.raw.get("did_create") else "exists already with this configuration"
+    show_info(answer, json, f"Stream {name} {made}")
+    warn_unless_taken(wanted, answer, json)
+
+
+def _create(session: Session, wanted: Config) -> Answer[Any]:
+    """Create the stream. Raises ApiFailure, with what a person can do about it."""
+    try:
+        return session.run(lambda manager: manager.stream_create(wanted))
+    except ApiFailure as failure:
+        if failure.err_code == ErrCode.STREAM_NAME_EXIST:
+            failure.hint = failure.hint or (
+                f"natsctl stream edit {wanted['name']} changes a stream that exists, --if-not-exists leaves it alone"
+            )
+        elif failure.err_code == ErrCode.STREAM_SUBJECT_OVERLAP:
+            failure.hint = failure.hint or _taken_by(session, wanted)
+        raise
+
+
+def _taken_by(session: Session, wanted: Config) -> str:
+    """Which streams store the subjects already, and where to look."""
+    subjects = wanted.get("subjects") or [wanted["name"]]
+
+    async def owners(manager: Manager) -> list[str]:
+        return [name for subject in subjects for name in await manager.stream_names(subject=subject)]
+
+    try:
+        found = dict.fromkeys(session.run(owners))
+    except NatsctlError:
+        found = {}
+    return f"stored already by {', '.join(found)}" if found else "natsctl stream ls shows which streams there are"
+
 
 AGE = Kind("DURATION", lambda text: max(0, int(DURATION.read(text))))
 """A length of time that servers write as 0 where there is none."""
@@ -191,7 +272,7 @@ _PLACED = {
     "discard_new_per_subject": "--discard-per-subject",
 }
 """Fields whose flag places its value by a function of its own."""
-_HELP = {flag.name: flag.help for flag in STREAM_FLAGS}
+_HELP_OF_FLAG = {flag.name: flag.help for flag in STREAM_FLAGS}
 MEANINGS: dict[str, str] = {
     "no_ack": "do not acknowledge published messages",
     "placement": "placement by cluster and tags",
@@ -200,6 +281,97 @@ MEANINGS: dict[str, str] = {
     "consumer_limits": "limits for consumers",
     "sealed": "no more changes, permanently",
     **{flag.to: flag.help for flag in STREAM_FLAGS if isinstance(flag.to, str)},
-    **{field: _HELP[name] for field, name in _PLACED.items()},
+    **{field: _HELP_OF_FLAG[name] for field, name in _PLACED.items()},
 }
 """What the fields of a stream are, in words."""
+
+
+@flagged(STREAM_ADD)
+def add(
+    ctx: typer.Context,
+    given: Given,
+    stream: StreamName = None,
+    config: ConfigFile = None,
+    defaults: Defaults = False,
+    validate: Validate = False,
+    output_file: Output = None,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a stream from flags, a file or answers; flags win over the file."""
+    session = session_of(ctx)
+    wanted = (
+        _config_from_file(stream, config, given) if config else _config_from_flags(session, stream, given, defaults)
+    )
+    wanted = new_stream(wanted)
+    if validate or output_file:
+        check_config(wanted)
+        from natsctl.api.stream import StreamConfig
+        from natsctl.cli.documents import write_config
+
+        write_config(wanted, StreamConfig, output_file)
+        return
+    create_stream(session, wanted, if_not_exists=if_not_exists, json=json)
+
+
+def _config_from_file(name: str | None, path: str, given: Given) -> Config:
+    from natsctl.api.stream import StreamConfig
+    from natsctl.cli.documents import load_config
+
+    wanted = load_config(path, StreamConfig, name)
+    apply(wanted, STREAM_ADD, given)
+    if name:
+        wanted["name"] = name
+    if not wanted.get("name"):
+        raise UsageError(f"{path} has no name: give STREAM")
+    return wanted
+
+
+def _config_from_flags(session: Session, name: str | None, given: Given, defaults: bool) -> Config:
+    asks = session.interactive and not defaults
+    if not name:
+        if not asks:
+            raise UsageError("a name for the stream is needed: give STREAM, or --config FILE")
+        from natsctl.cli.prompts.stream import prompt_stream_name
+
+        name = prompt_stream_name()
+    wanted: Config = {"name": name}
+    apply(wanted, STREAM_ADD, given)
+    check_config(wanted)
+    if asks:
+        from natsctl.cli.prompts.stream import prompt_stream
+
+        account = session.run(lambda manager: manager.account_info()).value
+        prompt_stream(wanted, given, account.limits.max_bytes_required)
+    elif not (wanted.get("subjects") or wanted.get("mirror") or wanted.get("sources")):
+        raise UsageError("subjects are needed: give --subjects, --mirror or --source")
+    return wanted
+
+
+NOT_COPIED = ("sealed", "template_owner")
+"""Fields that a new stream can not begin with."""
+
+
+@flagged(STREAM_COPY)
+def copy(
+    ctx: typer.Context,
+    given: Given,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the stream whose configuration is copied")],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="the stream to create")],
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a stream with the configuration of another, adjusted by flags; messages are not copied."""
+    session = session_of(ctx)
+    with suggesting(session, source):
+        live = session.run(lambda manager: manager.stream_info(source))
+    wanted = {key: value for key, value in live.raw["config"].items() if key not in NOT_COPIED}
+    if "metadata" in wanted:
+        wanted["metadata"] = own_metadata(wanted["metadata"])
+    apply(wanted, STREAM_COPY, given)
+    wanted["name"] = destination
+    if wanted.get("subjects") and "--subjects" not in given:
+        raise UsageError(
+            f"{destination} cannot store the same subjects as {source}", hint="give --subjects for the copy"
+        )
+    create_stream(session, wanted, if_not_exists=if_not_exists, json=json)

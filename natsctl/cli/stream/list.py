@@ -1,0 +1,254 @@
+"""Lists of streams: `natsctl stream ls` and `find`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.flags import DURATION, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
+from natsctl.cli.names import is_internal, is_match
+from natsctl.cli.options import All, Details, Json, Names, check_details, session_of
+from natsctl.cli.paging import emit_name_pages
+from natsctl.cli.render.tables import Columns, Reverse, Sort
+from natsctl.cli.render.text import safe
+
+if TYPE_CHECKING:
+    from natsctl.api.stream import StreamInfo
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer, Listing
+    from natsctl.client.manager import Manager
+
+
+Subject = Annotated[
+    str, typer.Option("--subject", metavar="SUBJECT", help="streams that store this subject", show_default=False)
+]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="names; * and ? match any characters", show_default=False),
+]
+
+
+MoreColumns = Annotated[
+    bool, typer.Option("--wide", help="more columns, for a wide terminal; --columns selects them", show_default=False)
+]
+
+
+class Streams(NamedTuple):
+    """The streams to show; `absent` says why others could not be, by name; `hidden` counts those left out."""
+
+    answers: list[Answer[StreamInfo]]
+    absent: dict[str, str]
+    hidden: int
+
+
+def is_meant(name: str, patterns: Sequence[str] | None, all_streams: bool) -> bool:
+    """Whether a stream is to be shown: it has one of the names; those of buckets only where they were asked for."""
+    if patterns:
+        return any(is_match(name, pattern) for pattern in patterns)
+    return all_streams or not is_internal(name)
+
+
+def list_streams(
+    session: Session, *, subject: str = "", patterns: Sequence[str] | None = None, all_streams: bool = False
+) -> Streams:
+    """The streams that are meant, with what the server said of those that it could not reach."""
+    return meant_streams(session.run(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
+
+
+def meant_streams(found: Listing[Answer[StreamInfo]], patterns: Sequence[str] | None, all_streams: bool) -> Streams:
+    """Those of a list, or of one page of it, that are meant."""
+    kept = [one for one in found if is_meant(one.value.config.name, patterns, all_streams)]
+    absent = {name: why for name, why in _absent(found.raw).items() if is_meant(name, patterns, all_streams)}
+    return Streams(kept, absent, len(found) - len(kept))
+
+
+def _absent(raw: dict[str, Any]) -> dict[str, str]:
+    said: dict[str, str] = dict.fromkeys(raw.get("missing") or (), "no answer")
+    offline = raw.get("offline") or {}
+    if isinstance(offline, dict):
+        return said | {name: f"offline: {why}" for name, why in offline.items()}
+    return said | dict.fromkeys(offline, "offline")
+
+
+def nothing_found(streams: Streams, subject: str, patterns: Sequence[str] | None) -> str:
+    """What a list says that is empty."""
+    if patterns:
+        return f"No Streams match {safe(' '.join(patterns))}"
+    none = f"No Streams store {safe(subject)}" if subject else "No Streams defined"
+    return none + (", pass -a to include system streams" if streams.hidden else "")
+
+
+def tell_absent(absent: Collection[str]) -> None:
+    """Warn on stderr of the streams that could not be shown in full."""
+    if absent:
+        output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
+
+
+ReverseOrder = Annotated[bool, typer.Option("--reverse", "-r", "-R", help="reverse the order", show_default=False)]
+
+
+def ls(
+    ctx: typer.Context,
+    patterns: Patterns = None,
+    subject: Subject = "",
+    names: Names = False,
+    all_streams: All = False,
+    sort: Sort = None,
+    reverse: ReverseOrder = False,
+    columns: Columns = None,
+    wide: MoreColumns = False,
+    details: Details = False,
+    json: Json = False,
+) -> None:
+    """List the streams, smallest first.
+
+    With -n they are printed by name, each page as it comes from the server. A table, and what is sorted, is shown when
+    all pages are there. With -j the names are one array, and with -j --details whole objects.
+    """
+    check_details(details, json)
+    session = session_of(ctx)
+    if names:
+        meant = partial(is_meant, patterns=patterns, all_streams=all_streams)
+        _list_names(session, subject, meant, reverse=reverse, json=json)
+        return
+    from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
+    from natsctl.cli.render.tables import chosen, ordered
+
+    picked = chosen(LIST, columns or (WIDE if wide else None), False)
+    streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)
+    rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns())
+    by = sort or ("name" if json and not details else "size")
+    in_order = ordered(ordered(rows, LIST, "name", False), LIST, by, reverse)
+    if json:
+        raw = {one.value.config.name: one.raw for one in streams.answers}
+        found = [row.info.config.name for row in in_order if not row.status]
+        output.emit_json([raw[name] for name in found] if details else found)
+    elif rows:
+        from natsctl.cli.screen import show_table
+
+        show_table(render_stream_list("Streams", picked, in_order))
+    else:
+        output.emit(nothing_found(streams, subject, patterns))
+    tell_absent(streams.absent)
+
+
+def _list_names(session: Session, subject: str, meant: Callable[[str], bool], *, reverse: bool, json: bool) -> None:
+    if not (reverse or json):
+        emit_name_pages(session, lambda manager: _meant_pages(manager.stream_name_pages(subject=subject), meant))
+        return
+    found = session.run(lambda manager: manager.stream_names(subject=subject))
+    shown = sorted(filter(meant, found), reverse=reverse)
+    output.emit_json(shown) if json else output.emit_names(shown)
+
+
+async def _meant_pages(pages: AsyncIterator[list[str]], meant: Callable[[str], bool]) -> AsyncIterator[Iterable[str]]:
+    async for page in pages:
+        yield filter(meant, page)
+
+
+FIND: tuple[Flag, ...] = (
+    Flag("--server-name", TEXT, "server_name", "on a server whose name matches this regular expression"),
+    Flag("--cluster", TEXT, "cluster", "in a cluster whose name matches this regular expression"),
+    Flag("--empty", SWITCH, "empty", "without messages"),
+    Flag("--idle", DURATION, "idle", "without new messages or deliveries for this long"),
+    Flag("--created", DURATION, "created", "created longer ago than this"),
+    Flag("--consumers", WHOLE, "consumers", "with fewer consumers than this"),
+    Flag("--subject", TEXT, "subject", "that store this subject"),
+    Flag("--replicas", WHOLE, "replicas", "with at most N replicas"),
+    Flag("--sourced", SWITCH, "sourced", "that source other streams"),
+    Flag("--mirrored", SWITCH, "mirrored", "that mirror another stream"),
+    Flag("--leader", TEXT, "leader", "led by this server"),
+    Flag("--api-level", WHOLE, "api_level", "that require at least this API level"),
+    Flag("--expression", TEXT, "expression", "for which this is true, such as 'state.messages > 10'"),
+    Flag("--invert", SWITCH, "invert", "invert every criterion except --subject"),
+)
+"""What streams are found by."""
+
+
+@flagged(FIND)
+def find(
+    ctx: typer.Context,
+    given: Given,
+    names: Names = False,
+    all_streams: All = False,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: MoreColumns = False,
+    json: Json = False,
+) -> None:
+    """Find the streams that meet all criteria.
+
+    An --expression is about `config`, `state` and `info`, in the spelling of `stream info -j`:
+    'config.retention == "limits" && state.messages > 1000'. With -n names are printed page by page as they are found,
+    unless they are to be sorted.
+    """
+    if names and not (json or sort or reverse):
+        _find_names(session_of(ctx), given, all_streams)
+        return
+    from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
+    from natsctl.cli.render.tables import chosen, ordered
+
+    session = session_of(ctx)
+    picked = chosen(LIST, columns or (WIDE if wide else None), False)
+    streams, found = find_streams(session, given, all_streams)
+    rows = ordered(stream_rows([one.value for one in found], {}, time.time_ns()), LIST, sort, reverse)
+    in_order = [row.info.config.name for row in rows]
+    if json:
+        raw = {one.value.config.name: one.raw for one in found}
+        output.emit_json(in_order if names else [raw[name] for name in in_order])
+    elif names:
+        output.emit_names(in_order)
+    elif rows:
+        from natsctl.cli.screen import show_table
+
+        show_table(render_stream_list("Streams", picked, rows))
+    else:
+        output.emit("No Streams meet the criteria")
+    tell_absent(streams.absent)
+
+
+def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
+    """All streams, and those of them that meet the criteria that were given."""
+    from natsctl.client.assets.stream_filter import matching
+
+    wanted, subject, invert = _criteria(given)
+    streams = list_streams(session, subject=subject, all_streams=all_streams)
+    found = session.run(
+        lambda manager: matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
+    )
+    return streams, found
+
+
+def _find_names(session: Session, given: Given, all_streams: bool) -> None:
+    """Print the names of those that meet the criteria, page by page."""
+    from natsctl.client.assets.stream_filter import matching
+
+    wanted, subject, invert = _criteria(given)
+    absent: dict[str, str] = {}
+
+    async def pages(manager: Manager) -> AsyncIterator[list[str]]:
+        async for page in manager.stream_pages(subject=subject):
+            streams = meant_streams(page, None, all_streams)
+            absent.update(streams.absent)
+            found = await matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
+            yield [one.value.config.name for one in found]
+
+    emit_name_pages(session, pages)
+    tell_absent(absent)
+
+
+def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:
+    """What is asked of streams, the subject that they store, and whether the opposite of all else is meant."""
+    from natsctl.client.assets.stream_filter import CRITERIA
+
+    wanted = fields_of(FIND, given)
+    for name in ("expression", "server_name", "cluster"):
+        if name in wanted:
+            CRITERIA[name](wanted[name])  # a fault in it is told before anything is asked
+    return wanted, str(wanted.pop("subject", "")), bool(wanted.pop("invert", False))

@@ -1,0 +1,384 @@
+"""Messages of a stream: `natsctl stream get`, `view`, `rmm` and `purge`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.model import Model
+from natsctl.api.subjects import subject_fault
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli.messaging.bodies import Translate, emit_body
+from natsctl.cli.names import pick_stream, suggesting
+from natsctl.cli.options import Force, Json, MissingOk, Raw, StreamName, session_of
+from natsctl.cli.render.text import count, safe
+from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
+from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
+from natsctl.client.answer import Answer
+from natsctl.client.preview import Planned, Previewed
+
+if TYPE_CHECKING:
+    from natsctl.api.answers import StreamMsgGetAnswer
+    from natsctl.api.messages import StoredMsg
+    from natsctl.cli.session import Session
+    from natsctl.client.assets.purging import Effect, Purge
+
+
+Sequence = Annotated[
+    int | None, typer.Argument(metavar="SEQ", help="the message's sequence", min=1, show_default=False)
+]
+
+
+def ask_sequence(session: Session, question: str, default: str = "") -> int:
+    """The sequence that the person gives. Raises UsageError where nobody can be asked."""
+    if not session.interactive:
+        raise UsageError("a message is needed: give SEQ")
+    from natsctl.cli.flags import WHOLE
+    from natsctl.cli.prompts.ask import Question, prompt
+
+    help = "The sequence of the message. Settable as the second argument"
+    return int(prompt(Question(question, help, default, WHOLE.read, required=True)))
+
+
+def get(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    seq: Sequence = None,
+    last_for: Annotated[
+        str, typer.Option("--last-for", "-S", metavar="SUBJECT", help="the last message of this subject")
+    ] = "",
+    raw: Raw = False,
+    translate: Translate = "",
+    json: Json = False,
+) -> None:
+    """Show one message of a stream."""
+    session = session_of(ctx)
+    name = pick_stream(session, stream)
+    if seq is None and not last_for:
+        seq, last_for = _ask_message(session)
+    with suggesting(session, name):
+        answer = session.run(lambda manager: manager.message_get(name, seq=seq or 0, last_by_subj=last_for))
+    if json:
+        output.emit_json(answer.raw["message"])
+    else:
+        message = answer.value.message
+        _show_message(name, message, shown_body(session, name, message, translate), raw)
+
+
+def _ask_message(session: Session) -> tuple[int, str]:
+    """The sequence, or 0 and the subject whose last message is wanted."""
+    seq = ask_sequence(session, "Message Sequence to retrieve", "-1")
+    if seq > 0:
+        return seq, ""
+    from natsctl.cli.prompts.ask import Question, prompt
+
+    help = "The subject of the message. Settable using --last-for"
+    return 0, str(prompt(Question("Subject to retrieve last message for", help, required=True)))
+
+
+def shown_body(session: Session, stream: str, message: StoredMsg, command: str) -> bytes:
+    """Return the body of a message, or what a program makes of it."""
+    body = message.data or b""
+    if not command:
+        return body
+    from natsctl.cli.messaging.template import translated
+    from natsctl.client.message import Message
+
+    return session.run(lambda manager: translated(command, Message(message.subject, body), stream))
+
+
+def _show_message(stream: str, message: StoredMsg, body: bytes, raw: bool) -> None:
+    from natsctl.api import headers
+    from natsctl.cli.messaging.bodies import show_message
+    from natsctl.cli.render.streams import render_item
+
+    if raw:
+        output.emit_bytes(body)
+        return
+    pairs = [(_text(key), _text(value)) for key, value in headers.parse(message.hdrs or b"")]
+    show_message(render_item(stream, message.seq, message.subject, message.time, time.time_ns()), pairs, body)
+    output.emit("")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def view(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    size: Annotated[int, typer.Argument(metavar="[SIZE]", help="messages per page", min=1)] = 10,
+    seq: Annotated[
+        int, typer.Option("--id", "--seq", metavar="SEQ", help="start at this sequence", min=1, show_default=False)
+    ] = 1,
+    since: Annotated[
+        str, typer.Option("--since", metavar="DURATION", help="start with messages stored this long ago")
+    ] = "",
+    subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="only messages on this subject")] = ">",
+    raw: Annotated[bool, typer.Option("--raw", help="bodies only, unchanged", show_default=False)] = False,
+    translate: Translate = "",
+    json: Json = False,
+) -> None:
+    """Show messages of a stream: a page at a time at a terminal, all of them where nobody can be asked for more.
+
+    No consumer is made.
+    """
+    if since and seq > 1:
+        raise UsageError("--id and --since exclude each other")
+    session = session_of(ctx)
+    name = pick_stream(session, stream)
+    first = _since(session, name, since) if since else seq
+    messages = _messages(session, name, first, subject)
+    while page := list(islice(messages, size)):
+        for answer in page:
+            _show_viewed(session, name, answer, raw, translate, json)
+        if len(page) < size or not _next_page(session, json):
+            break
+    if len(page) < size and not json:
+        output.log("Reached apparent end of data")
+
+
+def _next_page(session: Session, json: bool) -> bool:
+    """Return whether more is wanted, which only a person at a terminal is asked."""
+    import sys
+
+    if json or not session.interactive or not sys.stdout.isatty():
+        return True
+    from natsctl.cli.prompts.ask import prompt_confirm
+
+    return prompt_confirm("Next Page?", True)
+
+
+def _since(session: Session, name: str, since: str) -> int:
+    from natsctl.api.units import parse_length
+    from natsctl.client.assets.purging import sequence_at
+
+    try:
+        before_ns = time.time_ns() - parse_length(since)
+    except ValueError as failure:
+        raise UsageError(f"--since: {failure}") from failure
+    with suggesting(session, name):
+        live = session.run(lambda manager: manager.stream_info(name))
+    return session.run(lambda manager: sequence_at(manager, live, before_ns))
+
+
+def _messages(session: Session, name: str, seq: int, subject: str) -> Iterator[Answer[StreamMsgGetAnswer]]:
+    """The messages on `subject` from `seq` on, each asked for when it is wanted."""
+    from natsctl.client.assets.purging import next_answer
+
+    while True:
+        with suggesting(session, name):
+            answer = session.run(lambda manager, seq=seq: next_answer(manager, name, seq, subject))  # type: ignore[misc]  # its default binds the sequence
+        if answer is None:
+            return
+        yield answer
+        seq = answer.value.message.seq + 1
+
+
+def _show_viewed(
+    session: Session, name: str, answer: Answer[StreamMsgGetAnswer], raw: bool, translate: str, json: bool
+) -> None:
+    if json:
+        output.emit_json_line(answer.raw["message"])
+        return
+    from natsctl.api import headers
+    from natsctl.cli.render.message import render_headers
+    from natsctl.cli.render.streams import render_viewed
+
+    message = answer.value.message
+    body = shown_body(session, name, message, translate)
+    if raw:
+        output.emit_bytes(body + b"\n")
+        return
+    pairs = [(_text(key), _text(value)) for key, value in headers.parse(message.hdrs or b"")]
+    lines = [render_viewed(message.seq, message.subject, message.time), *(f"  {one}" for one in render_headers(pairs))]
+    output.emit("\n".join([*lines, ""]))
+    emit_body(body)
+    output.emit("")
+
+
+class Removed(Model):
+    """A stream or message that was removed, or was not there; `stream` where there were several."""
+
+    success: bool
+    stream: str = ""
+
+
+class Purged(Model):
+    """What a purge removed that the server was asked for in several steps; `stream` where there were several."""
+
+    success: bool
+    purged: int
+    stream: str = ""
+
+
+def purge(
+    ctx: typer.Context,
+    streams: StreamNames = None,
+    force: Force = False,
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="SUBJECT", help="only messages on this subject", show_default=False)
+    ] = "",
+    seq: Annotated[
+        int | None, typer.Option("--seq", metavar="SEQ", help="only messages before this sequence", min=1)
+    ] = None,
+    keep: Annotated[
+        int, typer.Option("--keep", metavar="N", help="keep the newest N messages", min=0, show_default=False)
+    ] = 0,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="only messages stored longer ago than this")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Remove messages from streams: all, or those selected by flags."""
+    if sum(map(bool, (seq, keep, older_than))) > 1:
+        raise UsageError("--seq, --keep and --older-than exclude each other")
+    before_ns = _moment(older_than)
+    if subject and (fault := subject_fault(subject)):
+        raise UsageError(f"--subject: {fault}")
+    session = session_of(ctx)
+    check_consent(session, f"purge {named('Stream', streams or [])}", force)
+    names = chosen_streams(session, streams)
+    live = {name: _live(session, name) for name in names}
+    purges = {name: _purge(session, one, subject, seq or 0, keep, before_ns) for name, one in live.items()}
+    if not force or session.dry_run:
+        effects = {name: _effect(session, live[name], purges[name]) for name in names}
+        session.effect.update(_documents(effects))
+        if not json and not session.dry_run:
+            output.note("\n".join(_told(effect, name) for name, effect in effects.items()))
+    for name in names:
+        warn_of_bucket(name, json=json or session.dry_run)
+    several = len(names) > 1 or has_pattern(streams)
+    whole = any(one.is_whole for one in purges.values()) or any(bucket_named(name) for name in names)
+    typed = "" if not whole else names[0] if len(names) == 1 else str(len(names))
+    if not confirmed(session, f"purge {named('Stream', names)}", force, typed=typed):
+        return
+    answers = _send(session, purges)
+    if json:
+        output.emit_json(_answers(answers, several))
+        return
+    for name, answer in answers.items():
+        output.note(f"Purged {plural(answer.value.purged, 'message')} from {safe(name)}")
+    if not several:
+        show_info(_live(session, names[0]), json)
+
+
+def _moment(older_than: str) -> int:
+    """The moment before which messages go, 0 for none."""
+    if not older_than:
+        return 0
+    from natsctl.api.units import parse_length
+
+    try:
+        return time.time_ns() - parse_length(older_than)
+    except ValueError as failure:
+        raise UsageError(f"--older-than: {failure}") from failure
+
+
+def _live(session: Session, name: str) -> Answer[StreamInfoAnswer]:
+    with suggesting(session, name):
+        return session.run(lambda manager: manager.stream_info(name))
+
+
+def _purge(
+    session: Session, live: Answer[StreamInfoAnswer], subject: str, seq: int, keep: int, before_ns: int
+) -> Purge:
+    """What to ask of one stream; a moment becomes the sequence that it lies at."""
+    from natsctl.client.assets.purging import Purge, sequence_at
+
+    if before_ns:
+        seq = session.run(lambda manager: sequence_at(manager, live, before_ns))
+    return Purge(subject, seq, keep)
+
+
+def _effect(session: Session, live: Answer[StreamInfoAnswer], purge: Purge) -> Effect:
+    from natsctl.client.assets.purging import purge_effect
+
+    return session.run(lambda manager: purge_effect(manager, live, purge))
+
+
+def _documents(effects: dict[str, Effect]) -> dict[str, Any]:
+    if len(effects) == 1:
+        return next(iter(effects.values())).document()
+    total = sum(effect.messages for effect in effects.values())
+    return {"messages": total, "streams": {name: effect.document() for name, effect in effects.items()}}
+
+
+def _told(effect: Effect, name: str) -> str:
+    """What would go, for a person who is about to be asked."""
+    from natsctl.api.units import format_size
+
+    if not effect.messages:
+        return f"No messages of Stream {safe(name)} would be removed"
+    most = "at most " if effect.at_most else ""
+    ends = (effect.first_seq, effect.last_seq)
+    span = f", sequences {count(ends[0])} to {count(ends[1])}" if ends[1] else f", the first is {count(ends[0])}"
+    size = f"about {format_size(effect.bytes)}"
+    return f"{most}{plural(effect.messages, 'message')} of Stream {safe(name)} would be removed ({size}{span})"
+
+
+def _send(session: Session, purges: dict[str, Purge]) -> dict[str, Answer[Any]]:
+    """Purge one stream after the other. In a dry run raises Previewed with every request."""
+    planned: list[Planned] = []
+    answers: dict[str, Answer[Any]] = {}
+    for name, one in purges.items():
+        try:
+            answers[name] = _purge_one(session, name, one)
+        except Previewed as preview:
+            planned += preview.planned
+    if session.dry_run:
+        raise Previewed(*planned)
+    return answers
+
+
+def _purge_one(session: Session, name: str, one: Purge) -> Answer[Any]:
+    if one.seq == 1:
+        # No message is below it, and servers before 2.10.4 take it for no limit at all.
+        return Answer(StreamPurgeAnswer, "", raw={"success": True, "purged": 0})
+    return session.run(lambda manager: manager.stream_purge(name, filter=one.filter, seq=one.seq, keep=one.keep))
+
+
+def _answers(answers: dict[str, Answer[Any]], several: bool) -> Any:
+    if several:
+        return [{"stream": name, **answer.raw} for name, answer in answers.items()]
+    return next(iter(answers.values())).raw
+
+
+def rmm(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    seq: Sequence = None,
+    force: Force = False,
+    erase: Annotated[bool, typer.Option("--erase/--no-erase", help="overwrite the message's bytes")] = True,
+    missing_ok: MissingOk = False,
+    json: Json = False,
+) -> None:
+    """Remove one message securely."""
+    session = session_of(ctx)
+    check_consent(session, f"remove a message from {named('Stream', [stream] if stream else [])}", force)
+    name = pick_stream(session, stream)
+    number = seq if seq is not None else ask_sequence(session, "Message Sequence to remove")
+    try:
+        with suggesting(session, name):
+            found = session.run(lambda manager: manager.message_get(name, seq=number)).value.message
+    except ApiFailure as failure:
+        if not missing_ok or failure.err_code != ErrCode.NO_MESSAGE_FOUND:
+            raise
+        output.emit_json({"success": True}) if json else output.note(f"Stream {safe(name)} has no message {number}")
+        return
+    session.effect.update({"messages": 1, "subject_of_message": found.subject, "stored": found.time})
+    warn_of_bucket(name, json=json or session.dry_run)
+    if not confirmed(session, f"remove message {number} from Stream {name}", force):
+        return
+    with suggesting(session, name):
+        answer = session.run(lambda manager: manager.message_delete(name, number, no_erase=not erase))
+    output.emit_json(answer.raw) if json else output.note(f"Removed message {number} from Stream {safe(name)}")

@@ -1,0 +1,453 @@
+"""Reports on streams: `natsctl stream report`, `gaps`, `graph` and `subjects`."""
+
+from __future__ import annotations
+
+import time
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from msgspec import field
+
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.model import Model, blank, new_list, zero
+from natsctl.api.stream import StreamInfo
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.consent import confirmed_at_terminal
+from natsctl.cli.flags import flagged
+from natsctl.cli.names import pick_stream, suggesting
+from natsctl.cli.options import Force, Json, Progress, Rounds, StreamName, Watch, session_of
+from natsctl.cli.plotting import Every, plot_room
+from natsctl.cli.render.tables import Columns, Reverse, Sort
+from natsctl.cli.render.text import count, safe
+from natsctl.cli.spark_flags import SparkFlags
+from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, tell_absent
+from natsctl.cli.stream.transfer import FromBackup
+from natsctl.cli.waiting import every_seconds, watch_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from rich.console import RenderableType
+
+    from natsctl.api.answers import StreamInfoAnswer
+    from natsctl.cli.render.streams import Row
+    from natsctl.cli.render.tables import Column
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+    from natsctl.client.assets.gaps import Gap
+    from natsctl.spark.report.model import DeepReport
+
+
+NEVER = "1970-01-01T00:00:00Z"
+"""When the first and the last message of an empty stream were stored."""
+
+
+class DeepFlags(NamedTuple):
+    """What a deep report is asked for: a bundle of flags."""
+
+    deep: Annotated[
+        bool, typer.Option("--deep", help="analyse every message of STREAM, with Spark", show_default=False)
+    ] = False
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="--deep: write it as an HTML page with plots", show_default=False),
+    ] = None
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="--deep: also find equal payloads", show_default=False)
+    ] = False
+    backup: FromBackup = None
+
+    def check(self, stream: str | None, others: bool) -> None:
+        """Raises UsageError for what does not go together; `others` is whether flags of the other report were given."""
+        if self.deep and others:
+            raise UsageError("--deep reports on one stream: it excludes flags about several, and --watch")
+        if not self.deep and (stream or self.html or self.payloads or self.backup):
+            raise UsageError("STREAM, --html, --payloads and --backup are for --deep")
+
+
+def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFlags, *, json: bool) -> None:
+    """Show the report on a stream, and write its page."""
+    from natsctl.api.times import parse_time
+    from natsctl.cli.spark_work import run_on_spark
+    from natsctl.cli.stream.transfer import checked_tables
+    from natsctl.spark.report.slots import slot_length
+
+    tables = checked_tables(session, stream, flags.backup)
+    state = tables.state(stream)
+    slot_s = slot_length(*(parse_time(state.get(name) or NEVER) for name in ("first_ts", "last_ts")))
+    last_seq = int(state.get("last_seq") or 0)
+
+    def work(opened: SparkSession, options: dict[str, str]) -> DeepReport:
+        from natsctl.spark.report.gather import deep_report as report_on
+
+        located = {**tables.options(options, stream), "failOnDataLoss": "false"}
+        if tables.on_server:
+            located["endingOffsets"] = dumps({stream: last_seq})
+        return report_on(opened, located, stream, slot_s, payloads=flags.payloads)
+
+    what = f"Reading Stream {stream}"
+    messages = int(state.get("messages") or 0)
+    found = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server, messages=messages)
+    if flags.html is not None:
+        _write_page(found, flags.html)
+    _show_deep(found, json)
+
+
+def _write_page(found: DeepReport, path: Path) -> None:
+    from natsctl.cli.render.text import stamp
+    from natsctl.client.whole_file import whole_file
+    from natsctl.spark.report.page import html_page
+
+    try:
+        with whole_file(path) as file:
+            file.write(html_page(found, stamp(time.time_ns())).encode())
+    except OSError as failure:
+        raise StorageError(f"--html {path}: {failure.strerror or failure}") from failure
+    output.note(f"Wrote the report to {path}")
+
+
+def _show_deep(found: DeepReport, json: bool) -> None:
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(found))
+        return
+    from natsctl.cli.render.spark_reports import deep_page, deep_plot, deep_tables
+    from natsctl.cli.screen import show_page, show_table, width
+
+    show_page(deep_page(found))
+    if found.slots:
+        output.emit("\n" + deep_plot(found, width() or 100))
+    for table in deep_tables(found):
+        output.emit("")
+        show_table(table)
+
+
+class Totals(Model):
+    """Sums over the streams of a report."""
+
+    streams: int = field(default_factory=zero)
+    consumers: int = field(default_factory=zero)
+    messages: int = field(default_factory=zero)
+    bytes: int = field(default_factory=zero)
+    lost: int = field(default_factory=zero)
+    deleted: int = field(default_factory=zero)
+
+
+class Led(Model):
+    """How many streams a server leads."""
+
+    server: str = field(default_factory=blank)
+    cluster: str = field(default_factory=blank)
+    streams: int = field(default_factory=zero)
+
+
+class StreamReport(Model):
+    """`stream report`: whole streams in order; `unavailable` says by name why others could not be shown."""
+
+    streams: list[StreamInfo] = field(default_factory=new_list)
+    totals: Totals = field(default_factory=Totals)
+    leaders: list[Led] = field(default_factory=new_list)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+RawNumbers = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
+STDOUT = "-"
+
+
+def _sort_flag(letter: str, word: str) -> Any:
+    return typer.Option(f"--{word}", f"-{letter}", help=f"sort by {word}", show_default=False)
+
+
+class Order(NamedTuple):
+    """By which column: a bundle of flags, of which one may be used."""
+
+    by_consumers: Annotated[bool, _sort_flag("o", "consumers")] = False
+    by_messages: Annotated[bool, _sort_flag("m", "messages")] = False
+    by_name: Annotated[bool, _sort_flag("n", "name")] = False
+    by_storage: Annotated[bool, _sort_flag("t", "storage")] = False
+    sort: Sort = None
+
+    @property
+    def column(self) -> str:
+        """The column; raises UsageError where several were asked for."""
+        words = ("consumers", "messages", "stream", "storage", self.sort)
+        asked = [word for word, given in zip(words, self, strict=True) if word and given]
+        if len(asked) > 1:
+            raise UsageError("only one order can be given")
+        return (asked or ["bytes"])[0]
+
+
+OfCluster = Annotated[
+    str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
+]
+Leaders = Annotated[
+    bool, typer.Option("--leaders", "-l", help="number of streams that each server leads", show_default=False)
+]
+Dot = Annotated[
+    str, typer.Option("--dot", metavar="FILE", help="write the replication graph for GraphViz", show_default=False)
+]
+
+
+InAnyCase = Annotated[bool, typer.Option("--all", "-a", help="all streams, which is the default", show_default=False)]
+
+
+@flagged()
+def report(
+    ctx: typer.Context,
+    by: Order,
+    deep: DeepFlags,
+    spark: SparkFlags,
+    stream: StreamName = None,
+    subject: Subject = "",
+    cluster: OfCluster = "",
+    reverse: Reverse = False,
+    columns: Columns = None,
+    raw: RawNumbers = False,
+    leaders: Leaders = False,
+    dot: Dot = "",
+    watch: Watch = None,
+    rounds: Rounds = 0,
+    all_streams: InAnyCase = False,
+    json: Json = False,
+) -> None:
+    """Report on all streams, those of buckets too, by size: their sums, mirrors and sources, and who leads them.
+
+    With --deep, on one stream, of which every message is read: its subjects, the sizes of payloads, how many were
+    stored when, what is there twice and what is missing.
+    """
+    deep.check(stream, others=bool(subject or cluster or leaders or dot or watch or columns or all_streams))
+    session = session_of(ctx)
+    if deep.deep:
+        deep_report(session, spark, pick_stream(session, stream), deep, json=json)
+        return
+    from natsctl.cli.live import emit_each
+    from natsctl.cli.live import watch as show_again
+    from natsctl.cli.render.streams import REPORT
+    from natsctl.cli.render.tables import chosen
+
+    order = by.column
+    every_s = watch_seconds(watch, rounds)
+    if every_s and dot:
+        raise UsageError("--watch excludes --dot")
+    picked = chosen(REPORT, columns, False)
+
+    def look() -> Streams:
+        found = list_streams(session, subject=subject, all_streams=True)
+        kept = [one for one in found.answers if not cluster or _cluster_of(one.value) == cluster]
+        return found._replace(answers=kept)
+
+    if every_s and json:
+        emit_each(lambda: _document(look(), order, reverse), every_s, rounds)
+        return
+    if every_s:
+        show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s, rounds=rounds)
+        return
+    streams = look()
+    if dot:
+        _write_dot(streams, dot)
+    if json:
+        output.emit_json(_document(streams, order, reverse))
+    elif dot != STDOUT or not (streams.answers or streams.absent):
+        _show_report(streams, subject, lambda: _tables(streams, picked, order, reverse, raw, leaders))
+    tell_absent(streams.absent)
+
+
+def _show_report(streams: Streams, subject: str, tables: Callable[[], RenderableType]) -> None:
+    if not streams.answers and not streams.absent:
+        output.emit(nothing_found(streams, subject, None))
+        return
+    from natsctl.cli.screen import show_table
+
+    show_table(tables())
+
+
+def _cluster_of(info: StreamInfo) -> str:
+    return info.cluster.name if info.cluster is not None else ""
+
+
+def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
+    from natsctl.cli.render.streams import REPORT, stream_rows
+    from natsctl.cli.render.tables import ordered
+
+    rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns(), raw=raw)
+    return ordered(ordered(rows, REPORT, "stream", False), REPORT, order, reverse)
+
+
+def _tables(
+    streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool
+) -> RenderableType:
+    """The tables of a report below each other; one that would be empty is left out."""
+    from rich.console import Group
+
+    from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
+
+    infos = [one.value for one in streams.answers]
+    parts: list[RenderableType] = [
+        render_stream_report(columns, _rows(streams, order, reverse, raw)),
+    ]
+    if copied := flows(infos):
+        parts += ["", render_replication(copied, raw=raw)]
+    if leaders:
+        led = leaders_of(infos)
+        parts += ["", render_leaders(led) if led else "No Stream has a leader: this is not a cluster"]
+    return Group(*parts)
+
+
+def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
+    """The report as data: whole streams in order, and what the tables add to them."""
+    from natsctl.cli.render.streams import SUMMED, leaders_of
+
+    rows = _rows(streams, order, reverse, True)
+    raw = {one.value.config.name: one.raw for one in streams.answers}
+    infos = [one.value for one in streams.answers]
+    led = [{"server": server, "cluster": name, "streams": number} for server, name, number in leaders_of(infos)]
+    return {
+        "streams": [raw[row.info.config.name] for row in rows if not row.status],
+        "totals": {"streams": len(infos), **{word.lower(): _sum(word, rows) for word in SUMMED}},
+        "leaders": led,
+        "unavailable": streams.absent,
+    }
+
+
+def _sum(title: str, rows: list[Row]) -> int:
+    from natsctl.cli.render.streams import REPORT
+
+    column = next(one for one in REPORT if one.title == title)
+    return sum(column.key(row) for row in rows)
+
+
+def _write_dot(streams: Streams, path: str) -> None:
+    from natsctl.cli.render.streams import dot_graph, flows
+
+    infos = [one.value for one in streams.answers]
+    text = dot_graph(flows(infos), sorted(info.config.name for info in infos))
+    if path == STDOUT:
+        output.emit(text.rstrip("\n"))
+        return
+    try:
+        Path(path).write_text(text)
+    except OSError as failure:
+        raise UsageError(f"--dot {path}: {failure.strerror or failure}") from failure
+    output.note(f"Wrote the graph to {path}")
+
+
+Gaps = list[tuple[int, int]]
+"""`stream gaps`: first and last sequence of every range that is missing."""
+
+
+def gaps(
+    ctx: typer.Context, stream: StreamName = None, force: Force = False, progress: Progress = True, json: Json = False
+) -> None:
+    """Show the ranges of deleted sequences.
+
+    Where the server names only some of them, the headers of all messages are read.
+    """
+    from natsctl.client.assets.gaps import is_complete, ranges
+
+    session = session_of(ctx)
+    name = pick_stream(session, stream)
+    with suggesting(session, name):
+        live = session.run(lambda manager: manager.stream_info(name, deleted_details=True))
+    if is_complete(live):
+        found = ranges(live.value.state.deleted or ())
+    else:
+        messages = live.value.state.messages
+        question = f"read the headers of all {plural(messages, 'message')} of Stream {name}"
+        if not (force or confirmed_at_terminal(session, question)):
+            return
+        found = _read_gaps(session, live, bar=progress, quiet=json)
+    if json:
+        output.emit_json(found)
+    elif found:
+        from natsctl.cli.render.tables import render_table
+        from natsctl.cli.screen import show_table
+
+        columns = ("First Message", "Last Message", "Missing")
+        rows = [(count(first), count(last), count(last - first + 1)) for first, last in found]
+        title = f"{plural(len(found), 'gap')} found in Stream {name}"
+        show_table(render_table(title, columns, rows, columns))
+    else:
+        output.emit(f"No deleted messages in {safe(name)}")
+
+
+def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:
+    from natsctl.cli.progress import progress
+    from natsctl.client.assets.gaps import walk_gaps
+
+    what = f"Reading Stream {live.value.config.name}"
+    with progress(what, live.value.state.messages, "messages", bar=bar, quiet=quiet) as tracker:
+        return session.run(lambda manager: walk_gaps(manager, live, tracker.at))
+
+
+def graph(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    every: Every = "1s",
+    rounds: Rounds = 0,
+) -> None:
+    """Plot how many messages a stream holds, and how fast they come and go, until Ctrl-C."""
+    from natsctl.cli.live import watch
+    from natsctl.cli.render.plot import Rate, Series, render_plots
+
+    columns, lines = plot_room(rounds)
+    session = session_of(ctx)
+    name = pick_stream(session, stream)
+    messages, stored, removed = Series("Messages"), Rate("Messages Stored"), Rate("Messages Removed")
+
+    def view() -> RenderableType:
+        with suggesting(session, name):
+            state = session.run(lambda manager: manager.stream_info(name)).value.state
+        at_s = time.monotonic()
+        messages.add(state.messages)
+        stored.count(state.last_seq, at_s)
+        removed.count(state.last_seq - state.messages, at_s)
+        return render_plots(f"Stream {safe(name)}", (messages, stored, removed), columns, lines)
+
+    watch(view, every_seconds(every), rounds=rounds)
+
+
+Counts = dict[str, int]
+"""`stream subjects`: how many messages each subject has."""
+
+
+SUBJECT_ORDERS = {"name": 0, "subjects": 0, "messages": 1, "count": 1}
+"""What rows of subject and count are sorted by first, by the word for it."""
+
+
+def subjects(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    filter: Annotated[str, typer.Argument(metavar="[FILTER]", help="subjects of this pattern")] = ">",
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="name|messages", help="sort the rows by this column")
+    ] = "messages",
+    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order", show_default=False)] = False,
+    names: Annotated[bool, typer.Option("--names/--no-names", "-n", help="subjects only, one on a line")] = False,
+    json: Json = False,
+) -> None:
+    """Show the subjects of a stream and how many messages each has, fewest first."""
+    if sort not in SUBJECT_ORDERS:
+        raise UsageError(f"--sort: expected one of {', '.join(SUBJECT_ORDERS)}, not {sort!r}")
+    session = session_of(ctx)
+    name = pick_stream(session, stream)
+    with suggesting(session, name):
+        answer = session.run(lambda manager: manager.stream_info(name, subjects_filter=filter))
+    found: dict[str, int] = (answer.raw.get("state") or {}).get("subjects") or {}
+    first = SUBJECT_ORDERS[sort]
+    rows = sorted(found.items(), key=lambda pair: (pair[first], pair[1 - first]), reverse=reverse)
+    if json:
+        output.emit_json([subject for subject, _ in rows] if names else dict(rows))
+    elif names:
+        output.emit_names(subject for subject, _ in rows)
+    elif rows:
+        from natsctl.cli.render.streams import render_subjects
+        from natsctl.cli.screen import show_table, width
+
+        show_table(render_subjects(name, rows, width()))
+    else:
+        output.emit(f"No subjects match {safe(filter)} in Stream {safe(name)}")

@@ -1,0 +1,528 @@
+"""Messages of a stream to and from files: `natsctl stream backup`, `restore`, `export` and `import`."""
+
+from __future__ import annotations
+
+import hashlib
+import json as json_text
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.model import Model
+from natsctl.api.units import format_size, plural
+from natsctl.cli import output
+from natsctl.cli.backup import options as flags
+from natsctl.cli.backup.progress import shown
+from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli.flags import flagged
+from natsctl.cli.names import suggesting
+from natsctl.cli.options import Config, Force, Json, Progress, session_of
+from natsctl.cli.render.text import count, duration, safe
+from natsctl.cli.spark_flags import SparkFlags
+from natsctl.cli.stream.info import show_info
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from natsctl.api.stream import StreamConfig
+    from natsctl.cli.session import Session
+    from natsctl.cli.spark_work import Measured
+    from natsctl.cli.sql.tables import Tables
+    from natsctl.client.backup.progress import Progress as Transferred
+    from natsctl.client.backup.restore import Restored, RestoreOptions
+    from natsctl.client.backup.save import SavedStream
+    from natsctl.client.manager import Manager
+    from natsctl.spark.export.report import Exported
+    from natsctl.spark.export.target import Target
+    from natsctl.spark.loading.loading import Content
+
+
+def backup(
+    ctx: typer.Context,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
+    progress: Progress = True,
+    check: flags.Check = False,
+    consumers: flags.Consumers = True,
+    chunk_size: flags.ChunkSize = None,
+    window_size: flags.WindowSize = None,
+    idle_timeout: flags.IdleTimeout = flags.IDLE_TIMEOUT,
+    retries: flags.Retries = flags.RETRIES,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="read message by message, as for servers without snapshots")
+    ] = False,
+    force: flags.ForceReplace = False,
+    json: Json = False,
+) -> None:
+    """Back up a stream: configuration, consumers, state and messages, with a manifest and checksums.
+
+    The backup appears under its name when it is whole; a broken connection begins it again. Streams in memory are
+    saved too.
+    """
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.save import SaveOptions, save_stream
+
+    session = session_of(ctx)
+    options = SaveOptions(
+        consumers=consumers,
+        check=check,
+        chunk_size=flags.read_size("--chunk-size", chunk_size),
+        window_size=flags.read_size("--window-size", window_size),
+        idle_s=flags.read_idle(idle_timeout),
+        replay=replay,
+        force=force,
+    )
+
+    async def work(manager: Manager) -> SavedStream:
+        lifeline = Lifeline(manager, retries=retries, say=flags.sayer(json))
+        with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
+            return await save_stream(lifeline, stream, target, options, step)
+
+    with suggesting(session, stream):
+        done = session.run(work)
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(done))
+        return
+    output.note(
+        f"\nBackup done: received {format_size(done.archive_bytes)} of compressed data"
+        f' in {plural(done.chunks, "chunk")} for stream "{safe(stream)}" in {duration(done.elapsed)},'
+        f" {format_size(done.bytes)} uncompressed"
+    )
+
+
+def restore(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="the backup, and a new name for the stream")
+    ],
+    progress: Progress = True,
+    config: Config = None,
+    subjects: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--subjects", metavar="SUBJECT[,SUBJECT]", help="subjects of the restored stream", show_default=False
+        ),
+    ] = None,
+    cluster: flags.Cluster = "",
+    tag: flags.Tags = None,
+    replicas: flags.Replicas = 0,
+    on_existing: flags.OnExisting = "fail",
+    idle_timeout: flags.IdleTimeout = flags.IDLE_TIMEOUT,
+    retries: flags.Retries = flags.RETRIES,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Restore a stream from a backup of any form, under its own or another name.
+
+    A restore that fails leaves nothing behind. A stream that is replaced is saved first and put back if the restore
+    fails; between its removal and the end of the restore there is no stream of that name.
+
+    Under another name, an archive of version 1 is written anew first, because each of its records is bound to the
+    stream's name; one of version 2 is sent as it is.
+    """
+    from natsctl.client.backup.restore import RestoreOptions
+
+    if len(words) > 2:
+        raise UsageError(f"unexpected argument {words[2]!r}")
+    stream, source = ("", words[0]) if len(words) == 1 else (words[0], words[1])
+    options = RestoreOptions(
+        stream=stream,
+        config=flags.load_overrides(config),
+        subjects=tuple(word for words in subjects or () for word in words.replace(",", " ").split()),
+        cluster=cluster,
+        tags=tuple(tag or ()),
+        replicas=replicas,
+        on_existing=flags.read_existing(on_existing),
+        idle_s=flags.read_idle(idle_timeout),
+    )
+    session = session_of(ctx)
+    if not _may_replace(session, Path(source), options, force):
+        return
+    done = _restored(session, Path(source), options, retries, bar=progress, json=json)
+    _show_restored(done, json)
+
+
+def _may_replace(session: Session, source: Path, options: RestoreOptions, force: bool) -> bool:
+    """Whether to go on: a stream that would be replaced is shown first, and its name asked for."""
+    from natsctl.client.backup.restore import OnExisting, replaced_by
+
+    if options.on_existing is OnExisting.REPLACE:
+        check_consent(session, f"replace {named('Stream', [options.stream] if options.stream else [])}", force)
+    there = session.run(lambda manager: replaced_by(manager, source, options))
+    if there is None:
+        return True
+    info = there.value
+    held = f"{plural(info.state.messages, 'message')}, {format_size(info.state.bytes)}"
+    question = f"replace Stream {info.config.name} ({held})"
+    return confirmed(session, question, force, typed=info.config.name)
+
+
+def _restored(
+    session: Session, source: Path, options: RestoreOptions, retries: int, *, bar: bool, json: bool
+) -> Restored:
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.restore import restore_stream
+
+    def begins(done: Transferred) -> str:
+        return f'Starting restore of Stream "{safe(done.stream)}" from file "{safe(str(source))}"'
+
+    async def work(manager: Manager) -> Restored:
+        lifeline = Lifeline(manager, retries=retries, say=flags.sayer(json))
+        with shown(begins, "Sent", bar=bar, quiet=json) as step:
+            return await restore_stream(lifeline, source, options, step)
+
+    return session.run(work)
+
+
+def _show_restored(done: Restored, json: bool) -> None:
+    """Show the stream, and on stderr, whoever reads, in what it differs from its backup."""
+    for text in done.warnings:
+        output.note(safe(text))
+    seconds = round(done.progress.elapsed_s)
+    took = f"{seconds}s" if seconds < 60 else duration(seconds * 1_000_000_000)
+    what: Any = {
+        "restored": f'\nRestored stream "{safe(done.stream)}" in {took}\n',
+        "replaced": f'\nReplaced stream "{safe(done.stream)}" in {took}\n',
+        "skipped": f"Stream {safe(done.stream)} exists and was left alone\n",
+    }
+    show_info(done.answer, json, what[done.action])
+
+
+def _backup_begins(done: Transferred) -> str:
+    again = f" (attempt {done.attempt})" if done.attempt > 1 else ""
+    return f'Starting backup of Stream "{safe(done.stream)}" with {format_size(done.total_bytes)}{again}'
+
+
+Subjects = Annotated[
+    str,
+    typer.Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages on these subjects", show_default=False),
+]
+Since = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="only messages stored since this time, or this long ago", show_default=False
+    ),
+]
+StartSeq = Annotated[
+    int | None, typer.Option("--start-seq", metavar="SEQ", help="the first sequence", min=1, show_default=False)
+]
+EndSeq = Annotated[
+    int | None,
+    typer.Option("--end-seq", metavar="SEQ", help="the last sequence, itself included", min=1, show_default=False),
+]
+FromBackup = Annotated[
+    Path | None,
+    typer.Option(
+        "--backup", metavar="PATH", help="read a backup at or below this path instead of a server", show_default=False
+    ),
+]
+
+
+class ExportRange(NamedTuple):
+    """Which messages are meant: a bundle of flags."""
+
+    subject: Subjects = ""
+    since: Since = ""
+    start_seq: StartSeq = None
+    end_seq: EndSeq = None
+
+    def options(self, stream: str) -> dict[str, str]:
+        """The options of the data source that mean them. Raises UsageError."""
+        if self.since and self.start_seq:
+            raise UsageError("--since and --start-seq exclude each other")
+        if self.start_seq and self.end_seq and self.start_seq > self.end_seq:
+            raise UsageError(f"--start-seq {self.start_seq} is behind --end-seq {self.end_seq}")
+        found = {"subject": self.subject, "startingTimestamp": _read_since(self.since)}
+        for name, seq in (("startingOffsets", self.start_seq), ("endingOffsets", self.end_seq)):
+            found[name] = json_text.dumps({stream: seq}) if seq else ""
+        if self.since:
+            found["startingOffsetsByTimestampStrategy"] = "latest"
+        return {name: value for name, value in found.items() if value}
+
+
+def _read_since(text: str) -> str:
+    from natsctl.api.times import format_time
+    from natsctl.cli.moments import read_moment
+
+    try:
+        return format_time(read_moment(text, back=True)) if text else ""
+    except ValueError as failure:
+        raise UsageError(f"--since: {failure}") from failure
+
+
+class ExportForm(NamedTuple):
+    """What is made of the messages: a bundle of flags."""
+
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="parquet|json|csv|delta",
+            help="[by the target's ending, else parquet]",
+            show_default=False,
+        ),
+    ] = ""
+    partition_by: Annotated[
+        str,
+        typer.Option(
+            "--partition-by", metavar="date|subject", help="one folder for each in the target", show_default=False
+        ),
+    ] = ""
+    incremental: Annotated[
+        bool,
+        typer.Option(
+            "--incremental", help="add the messages since the last run, each exactly once", show_default=False
+        ),
+    ] = False
+    ignore_loss: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-data-loss", help="--incremental: continue although messages are missing", show_default=False
+        ),
+    ] = False
+    force: Annotated[
+        bool, typer.Option("--force", "-f", "--yes", help="replace an existing export", show_default=False)
+    ] = False
+
+    def target(self, path: str) -> Target:
+        """Where and as what messages are written. Raises UsageError."""
+        from natsctl.spark.export.target import target_of
+
+        return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
+
+
+@flagged()
+def export(
+    ctx: typer.Context,
+    spark: SparkFlags,
+    part: ExportRange,
+    wanted: ExportForm,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="a file such as out.parquet, a folder, or a URL that Spark knows")
+    ],
+    backup: FromBackup = None,
+    json: Json = False,
+) -> None:
+    """Write the messages of a stream to files: Parquet, JSON lines, CSV or Delta.
+
+    A target that ends as files of the format do (.parquet, .jsonl, .json, .csv, the last three also with .gz) becomes
+    one file in the order of sequences; any other is a folder of files, written by all cores. Subject, sequence, time,
+    headers and payload are kept; `stream import` has them back. In JSON and CSV a payload that is no text is base64.
+    """
+    where = wanted.target(target)
+    if wanted.incremental and (backup or part.end_seq):
+        raise UsageError("--incremental excludes --backup and --end-seq")
+    session = session_of(ctx)
+    strict = wanted.incremental and not wanted.ignore_loss
+    chosen = {**part.options(stream), "failOnDataLoss": "true" if strict else "false"}
+    tables = checked_tables(session, stream, backup)
+    if session.dry_run:
+        from natsctl.client.preview import Previewed
+
+        raise Previewed(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
+    if where.incremental:
+        from natsctl.spark.export.continuing import Note, prepare
+
+        chosen.setdefault("startingOffsets", "earliest")
+        note = Note(stream=stream, subject=part.subject, format=where.format.name, partition_by=where.partition_by)
+        prepare(where, note)
+
+    def work(opened: SparkSession, options: dict[str, str]) -> Exported:
+        from natsctl.spark.export.continuing import export_more
+        from natsctl.spark.export.writing import export as export_all
+
+        run = export_more if where.incremental else export_all
+        return run(opened, {**tables.options(options, stream), **chosen}, stream, where)
+
+    from natsctl.cli.spark_work import run_on_spark
+
+    what = f"Exporting Stream {stream}"
+    messages = int(tables.state(stream).get("messages") or 0)
+    found = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server, messages=messages)
+    _show_exported(found, where.incremental, json)
+
+
+def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:
+    """Where the stream is; raises what tells that it is not there, before Spark starts."""
+    from natsctl.cli.names import check_stream
+    from natsctl.cli.sql.tables import BackupTables, ServerTables
+
+    if backup is not None:
+        tables = BackupTables(backup)
+        tables.check(stream)
+        return tables
+    check_stream(session, stream)
+    return ServerTables(session)
+
+
+def _show_exported(done: Exported, incremental: bool, json: bool) -> None:
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(done))
+        return
+    new = "new " if incremental else ""
+    range_text = f", {count(done.first_seq)} to {count(done.last_seq)}," if done.first_seq else ""
+    output.emit(
+        f"Exported {plural(done.messages, f'{new}message')}{range_text} of Stream {safe(done.stream)}"
+        f" to {safe(done.path)} as {done.format}"
+    )
+
+
+class Imported(Model, kw_only=True):
+    """How many messages were read, by how many the stream has grown, and how many it had already.
+
+    `left_out` counts, by the name of headers that a server obeys, the messages that were stored without theirs.
+    """
+
+    stream: str
+    messages: int
+    stored: int
+    known: int
+    left_out: dict[str, int]
+
+
+Ids = Annotated[
+    str,
+    typer.Option(
+        "--ids", metavar="auto|seq|own", help="message ids: own (or STREAM:SEQ without one), STREAM:SEQ, own only"
+    ),
+]
+Writers = Annotated[
+    int, typer.Option("--writers", metavar="N", help="messages in flight; order is kept within subjects", min=1)
+]
+
+
+@flagged()
+def load(
+    ctx: typer.Context,
+    spark: SparkFlags,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="parquet|json|csv|delta", help="[by the endings of files]", show_default=False
+        ),
+    ] = "",
+    subject: Annotated[
+        str,
+        typer.Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own", show_default=False),
+    ] = "",
+    as_json: Annotated[
+        bool, typer.Option("--row-as-json", help="the payload is the row as JSON", show_default=False)
+    ] = False,
+    ids: Ids = "auto",
+    writers: Writers = 1,
+    json: Json = False,
+) -> None:
+    """Store what `stream export` wrote, or rows of other tables, in a stream.
+
+    Messages keep their subjects, headers, payloads and order. Each has a message id, its own or where it was before
+    (ORDERS:17), so that an import again stores nothing twice within the stream's duplicate window. It stands behind the
+    other headers, whose order is kept. Headers that servers obey, such as Nats-Expected-… and Nats-Rollup, are left out
+    and counted; Nats-TTL and Nats-Schedule only where the stream takes none. With --dry-run the rows are counted.
+    """
+    from natsctl.spark.loading.headers import IDS, left_out
+    from natsctl.spark.loading.source import source_of
+
+    if ids not in IDS:
+        raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
+    what = source_of(source, format, subject, as_json=as_json)
+    session = session_of(ctx)
+    with suggesting(session, stream):
+        before = session.run(lambda manager: manager.stream_info(stream)).value
+    _check_open(before.config)
+    left = left_out(before.config)
+
+    from natsctl.cli.spark_work import run_on_spark
+
+    def stored() -> int:
+        state = session.run(lambda manager: manager.stream_info(stream)).value.state
+        return state.last_seq - before.state.last_seq
+
+    measured = Stored(stored)
+
+    def work(opened: SparkSession, options: dict[str, str]) -> Content:
+        from natsctl.client.preview import Previewed
+        from natsctl.spark.loading.loading import check_subjects, look, messages, store, subjects_of
+        from natsctl.spark.loading.source import read_once, read_rows
+
+        with read_once(read_rows(opened, what), what.format) as rows:
+            content = look(rows, before.config.subjects, left)
+            check_subjects(stream, before.config.subjects, content)
+            if session.dry_run:
+                raise Previewed(effect=_effect(content, subjects_of(rows)))
+            measured.total = content.messages
+            repeated = content.has_repeated_ids
+            store(messages(rows, ids, writers, left, has_repeated_ids=repeated), options, ids, _name(stream, source))
+        return content
+
+    content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}", measured=measured)
+    _show_imported(stream, content, stored(), json)
+
+
+class Stored:
+    """How many of `total` rows are stored, of which nothing is known before the first is."""
+
+    def __init__(self, stored: Callable[[], int]) -> None:
+        self._stored = stored
+        self._done = self.total = 0
+
+    def __call__(self) -> Measured | None:
+        """The last that the server has said: that it cannot be asked now is nothing to end an import for."""
+        from natsctl.cli.spark_work import Measured
+
+        if self.total:
+            with suppress(NatsctlError):
+                self._done = self._stored()
+        return Measured("messages", min(self._done, self.total), self.total) if self._done > 0 else None
+
+
+def _check_open(config: StreamConfig) -> None:
+    """Raises UsageError for a stream that takes no messages, or none with a payload."""
+    if config.mirror is not None or config.sealed:
+        why = "is a mirror" if config.mirror is not None else "is sealed"
+        raise UsageError(f"Stream {config.name} {why}: it accepts no messages")
+    if config.allow_msg_counter:
+        raise UsageError(
+            f"Stream {config.name} is a counter: it accepts increments only", hint="natsctl counter increment"
+        )
+
+
+def _name(stream: str, source: str) -> str:
+    """What an import is called in the ids of rows that have none: the same for the same files."""
+    return f"import-{hashlib.blake2b(f'{stream} {source}'.encode(), digest_size=8).hexdigest()}"
+
+
+def _effect(content: Content, subjects: int) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "messages": content.messages,
+        "bytes": content.bytes,
+        "subjects": subjects,
+        "left_out": content.left_out,
+    }
+    if content.first_seq is not None:
+        found |= {"first_seq": content.first_seq, "last_seq": content.last_seq}
+    return found
+
+
+def _show_imported(stream: str, content: Content, stored: int, json: bool) -> None:
+    """Tell what was read and by how much the stream has grown, of which others may have a part."""
+    known = max(content.messages - stored, 0)
+    if json:
+        counts = {"messages": content.messages, "stored": stored, "known": known}
+        output.emit_json({"stream": stream, **counts, "left_out": content.left_out})
+        return
+    told = f", {count(known)} which it already had" if known else ""
+    output.emit(f"Imported {plural(content.messages, 'message')} into Stream {safe(stream)}{told}")
+    if content.left_out:
+        named = ", ".join(f"{name} of {plural(number, 'message')}" for name, number in content.left_out.items())
+        output.note(f"left out headers that the server would act on: {named}")
