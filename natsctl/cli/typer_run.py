@@ -175,7 +175,7 @@ def _only_when_made(path: str, flag: str) -> str:
     words = path.split()
     if "edit" not in words[-1].split(",")[0]:
         return ""
-    from natsctl.cli.consumer.flags import CONSUMER_ADD
+    from natsctl.cli.consumer.definition import CONSUMER_ADD
     from natsctl.cli.stream.create import STREAM_ADD
 
     table = STREAM_ADD if "stream" in words else CONSUMER_ADD

@@ -11,7 +11,7 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
-from natsctl.cli.consumer.flags import CONSUMER_FLAGS, linear_backoff, read_deliver, settle
+from natsctl.cli.consumer.definition import CONSUMER_FLAGS, linear_backoff, read_deliver, settle
 from natsctl.cli.flags import Flag, apply
 from natsctl.cli.stream.create import STREAM_EDIT, STREAM_FLAGS
 

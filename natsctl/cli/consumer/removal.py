@@ -1,4 +1,4 @@
-"""`natsctl consumer rm`: removes one consumer, or all whose names match."""
+"""Removal of consumers: `natsctl consumer rm`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from natsctl.api.errors import ApiFailure
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.consumer.config import live_consumer
-from natsctl.cli.consumer.ls import list_consumers
+from natsctl.cli.consumer.state import list_consumers, live_consumer
 from natsctl.cli.names import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.text import safe
@@ -23,6 +22,7 @@ from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
+
 
 Info = dict[str, Any]
 

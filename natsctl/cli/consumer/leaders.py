@@ -1,23 +1,56 @@
-"""`consumer cluster step-down` and `balance`: leaders that hand over."""
+"""Leaders of consumers: `natsctl consumer cluster step-down` and `balance`."""
 
 from __future__ import annotations
 
 import time
 
 import typer
+from msgspec import field
 
+from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.consumer.config import show_info
-from natsctl.cli.consumer.find import FILTERS, described
-from natsctl.cli.consumer.ls import list_consumers
+from natsctl.cli.consumer.listing import FILTERS, described
+from natsctl.cli.consumer.state import list_consumers, show_info
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.text import count, safe
+from natsctl.cli.verbs import Verb
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.assets.leaders import WAIT_S, Asset, NotClustered
+
+VERBS = (
+    Verb(
+        "step-down, stepdown, sd, elect, down, d",
+        "consumer.leaders:step_down",
+        answer="ConsumerInfoAnswer",
+        examples=("natsctl con cluster step-down ORDERS NEW --preferred n2 -f",),
+    ),
+    Verb(
+        "balance",
+        "consumer.leaders:balance",
+        answer="cli.consumer.leaders:Balance",
+        examples=("natsctl con cluster balance ORDERS --dry-run",),
+    ),
+)
+
+
+class Moved(Model):
+    """A consumer whose leader changed."""
+
+    consumer: str
+    from_: str = field(name="from")
+    to: str
+
+
+class Balance(Model):
+    """How many consumers were looked at, and whose leaders moved."""
+
+    stream: str
+    consumers: int
+    moved: list[Moved]
 
 
 def step_down(

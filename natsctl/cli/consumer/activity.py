@@ -1,0 +1,225 @@
+"""Activity of consumers: `natsctl consumer report`, `graph` and `events`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import field
+
+from natsctl.api.consumer import ConsumerInfo
+from natsctl.api.errors import UsageError
+from natsctl.api.model import Model
+from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
+from natsctl.cli import output
+from natsctl.cli.consumer.state import live_consumer
+from natsctl.cli.names import pick_consumer, pick_stream, suggesting
+from natsctl.cli.options import All, ConsumerName, Json, Rounds, StreamName, Watch, session_of
+from natsctl.cli.plotting import Every, plot_room
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, chosen, ordered
+from natsctl.cli.render.text import safe
+from natsctl.cli.waiting import every_seconds, wait_seconds, watch_seconds
+from natsctl.client.assets.leaders import leader_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.cli.session import Session
+    from natsctl.client.assets.consumer_progress import Progress
+    from natsctl.client.manager import Manager
+
+
+class Leader(Model):
+    """A server of the cluster, and how many of the consumers it leads."""
+
+    server: str
+    cluster: str
+    consumers: int
+
+
+class Report(Model):
+    """The consumers of a stream, with `leaders` where those were asked for; `messages` are the stream's."""
+
+    stream: str
+    messages: int
+    consumers: list[ConsumerInfo]
+    missing: list[str] = field(default_factory=list)
+    """Consumers whose leaders do not answer."""
+    leaders: list[Leader] = field(default_factory=list)
+
+
+class Removed(Model):
+    """What became of several consumers, or of one that was absent."""
+
+    success: bool
+    removed: list[str]
+    missing: list[str]
+
+
+Figures = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
+Leaders = Annotated[
+    bool, typer.Option("--leaders", "-l", help="number of consumers that each server leads", show_default=False)
+]
+
+
+def report(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    leaders: Leaders = False,
+    raw: Figures = False,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: Wide = False,
+    watch: Watch = None,
+    rounds: Rounds = 0,
+    all_streams: All = False,
+    json: Json = False,
+) -> None:
+    """Report the position and backlog of each consumer of a stream."""
+    from natsctl.cli.render.consumers import report_columns
+
+    every_s = watch_seconds(watch, rounds)
+    session = session_of(ctx)
+    where = pick_stream(session, stream, all_streams=all_streams)
+    table = report_columns(raw)
+    shown = chosen(table, columns, wide)
+    ordered((), table, sort, reverse, "consumer")
+
+    def view() -> RenderableType:
+        return _view(session, where, shown, leaders, lambda rows: ordered(rows, table, sort, reverse, "consumer"))
+
+    def document() -> dict[str, Any]:
+        return _document(_load(session, where), leaders)
+
+    if every_s:
+        from natsctl.cli.live import emit_each
+        from natsctl.cli.live import watch as redraw
+
+        emit_each(document, every_s, rounds) if json else redraw(view, every_s, rounds=rounds)
+    elif json:
+        output.emit_json(document())
+    else:
+        from natsctl.cli.screen import show_table
+
+        show_table(view())
+
+
+def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) -> RenderableType:
+    from rich.console import Group
+
+    from natsctl.cli.render.consumers import render_leaders, render_report
+
+    found = _load(session, stream)
+    if found.missing:
+        output.note(f"warning: inaccessible consumers: {', '.join(map(safe, found.missing))}")
+    if not found.infos and not found.missing:
+        from rich.text import Text
+
+        return Text("No Consumers defined")
+    pages: list[RenderableType] = [render_report(found, shown, order, time.time_ns())]
+    if leaders:
+        pages += ["", render_leaders(_led(found))]
+    return Group(*pages)
+
+
+def _load(session: Session, stream: str) -> Progress:
+    """The stream's consumers and how many messages it has. Raises ApiFailure, with what may have been meant."""
+    from natsctl.client.assets.consumer_progress import progress
+
+    with suggesting(session, stream):
+        return session.run(lambda manager: progress(manager, stream))
+
+
+def _document(found: Progress, leaders: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "stream": found.stream,
+        "messages": found.messages,
+        "consumers": [one.raw for one in found.infos],
+    }
+    if found.missing:
+        document["missing"] = [*found.missing]
+    if leaders:
+        document["leaders"] = [
+            {"server": server, "cluster": cluster, "consumers": number} for server, cluster, number in _led(found)
+        ]
+    return document
+
+
+def _led(found: Progress) -> list[tuple[str, str, int]]:
+    """Server, cluster and how many consumers it leads, the busiest first."""
+    led = Counter(
+        (leader_of(one.raw), str((one.raw.get("cluster") or {}).get("name") or ""))
+        for one in found.infos
+        if leader_of(one.raw)
+    )
+    return [(server, cluster, number) for (server, cluster), number in led.most_common()]
+
+
+def graph(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    consumer: ConsumerName = None,
+    every: Every = "1s",
+    rounds: Rounds = 0,
+) -> None:
+    """Plot what a consumer has still to deliver, what waits for acks, and how fast both go on, until Ctrl-C."""
+    from natsctl.cli.live import watch
+    from natsctl.cli.render.plot import Rate, Series, render_plots
+
+    columns, lines = plot_room(rounds)
+    session = session_of(ctx)
+    where = pick_stream(session, stream)
+    name = pick_consumer(session, where, consumer)
+    pending, unacked = Series("Unprocessed Messages"), Series("Outstanding Acks")
+    delivered, acked = Rate("Delivered"), Rate("Acknowledged")
+
+    def view() -> RenderableType:
+        info = live_consumer(session, where, name).value
+        at_s = time.monotonic()
+        pending.add(info.num_pending)
+        unacked.add(info.num_ack_pending)
+        delivered.count(info.delivered.consumer_seq, at_s)
+        acked.count(info.ack_floor.consumer_seq, at_s)
+        heading = f"Consumer {safe(where)} > {safe(name)}"
+        return render_plots(heading, (pending, unacked, delivered, acked), columns, lines)
+
+    view()
+    watch(view, every_seconds(every), rounds=rounds)
+
+
+def events(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    consumer: ConsumerName = None,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="one line per event", show_default=False)] = False,
+    cloudevent: Annotated[
+        bool, typer.Option("--cloudevent", help="one CloudEvents 1.0 document per line", show_default=False)
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show advisories and ack samples of one consumer as they arrive."""
+    from natsctl.cli.events.shower import EventShower
+    from natsctl.cli.messaging.receive import Listening, listen
+
+    if short and (json or cloudevent):
+        raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
+    session = session_of(ctx)
+    where = pick_stream(session, stream)
+    name = pick_consumer(session, where, consumer)
+    live_consumer(session, where, name)
+    subjects = tuple(f"{prefix}.*.*.{where}.{name}" for prefix in (ADVISORY_PREFIX, METRIC_PREFIX))
+    show = EventShower(json, cloudevent=cloudevent, short=short)
+    seconds = wait_seconds(wait)
+
+    async def hear(manager: Manager) -> None:
+        there = tuple(manager.connection.target.event_subject(subject) for subject in subjects)
+        await listen(manager, Listening(there, "", count, seconds), show)
+
+    session.run(hear)

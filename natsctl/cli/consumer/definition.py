@@ -1,0 +1,528 @@
+"""Configurations of consumers: `natsctl consumer add`, `copy` and `edit`, and the table of flags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.config.update_losses import consumer_losses
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.subjects import is_valid_subject
+from natsctl.api.times import format_time
+from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
+from natsctl.cli.consent import confirmed_edit
+from natsctl.cli.consumer.state import existing, live_consumer, show_info
+from natsctl.cli.documents import own_metadata
+from natsctl.cli.editing import (
+    NAMES,
+    Edits,
+    check_given,
+    preview_edit,
+    show_differences,
+    unset,
+    without_server_metadata,
+)
+from natsctl.cli.editing import merged as merged_config
+from natsctl.cli.flags import (
+    COUNT,
+    DURATION,
+    LIMIT,
+    PAIRS,
+    SIZE,
+    SUBJECTS,
+    SWITCH,
+    TEXT,
+    WORDS,
+    Config,
+    Flag,
+    Given,
+    Kind,
+    apply,
+    check_subjects,
+    choice,
+    flagged,
+    merged,
+    without_defaults,
+)
+from natsctl.cli.moments import read_moment
+from natsctl.cli.names import pick_consumer, pick_stream, suggesting
+from natsctl.cli.options import Config as ConfigFile
+from natsctl.cli.options import (
+    ConsumerName,
+    Defaults,
+    Force,
+    IfNotExists,
+    Json,
+    Output,
+    StreamName,
+    Validate,
+    session_of,
+)
+from natsctl.cli.render.change import changes
+from natsctl.cli.render.text import is_zero
+from natsctl.cli.taken import part_of, warn_unless_taken
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
+
+DELIVER_WORDS = {
+    "all": "all",
+    "new": "new",
+    "next": "new",
+    "last": "last",
+    "subject": "last_per_subject",
+    "last_per_subject": "last_per_subject",
+    "last-per-subject": "last_per_subject",
+}
+START_FIELDS = ("opt_start_seq", "opt_start_time")
+
+BACKOFF_STEPS = 10
+BACKOFF_MIN_NS = MINUTE
+BACKOFF_MAX_NS = 20 * MINUTE
+
+
+def read_deliver(text: str) -> Config:
+    """The fields of a start policy: a word, a stream sequence, a time, or a duration back from now."""
+    word = text.strip().lower()
+    if word in DELIVER_WORDS:
+        return {"deliver_policy": DELIVER_WORDS[word]}
+    if word.isdigit():
+        if int(word) < 1:
+            raise ValueError("a stream sequence starts at 1")
+        if int(word) >= 2**64:
+            raise ValueError(f"{word} is too large: a stream sequence has at most 64 bits")
+        return {"deliver_policy": "by_start_sequence", "opt_start_seq": int(word)}
+    try:
+        start_ns = read_moment(text, back=True)
+    except ValueError as error:
+        hint = "all, new, last, subject, a sequence, "
+        raise ValueError(str(error).replace("expected a time", f"expected {hint}a time")) from None
+    return {"deliver_policy": "by_start_time", "opt_start_time": format_time(start_ns)}
+
+
+def _deliver(config: Config, value: Config) -> None:
+    for name in START_FIELDS:
+        config.pop(name, None)
+    config.update(value)
+
+
+def _filter(config: Config, value: list[str]) -> None:
+    config.pop("filter_subject", None)
+    config.pop("filter_subjects", None)
+    if len(value) == 1:
+        config["filter_subject"] = value[0]
+    elif value:
+        config["filter_subjects"] = value
+
+
+def _sample(text: str) -> str:
+    percent = text.removesuffix("%")
+    if text == "-1":
+        return ""
+    if not percent.isdigit() or int(percent) > 100:
+        raise ValueError(f"expected a percentage from 0 to 100, not {text!r}")
+    return percent
+
+
+def _set_ack_wait(config: Config, value: int) -> None:
+    if value >= 0:
+        config["ack_wait"] = value
+
+
+def _heartbeat(config: Config, value: int) -> None:
+    config["idle_heartbeat"] = max(0, value)
+
+
+def _pull(config: Config, value: bool) -> None:
+    if value:
+        config.pop("deliver_subject", None)
+
+
+def _read_target(text: str) -> str:
+    if text and (not is_valid_subject(text) or {"*", ">"} & set(text.split("."))):
+        raise ValueError(f"expected a subject without wildcards, not {text!r}")
+    return text
+
+
+def _target(config: Config, value: str) -> None:
+    if value:
+        config["deliver_subject"] = value
+
+
+def _groups(policy: str) -> Any:
+    def place(config: Config, value: list[str]) -> None:
+        config["priority_groups"] = value
+        config["priority_policy"] = policy
+
+    return place
+
+
+def _read_backoff(text: str) -> str | list[int]:
+    """A way to make the waits, or the waits themselves."""
+    if text.lower() in ("linear", "none"):
+        return text.lower()
+    waits = [parse_duration(word) for word in text.replace(",", " ").split()]
+    if not waits or min(waits) <= 0:
+        raise ValueError(f"expected linear, none, or durations above zero such as 1s,5s,30s, not {text!r}")
+    return waits
+
+
+def _nothing(config: Config, value: object) -> None:
+    """For flags that are read together with others, after the table."""
+
+
+ACK = choice("explicit", "all", "none", "flow_control")
+DELIVER = Kind("all|new|last|subject|SEQ|TIME|DURATION", read_deliver)
+SAMPLE = Kind("PERCENT", _sample)
+UNTIL = Kind("TIME|DURATION", lambda text: format_time(read_moment(text)))
+TARGET = Kind("SUBJECT", _read_target)
+BACKOFF = Kind("linear|none|DURATION[,DURATION]", _read_backoff)
+
+CONSUMER_FLAGS: tuple[Flag, ...] = (
+    Flag("--ack", ACK, "ack_policy", "ack policy", edit=False, default="explicit; none when pushed"),
+    Flag("--bps", COUNT, "rate_limit_bps", "most bits per second that are pushed", edit=False),
+    Flag("--backoff", BACKOFF, _nothing, "wait longer before each retry: in linear steps, or these"),
+    Flag("--backoff-steps", COUNT, _nothing, f"steps of the backoff ({BACKOFF_STEPS})"),
+    Flag("--backoff-min", DURATION, _nothing, "shortest wait of the backoff (1m)"),
+    Flag("--backoff-max", DURATION, _nothing, "longest wait of the backoff (20m)"),
+    Flag("--deliver", DELIVER, _deliver, "where in the stream to start", edit=False, default="all"),
+    Flag("--deliver-group", TEXT, "deliver_group", "queue group that shares pushed messages", edit=False),
+    Flag("--description", TEXT, "description", "a description"),
+    Flag("--filter", SUBJECTS, _filter, "only messages on these subjects; '' for all"),
+    Flag("--flow-control", SWITCH, "flow_control", "push with flow control", edit=False),
+    Flag("--heartbeat", DURATION, _heartbeat, "push a heartbeat when idle this long, -1 for none", edit=False),
+    Flag("--headers-only", SWITCH, "headers_only", "deliver without bodies"),
+    Flag("--max-deliver", LIMIT, "max_deliver", "most deliveries of one message, -1 for no limit", default="-1"),
+    Flag(
+        "--max-pending",
+        LIMIT,
+        "max_ack_pending",
+        "most messages awaiting acks, -1 for no limit",
+        aliases=("--max-outstanding",),
+        default="1000",
+    ),
+    Flag("--max-waiting", LIMIT, "max_waiting", "most waiting pull requests", edit=False, default="512"),
+    Flag("--max-pull-batch", LIMIT, "max_batch", "most messages of one pull request"),
+    Flag("--max-pull-expire", DURATION, "max_expires", "longest wait of one pull request"),
+    Flag("--max-pull-bytes", SIZE, "max_bytes", "most bytes of one pull request"),
+    Flag("--pull", SWITCH, _pull, "deliver on request", edit=False),
+    Flag(
+        "--replay",
+        choice("instant", "original"),
+        "replay_policy",
+        "at full speed, or at the rate of storing",
+        edit=False,
+        default="instant",
+    ),
+    Flag("--sample", SAMPLE, "sample_freq", "percentage of acks that are sampled"),
+    Flag("--target", TARGET, _target, "subject that messages are pushed to"),
+    Flag("--wait", DURATION, _set_ack_wait, "how long to wait for an ack", default="30s"),
+    Flag("--inactive-threshold", DURATION, "inactive_threshold", "remove the consumer when unused this long"),
+    Flag("--memory", SWITCH, "mem_storage", "keep the consumer's state in memory", edit=False),
+    Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster"),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
+    Flag("--pause", UNTIL, "pause_until", "deliver nothing until this time", edit=False),
+    Flag("--pinned-groups", WORDS, _groups("pinned_client"), "priority groups with one pinned client", edit=False),
+    Flag("--pinned-ttl", DURATION, "priority_timeout", "how long a pinned client may be inactive", edit=False),
+    Flag("--overflow-groups", WORDS, _groups("overflow"), "priority groups with overflow", edit=False),
+    Flag("--prioritized-groups", WORDS, _groups("prioritized"), "priority groups served by priority", edit=False),
+)
+
+CONSUMER_ADD = CONSUMER_FLAGS
+CONSUMER_COPY = without_defaults(CONSUMER_FLAGS)
+CONSUMER_EDIT = without_defaults([flag for flag in CONSUMER_FLAGS if flag.edit])
+
+
+BACKOFF_PARTS = ("--backoff-steps", "--backoff-min", "--backoff-max")
+GROUP_FLAGS = ("--pinned-groups", "--overflow-groups", "--prioritized-groups")
+PUSH_FLAGS = ("--heartbeat", "--flow-control", "--deliver-group", "--bps")
+PULL_FLAGS = ("--max-waiting", "--max-pull-batch", "--max-pull-expire", "--max-pull-bytes", *GROUP_FLAGS)
+
+
+def settle(config: Config, given: Given) -> None:
+    """Put in place what several flags say together: the backoff, and what each kind of consumer must not have.
+
+    Raises UsageError, naming the flag, for flags that exclude each other.
+    """
+    if given.get("--pull") and given.get("--target"):
+        raise UsageError("--pull and --target exclude each other")
+    check_subjects([config["filter_subject"]] if config.get("filter_subject") else config.get("filter_subjects"))
+    push = bool(config.get("deliver_subject"))
+    for name in PULL_FLAGS if push else PUSH_FLAGS:
+        if given.get(name) not in (None, False, "", 0, -1, []):
+            raise UsageError(
+                f"{name} is for pull consumers: leave out --target"
+                if push
+                else f"{name} is for push consumers: give --target"
+            )
+    groups = [name for name in GROUP_FLAGS if given.get(name)]
+    if len(groups) > 1:
+        raise UsageError(f"{' and '.join(groups)} exclude each other: a consumer has groups of one kind")
+    if given.get("--pinned-ttl") and config.get("priority_policy") != "pinned_client":
+        raise UsageError("--pinned-ttl is for consumers with pinned clients: give --pinned-groups")
+    if config.get("deliver_policy") == "last_per_subject" and not has_filter(config):
+        config["filter_subject"] = ">"
+    _settle_backoff(config, given)
+
+
+def has_filter(config: Config) -> bool:
+    """Whether the consumer takes only some subjects."""
+    return bool(config.get("filter_subject") or config.get("filter_subjects"))
+
+
+def _settle_backoff(config: Config, given: Given) -> None:
+    kind = given.get("--backoff")
+    alone = next((name for name in BACKOFF_PARTS if name in given), "")
+    if alone and kind != "linear":
+        raise UsageError(f"{alone} is for --backoff linear")
+    if kind == "none":
+        config.pop("backoff", None)
+    if kind in (None, "none"):
+        return
+    config["backoff"] = kind if isinstance(kind, list) else _linear(given)
+    if config.get("max_deliver", -1) <= 0:
+        config["max_deliver"] = len(config["backoff"]) + 1
+
+
+def _linear(given: Given) -> list[int]:
+    steps = int(given.get("--backoff-steps", BACKOFF_STEPS))
+    shortest = int(given.get("--backoff-min", BACKOFF_MIN_NS))
+    longest = int(given.get("--backoff-max", BACKOFF_MAX_NS))
+    if steps < 1 or shortest <= 0 or longest < shortest:
+        raise UsageError("--backoff needs --backoff-steps of at least 1 and --backoff-min up to --backoff-max")
+    return linear_backoff(steps, shortest, longest)
+
+
+def linear_backoff(steps: int, shortest_ns: int, longest_ns: int) -> list[int]:
+    """Waits in ns that grow evenly from the shortest and stay below the longest, to the millisecond."""
+    stride = (longest_ns - shortest_ns) // steps
+    return [(shortest_ns + step * stride) // MILLISECOND * MILLISECOND for step in range(steps)]
+
+
+@flagged(CONSUMER_EDIT)
+def edit(
+    ctx: typer.Context,
+    given: Given,
+    edits: Edits,
+    stream: StreamName = None,
+    consumer: ConsumerName = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Change a consumer as the flags, the file or the editor say, and nothing else.
+
+    A file is merged onto the configuration that the consumer has; with --replace it is the whole of it.
+    """
+    edits.check()
+    session = session_of(ctx)
+    named, patch = _patch(edits.config, stream, consumer)
+    stream = pick_stream(session, stream or named)
+    live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
+    check_given(session, edits.change(given), "give flags such as --max-deliver 5, --config FILE or --interactive")
+    before = _plain(live.raw["config"])
+    names = {key: value for key, value in before.items() if key in NAMES}
+    wanted = {**patch, **names} if edits.replace else merged_config(before, patch)
+    if edits.interactive:
+        from natsctl.cli.editor import edit_config
+
+        what = f"Consumer {stream} > {live.raw['name']}"
+        wanted = {**edit_config(session, wanted, ConsumerConfig, what), **names}
+    apply(wanted, CONSUMER_EDIT, given)
+    gone = unset(wanted, edits.unset, CONSUMER_EDIT, ConsumerConfig)
+    settle(wanted, given)
+    _send(session, stream, live, wanted, gone, force=force, json=json)
+
+
+def _send(
+    session: Session, stream: str, live: Answer[Any], wanted: Config, gone: list[str], *, force: bool, json: bool
+) -> None:
+    """Show what differs, ask, and send the whole configuration."""
+    name = live.raw["name"]
+    found = changes(_plain(live.raw["config"]), wanted)
+
+    def send() -> Answer[Any]:
+        return session.run(lambda manager: manager.consumer_create(stream, wanted, action="update"))
+
+    if session.dry_run:
+        preview_edit(session, found, send, json=json)
+        return
+    if not found:
+        show_info(live, json, done="No difference in configuration")
+        return
+    if session.interactive or not json:
+        show_differences(found, f"Consumer {stream} > {name}")
+    losses = consumer_losses(live.raw["config"], wanted, live.raw)
+    if not confirmed_edit(session, f"edit Consumer {stream} > {name}", force, losses):
+        return
+    answer = send()
+    show_info(answer, json, done=f"Consumer {stream} > {name} was updated")
+    asked = part_of(wanted, (one.path for one in found if one.path not in gone))
+    warn_unless_taken(asked, answer, json, emptied=True)
+
+
+def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str | None, Config]:
+    """The stream and what else the file says, without names: those of the command line say which consumer is meant."""
+    if path is None:
+        return None, {}
+    from natsctl.cli.documents import config_in, load_document
+
+    document = dict(load_document(path, "Consumer", name, stream))
+    named = document.pop("stream", None) or document.get("stream_name")
+    document.pop("stream_name", None)
+    patch = config_in(document, path, ConsumerConfig)
+    return named, {key: value for key, value in patch.items() if key not in NAMES}
+
+
+def _plain(config: Config) -> Config:
+    """The configuration without what the server writes anew into each answer: its metadata, and no pause at all."""
+    rest = without_server_metadata(config)
+    if is_zero(rest.get("pause_until")):
+        rest.pop("pause_until", None)
+    return rest
+
+
+def create_consumer(session: Session, stream: str, wanted: Config, *, if_not_exists: bool, json: bool) -> None:
+    """Create the consumer and show it; one that exists is shown as it is where that was asked for."""
+    name = str(wanted.get("name") or wanted.get("durable_name") or "")
+    if name and (if_not_exists or session.dry_run):
+        live = existing(session, stream, name)
+        if live is not None and if_not_exists:
+            show_info(live, json, done=f"Consumer {stream} > {name} exists already")
+            return
+        session.effect["exists"] = live is not None
+    answer = _create(session, stream, wanted)
+    show_info(answer, json)
+    warn_unless_taken(wanted, answer, json)
+
+
+def name_it(config: Config, name: str, ephemeral: bool) -> None:
+    """Give a configuration a name; one that is not ephemeral is durable under it."""
+    config["name"] = name
+    if ephemeral:
+        config.pop("durable_name", None)
+    else:
+        config["durable_name"] = name
+
+
+def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
+    """Create the consumer unless one of that name exists with another configuration. Raises ApiFailure."""
+    try:
+        with suggesting(session, stream):
+            return session.run(lambda manager: manager.consumer_create(stream, wanted, action="create"))
+    except ApiFailure as failure:
+        if failure.err_code == ErrCode.CONSUMER_ALREADY_EXISTS:
+            failure.hint = failure.hint or (
+                "natsctl consumer edit changes a consumer that exists, --if-not-exists leaves it alone"
+            )
+        raise
+
+
+Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="the server removes it when it is unused")]
+
+
+@flagged(CONSUMER_ADD)
+def add(
+    ctx: typer.Context,
+    given: Given,
+    stream: StreamName = None,
+    consumer: ConsumerName = None,
+    config: ConfigFile = None,
+    ephemeral: Ephemeral = False,
+    defaults: Defaults = False,
+    validate: Validate = False,
+    output_file: Output = None,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a consumer from flags, a file or answers; flags win over the file, which may name the stream too.
+
+    A consumer that exists with the same configuration is success, with another one a conflict: `consumer edit` changes.
+    """
+    session = session_of(ctx)
+    written = validate or output_file is not None
+    if config:
+        named, wanted = from_file(config, stream, consumer, given, ephemeral)
+        stream = stream or named
+    elif not written:
+        stream = pick_stream(session, stream)
+    if not config:
+        wanted = _config_from_flags(session, consumer, given, ephemeral, defaults)
+    settle(wanted, given)
+    if written:
+        from natsctl.cli.documents import write_config
+
+        write_config(wanted, ConsumerConfig, output_file)
+        return
+    create_consumer(session, pick_stream(session, stream), wanted, if_not_exists=if_not_exists, json=json)
+
+
+def from_file(
+    path: str, stream: str | None, name: str | None, given: Given, ephemeral: bool
+) -> tuple[str | None, Config]:
+    """The stream that the document names, if it does, and the configuration with the flags over it."""
+    from natsctl.cli.documents import config_in, load_document
+
+    document = dict(load_document(path, "Consumer", name, stream))
+    said = [str(document.pop(key)) for key in ("stream_name", "stream") if document.get(key)]
+    if len(set(said)) > 1:
+        raise UsageError(f"{path}: stream_name and stream name different streams")
+    wanted = config_in(document, path, ConsumerConfig)
+    name = name or wanted.get("durable_name") or wanted.get("name") or document.get("name")
+    if name:
+        name_it(wanted, str(name), ephemeral or not (wanted.get("durable_name") or not wanted.get("name")))
+    elif not ephemeral:
+        raise UsageError(f"{path} has no consumer name: give CONSUMER")
+    apply(wanted, CONSUMER_ADD, given)
+    return (said[0] if said else None), wanted
+
+
+def _config_from_flags(session: Session, name: str | None, given: Given, ephemeral: bool, defaults: bool) -> Config:
+    asks = session.interactive and not defaults
+    if not name and not ephemeral:
+        if not asks:
+            raise UsageError("a name for the consumer is needed: give CONSUMER, --ephemeral or --config FILE")
+        from natsctl.cli.prompts.consumer import prompt_consumer_name
+
+        name = prompt_consumer_name()
+    wanted: Config = {}
+    if name:
+        name_it(wanted, name, ephemeral)
+    apply(wanted, CONSUMER_ADD, given)
+    if asks:
+        from natsctl.cli.prompts.consumer import prompt_consumer
+
+        prompt_consumer(wanted, given)
+    push = bool(wanted.get("deliver_subject"))
+    wanted.setdefault("ack_policy", "none" if push else "explicit")
+    wanted.setdefault("deliver_policy", "all")
+    wanted.setdefault("replay_policy", "instant")
+    return {key: value for key, value in wanted.items() if value not in ("", None)}
+
+
+@flagged(CONSUMER_COPY)
+def copy(
+    ctx: typer.Context,
+    given: Given,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream of both consumers")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the consumer whose configuration is copied")],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="the consumer to create")],
+    ephemeral: Ephemeral = False,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a consumer with the configuration of another, adjusted by flags; its position is not copied."""
+    session = session_of(ctx)
+    wanted = dict(live_consumer(session, stream, source).raw["config"])
+    if "metadata" in wanted:
+        wanted["metadata"] = own_metadata(wanted["metadata"])
+    if is_zero(wanted.get("pause_until")):
+        wanted.pop("pause_until", None)
+    name_it(wanted, destination, ephemeral)
+    apply(wanted, CONSUMER_COPY, given)
+    settle(wanted, given)
+    create_consumer(session, stream, wanted, if_not_exists=if_not_exists, json=json)
