@@ -12,10 +12,11 @@ _ROOM = "natsctl.cli."
 class Verb(NamedTuple):
     """One row of a noun's `VERBS`: the words that it answers to, and where its function is.
 
-    `where` is `stream.config:add` for a function, or `stream.cluster` for a package or module with `VERBS` of its own,
-    which `help` then describes. `answer` names the type of what `-j` prints: a type of natsctl.api by its name, or
-    `module:Type` for one of ours (below natsctl.cli, or beginning with its room); with `[]` behind it an array of them,
-    with `*` behind that one document per line; several with `|` between them.
+    `where` is `stream.create:add` for a function; `stream.cluster` for a package or module with `VERBS` of its own, or
+    `server.overview:CONFIG_VERBS` for one of several tables of a module, which `help` then describes. `answer` names
+    the type of what `-j` prints: a type of natsctl.api by its name, or `module:Type` for one of ours (below
+    natsctl.cli, or beginning with its room); with `[]` behind it an array of them, with `*` behind that one document
+    per line; several with `|` between them.
     `examples` are whole command lines for its help page.
     """
 
@@ -39,7 +40,12 @@ class Verb(NamedTuple):
     @property
     def is_group(self) -> bool:
         """Whether it has verbs of its own."""
-        return ":" not in self.where
+        return is_table(self.where)
+
+
+def is_table(where: str) -> bool:
+    """Whether a table of verbs stands there, not a function."""
+    return ":" not in where or where.endswith("VERBS")
 
 
 def load(where: str) -> Any:

@@ -75,10 +75,10 @@ class Published:
 
 def _answer_of(noun: Any, words: list[str]) -> str:
     """What the command declares that it prints."""
-    from natsctl.cli.verbs import load, named
+    from natsctl.cli.verbs import is_table, load, named
 
     row, where = noun, noun.where
-    while ":" not in where:
+    while is_table(where):
         verb = named(load(where), words.pop(0)) if words else None
         if verb is None:
             return str(noun.answer)

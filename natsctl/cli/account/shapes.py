@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from natsctl.api.account import AccountInfo
-from natsctl.cli.server.shapes import Server
+from natsctl.cli.server.overview import Server
 
 
 class AccountOverview(AccountInfo):

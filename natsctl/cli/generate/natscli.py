@@ -20,7 +20,7 @@ from natsctl.cli.generate.tests_found import TestsFound
 from natsctl.cli.generate.tree import REFERENCE_RUN, parameters
 from natsctl.cli.globals import GLOBAL_FLAGS
 from natsctl.cli.main import NOUNS
-from natsctl.cli.verbs import load
+from natsctl.cli.verbs import is_table, load
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Node:
     def flags(self) -> dict[str, str]:
         """The first spelling of every flag by each of its spellings; of a group, of all that is below it."""
         if self._flags is None:
-            where = self.alone or (self.where if ":" in self.where else "")
+            where = self.alone or ("" if is_table(self.where) else self.where)
             self._flags = {
                 spelling: one.opts[0] if spelling in one.opts else spelling
                 for one in (parameters(where) if where and self.where not in REFERENCE_RUN else ())

@@ -11,7 +11,7 @@ from natsctl.cli.main import NOUNS, Noun
 from natsctl.cli.typer_run import import_typer
 from natsctl.cli.verbs import Verb, build_single, load
 
-REFERENCE_RUN = frozenset(("server.run:run",))
+REFERENCE_RUN = frozenset(("server.local:run",))
 """Commands whose flags are the reference server's, and not Typer's."""
 
 

@@ -3,14 +3,14 @@
 from natsctl.cli.verbs import Verb
 
 VERBS = (
-    Verb("run", "server.run:run"),
+    Verb("run", "server.local:run"),
     Verb(
         "list, ls",
-        "server.ls:ls",
-        answer="cli.server.shapes:Statistics[]",
+        "server.overview:ls",
+        answer="cli.server.overview:Statistics[]",
         examples=("natsctl server list 3", "natsctl server list --sort conns -R"),
     ),
-    Verb("ping", "server.ls:ping", answer="cli.server.shapes:Ping[]"),
+    Verb("ping", "server.overview:ping", answer="cli.server.overview:Ping[]"),
     Verb("report, rep", "server.report", "Show servers, connections and accounts as tables"),
     Verb(
         "check", "server.check", "Check servers, streams and services for monitoring (exit 0 OK, 1 warning, 2 critical)"
@@ -27,24 +27,26 @@ VERBS = (
         answer="client.system.replicas:ConsumerReplica[]",
         examples=("natsctl server consumer-check --stream ORDERS --unsynced",),
     ),
-    Verb("info, i", "server.info:info", answer="cli.server.shapes:ServerAnswer"),
+    Verb("info, i", "server.overview:info", answer="cli.server.overview:ServerAnswer"),
     Verb("request, req", "server.request", "Show servers' own answers, one JSON document per line"),
-    Verb("config", "server.config", "Manage the configuration of running servers"),
-    Verb("cluster, raft, r", "server.cluster", "Manage JetStream's cluster, and balance connections over servers"),
-    Verb("account, a, acct", "server.account", "Show an account as a server operator sees it, or purge it"),
+    Verb("config", "server.overview:CONFIG_VERBS", "Manage the configuration of running servers"),
+    Verb("cluster, raft, r", "server.meta_cluster", "Manage JetStream's cluster, and balance connections over servers"),
+    Verb(
+        "account, a, acct", "server.overview:ACCOUNT_VERBS", "Show an account as a server operator sees it, or purge it"
+    ),
     Verb(
         "mappings, mapping",
-        "server.offline:mappings",
-        answer="cli.server.shapes:Mapped[]",
+        "server.local:mappings",
+        answer="cli.server.local:Mapped[]",
         examples=("natsctl server mappings 'a.*' 'b.{{wildcard(1)}}' a.x",),
     ),
-    Verb("passwd, mkpasswd, pass, password", "server.offline:passwd", answer="cli.server.shapes:Hashed"),
+    Verb("passwd, mkpasswd, pass, password", "server.local:passwd", answer="cli.server.local:Hashed"),
     Verb(
         "repair",
-        "server.repair:repair",
-        answer="cli.server.shapes:Refused[]",
+        "server.local:repair",
+        answer="cli.server.local:Refused[]",
         examples=("natsctl server repair /var/lib/nats", "natsctl server repair /var/lib/nats ORDERS --force"),
     ),
     Verb("watch", "server.watch", "Watch servers, accounts and JetStream until Ctrl-C"),
-    Verb("graph", "server.graph:graph", examples=("natsctl server graph n1 --jetstream --count 60",)),
+    Verb("graph", "server.overview:graph", examples=("natsctl server graph n1 --jetstream --count 60",)),
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
@@ -15,14 +16,21 @@ from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SUBJECT, SWITCH, TEXT, WHOLE, Config, Flag, Given, choice, fields_of, flagged
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.render.text import safe
-from natsctl.cli.server.info import suggesting_server
-from natsctl.cli.server.report.connections import STATES, place_state
-from natsctl.cli.server.report.state import HEALTH
-from natsctl.cli.server.scope import SCOPE, Expect, require_all, scope_of
+from natsctl.cli.server.overview import SCOPE, Expect, Server, require_all, scope_of, suggesting_server
+from natsctl.cli.server.report import HEALTH, STATES, place_state
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.client.system.answers import ServerAnswer
+
+
+class Profile(msgspec.Struct):
+    """A profile of a server and the file that it was written to."""
+
+    server: Server
+    profile: str
+    file: str
+
 
 _ALL = ("accounts", "streams", "consumer", "config", "raft")
 
@@ -226,7 +234,7 @@ def _write(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-_LINES = "cli.server.shapes:ServerAnswer*"
+_LINES = "cli.server.overview:ServerAnswer*"
 VERBS = (
     Verb("accounts, accountz, acct", "server.request:accounts", answer=_LINES),
     Verb("connections, conn, connz", "server.request:connections", answer=_LINES),
@@ -242,14 +250,14 @@ VERBS = (
     Verb(
         "kick",
         "server.request:kick",
-        answer="cli.server.shapes:ServerAnswer",
+        answer="cli.server.overview:ServerAnswer",
         examples=("natsctl server request kick 42 n1",),
     ),
     Verb("leafnodes, leaf, leafz", "server.request:leafnodes", answer=_LINES),
     Verb(
         "profile",
         "server.request:profile",
-        answer="cli.server.shapes:Profile[]",
+        answer="cli.server.request:Profile[]",
         examples=("natsctl server request profile heap /tmp --host n1",),
     ),
     Verb("raft, raftz", "server.request:raft", answer=_LINES),

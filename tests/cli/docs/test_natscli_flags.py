@@ -16,7 +16,7 @@ from natsctl.cli.generate.files import ROOT
 from natsctl.cli.generate.natscli import Node, compared, facts_of, our_tree
 from natsctl.cli.globals import leading
 from natsctl.cli.typer_run import import_typer
-from natsctl.cli.verbs import build_single, load
+from natsctl.cli.verbs import build_single, is_table, load
 
 SAMPLES = {
     "N": "1",
@@ -91,7 +91,7 @@ def _commands(path: str) -> list[str]:
         node = node.below[word]
 
     def leaves(one: Node) -> Iterator[str]:
-        if ":" in (one.alone or one.where):
+        if not is_table(one.alone or one.where):
             yield one.alone or one.where
         for below in {id(below): below for below in one.below.values()}.values():
             yield from leaves(below)
@@ -100,7 +100,7 @@ def _commands(path: str) -> list[str]:
 
 
 def _declared(where: str) -> dict[str, Any]:
-    if where == "server.run:run":
+    if where == "server.local:run":
         return {}
     command = import_typer().get_command(build_single(where))
     return {name: one for one in command.params for name in (*one.opts, *one.secondary_opts)}

@@ -6,7 +6,7 @@ VERBS = (
     Verb(
         "connections, conn, connz, conns",
         "account.report.report:connections",
-        answer="cli.server.shapes:Connection[]",
+        answer="cli.server.report:Connection[]",
         examples=("natsctl account report connections --sort in-bytes --top 10",),
     ),
     Verb(

@@ -6,10 +6,8 @@ import typer
 
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.options import session_of
-from natsctl.cli.server.report.connections import FILTER, FILTERS, connection_report, request_of
-from natsctl.cli.server.report.rows import top
-from natsctl.cli.server.report.show import Report, View, show_report
-from natsctl.cli.server.scope import Top
+from natsctl.cli.server.overview import Top
+from natsctl.cli.server.report import FILTER, FILTERS, Report, View, connection_report, request_of, show_report, top
 
 
 @flagged((*FILTERS, FILTER))

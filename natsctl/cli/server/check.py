@@ -1,0 +1,483 @@
+"""Checks for monitoring: `natsctl server check`, with exit codes 0 OK, 1 warning, 2 critical, 3 unknown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.cli import output
+from natsctl.cli.flags import DURATION, PAIRS, SIZE, SWITCH, TEXT, WHOLE, Flag, Given, Kind, choice, flagged
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.verbs import Verb
+from natsctl.client.checks.check import Check
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+
+
+_ANSWER = "cli.server.check:CheckResult"
+
+VERBS = (
+    Verb(
+        "connection, conn",
+        "server.check:connection",
+        answer=_ANSWER,
+        examples=("natsctl server check connection --rtt-warn 100ms --rtt-critical 500ms",),
+    ),
+    Verb(
+        "stream",
+        "server.check:stream",
+        answer=_ANSWER,
+        examples=("natsctl server check stream --stream ORDERS --peer-expect 3 --msgs-critical 10",),
+    ),
+    Verb(
+        "consumer",
+        "server.check:consumer",
+        answer=_ANSWER,
+        examples=("natsctl srv check consumer --stream S --consumer C --unprocessed-critical 1000",),
+    ),
+    Verb(
+        "message, msg",
+        "server.check:message",
+        answer=_ANSWER,
+        examples=("natsctl srv check message --stream ORDERS --subject ORDERS.new --age-warn 1h",),
+    ),
+    Verb(
+        "meta, raft",
+        "server.check:meta",
+        answer=_ANSWER,
+        examples=("natsctl server check meta --expect 3 --lag-critical 100 --seen-critical 10s",),
+    ),
+    Verb(
+        "request, req",
+        "server.check:request",
+        answer=_ANSWER,
+        examples=("natsctl server check request --subject orders.status --match-payload ready",),
+    ),
+    Verb("jetstream, js", "server.check:jetstream", answer=_ANSWER),
+    Verb(
+        "server",
+        "server.check:server",
+        answer=_ANSWER,
+        examples=("natsctl srv check server --js-required --format prometheus --outfile nats.prom",),
+    ),
+    Verb("kv", "server.check:kv", answer=_ANSWER),
+    Verb("credential", "server.check:credential", answer=_ANSWER),
+)
+
+
+def _percent(text: str) -> float:
+    try:
+        return float(text.removesuffix("%"))
+    except ValueError:
+        raise ValueError(f"expected a percentage, not {text!r}") from None
+
+
+PERCENT = Kind("PERCENT", _percent)
+FORMATS = ("nagios", "json", "prometheus", "text")
+OUT = (
+    Flag("--format", choice(*FORMATS), "format", "format of the result", default="nagios"),
+    Flag("--outfile", TEXT, "outfile", "write it to this file instead of stdout"),
+    Flag("--namespace", TEXT, "namespace", "prefix of Prometheus metrics", default="nats_server_check"),
+)
+
+
+def rows(kind: Kind, *names: tuple[str, str], default: str = "") -> tuple[Flag, ...]:
+    """A flag for each name and help."""
+    return tuple(Flag(f"--{name}", kind, name, help, default=default) for name, help in names)
+
+
+def pairs(kind: Kind, *names: tuple[str, str]) -> tuple[Flag, ...]:
+    """The flags `NAME-warn` and `NAME-critical` for each name, `warn` and `critical` at `what`."""
+    return tuple(
+        flag
+        for name, what in names
+        for flag in (
+            Flag(f"--{name}-warn", kind, f"{name}-warn", f"warn at {what}"),
+            Flag(f"--{name}-critical", kind, f"{name}-critical", f"critical at {what}"),
+        )
+    )
+
+
+CONNECTION = pairs(
+    DURATION,
+    ("connect", "this long to connect [500ms, 1s]"),
+    ("rtt", "this long for a PING [500ms, 1s]"),
+    ("req", "this long for a message to itself [500ms, 1s]"),
+)
+STREAM = (
+    *rows(WHOLE, ("lag-critical", "critical when the mirror or a source is this many messages behind")),
+    *rows(DURATION, ("seen-critical", "critical when the mirror or a source was not seen for this long")),
+    *rows(WHOLE, ("min-sources", "least sources"), ("max-sources", "most sources")),
+    *rows(
+        WHOLE, ("peer-expect", "expected number of peers"), ("peer-lag-critical", "critical when a peer lags this much")
+    ),
+    *rows(DURATION, ("peer-seen-critical", "critical when a peer was not seen for this long")),
+    *pairs(
+        WHOLE, ("msgs", "this few messages"), ("subjects", "this many subjects; this few if critical is the smaller")
+    ),
+)
+CONSUMER = (
+    *rows(
+        WHOLE,
+        ("outstanding-ack-critical", "critical at this many messages waiting for acknowledgement"),
+        ("waiting-critical", "critical at this many waiting pulls"),
+        ("unprocessed-critical", "critical at this many messages not yet delivered"),
+        ("redelivery-critical", "critical at this many redelivered messages"),
+    ),
+    *rows(
+        DURATION,
+        ("last-delivery-critical", "critical when nothing was delivered for this long"),
+        ("last-ack-critical", "critical when nothing was acknowledged for this long"),
+    ),
+    *rows(SWITCH, ("pinned", "every priority group must have a pinned client")),
+)
+MESSAGE = (
+    *rows(TEXT, ("subject", "the newest message on this subject [of the stream]")),
+    *pairs(DURATION, ("age", "this age")),
+    *rows(TEXT, ("content", "the body must match this regular expression")),
+    *rows(SWITCH, ("body-timestamp", "the body is the Unix time that counts")),
+)
+META = (
+    *rows(WHOLE, ("lag-critical", "critical when a server is this many operations behind")),
+    *rows(DURATION, ("seen-critical", "critical when a server was not seen for this long")),
+)
+REQUEST = (
+    *rows(TEXT, ("payload", "body of the request")),
+    *rows(PAIRS, ("headers", "headers of the request")),
+    *rows(TEXT, ("match-payload", "the answer's body must match this regular expression")),
+    *rows(PAIRS, ("match-headers", "the answer's header must match this regular expression")),
+    *pairs(DURATION, ("response", "this long for an answer")),
+)
+JETSTREAM = (
+    *pairs(PERCENT, ("mem", "this use of memory, in percent of the limit [75, 90]")),
+    *pairs(PERCENT, ("store", "this use of disk, in percent of the limit [75, 90]")),
+    *pairs(PERCENT, ("streams", "this many streams, in percent of the limit")),
+    *pairs(PERCENT, ("consumers", "this many consumers, in percent of the limit")),
+    *rows(SWITCH, ("replicas", "check the replicas of every stream"), default="on"),
+    *rows(DURATION, ("replica-seen-critical", "critical when a replica was not seen for this long"), default="5s"),
+    *rows(WHOLE, ("replica-lag-critical", "critical when a replica is this many operations behind"), default="200"),
+)
+SERVER = (
+    *rows(TEXT, ("name", "the server, by name or id; else the one connected to")),
+    *pairs(PERCENT, ("cpu", "this CPU use in percent")),
+    *pairs(SIZE, ("mem", "this use of memory")),
+    *pairs(WHOLE, ("conn", "this many connections; this few if critical is the smaller")),
+    *pairs(WHOLE, ("subs", "this many subscriptions; this few if critical is the smaller")),
+    *pairs(DURATION, ("uptime", "an uptime this short")),
+    *rows(SWITCH, ("auth-required", "clients must have to log in"), ("tls-required", "clients must have to use TLS")),
+    *rows(SWITCH, ("js-required", "JetStream must be on")),
+    *rows(DURATION, ("tls-cert-warn", "warn when a certificate expires within this time")),
+    Flag(
+        "--tls-cert-crit",
+        DURATION,
+        "tls-cert-crit",
+        "critical when a certificate expires within this time",
+        aliases=("--tls-cert-critical",),
+    ),
+)
+KV = (
+    *pairs(WHOLE, ("values", "this many values; this few if critical is the smaller")),
+    *rows(TEXT, ("key", "this key must have a value")),
+)
+CREDENTIAL = (
+    *pairs(DURATION, ("validity", "this long before it expires")),
+    *rows(SWITCH, ("require-expiry", "it must have an expiry"), default="on"),
+)
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "connections": {
+        f"{name}-{level}": value
+        for name in ("connect", "rtt", "req")
+        for level, value in (("warn", 500_000_000), ("critical", 1_000_000_000))
+    },
+    "jetstream": {
+        **{
+            f"{name}-{level}": value
+            for name in ("mem", "store")
+            for level, value in (("warn", 75.0), ("critical", 90.0))
+        },
+        "replica-seen-critical": 5_000_000_000,
+        "replica-lag-critical": 200,
+    },
+}
+"""Thresholds that hold where none was given."""
+
+
+class Metric(msgspec.Struct):
+    """A measured value with its thresholds, 0 for none; times are seconds."""
+
+    name: str
+    value: float
+    warning: float
+    critical: float
+    unit: str = ""
+
+
+class CheckResult(msgspec.Struct):
+    """How a check ended."""
+
+    status: str
+    check_suite: str
+    check_name: str
+    perf_data: list[Metric]
+    critical: list[str] = []
+    unknown: list[str] = []
+    warning: list[str] = []
+    ok: list[str] = []
+
+
+Work = Callable[["Manager", "Check", dict[str, Any]], Awaitable[None]]
+
+
+def run_check(ctx: typer.Context, given: Given, json: bool, check: Check, work: Work) -> None:
+    """Do the work and end with the check's status; what goes wrong on the way is critical, but not a bad flag."""
+    session = session_of(ctx)
+    limits = limits_of(given, check.suite)
+    try:
+        session.run(lambda manager: work(manager, check, limits))
+    except UsageError:
+        raise
+    except NatsctlError as failure:
+        check.critical.append(_told(failure))
+    end_check(given, json, check)
+
+
+def _told(failure: NatsctlError) -> str:
+    code = getattr(getattr(failure, "error", None), "err_code", 0)
+    return f"{failure} ({code})" if code else str(failure)
+
+
+def limits_of(given: Given, suite: str) -> dict[str, Any]:
+    """The thresholds that were given, over those that hold otherwise."""
+    out = {flag.name for flag in OUT}
+    return {
+        **DEFAULTS.get(suite, {}),
+        **{name.removeprefix("--"): value for name, value in given.items() if name not in out},
+    }
+
+
+def readers(table: tuple[Flag, ...]) -> dict[str, Callable[[str], Any]]:
+    """How metadata that set a threshold are read."""
+    return {flag.name.removeprefix("--"): _true if flag.kind.switch else flag.read for flag in table}
+
+
+def _true(text: str) -> bool:
+    return text.strip().lower() in ("true", "1", "yes", "t")
+
+
+def end_check(given: Given, json: bool, check: Check) -> None:
+    """Write the result where it was asked for and exit with its status."""
+    chosen = "json" if json else given.get("--format", "nagios")
+    if outfile := given.get("--outfile"):
+        _replace(Path(outfile), _text(chosen, check, given, to_file=True) + "\n")
+    elif chosen == "text":
+        from natsctl.cli.render.servers import tables
+        from natsctl.cli.screen import console
+
+        for part in tables(check):
+            console().print(part)
+    else:
+        output.emit(_text(chosen, check, given))
+    raise typer.Exit(0 if chosen == "prometheus" else int(check.status))
+
+
+def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str:
+    from natsctl.cli.render.servers import document, nagios, prometheus, tables
+
+    if chosen == "json":
+        import json
+
+        return json.dumps(document(check), indent=2)
+    if chosen == "prometheus":
+        return prometheus(check, given.get("--namespace", "nats_server_check"))
+    if chosen == "text" and to_file:
+        from io import StringIO
+
+        from rich.console import Console
+
+        held = StringIO()
+        Console(file=held, width=120, no_color=True, markup=False, highlight=False).print(*tables(check), sep="\n")
+        return held.getvalue().rstrip()
+    return nagios(check)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file in one step: who reads it meanwhile sees the old or the new one whole. Raises UsageError."""
+    from natsctl.client.whole_file import whole_file
+
+    try:
+        with whole_file(path, 0o644) as file:
+            file.write(text.encode())
+    except OSError as failure:
+        raise UsageError(f"--outfile: {path}: {failure.strerror}") from failure
+
+
+Stream = Annotated[str, typer.Option("--stream", metavar="STREAM", help="the stream", show_default=False)]
+
+
+@flagged((*STREAM, *OUT))
+def stream(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
+    """Check a stream: messages, subjects, replicas, mirror and sources.
+
+    Thresholds may stand in the stream's metadata, too, as io.nats.monitor.msgs-warn and so on.
+    """
+    from natsctl.client.checks.assets import check_stream
+
+    read = readers(STREAM)
+    run_check(
+        ctx,
+        given,
+        json,
+        Check("stream", stream),
+        lambda manager, check, limits: check_stream(manager, check, limits, read),
+    )
+
+
+@flagged((*CONSUMER, *OUT))
+def consumer(
+    ctx: typer.Context,
+    given: Given,
+    stream: Stream,
+    consumer: Annotated[str, typer.Option("--consumer", metavar="CONSUMER", help="the consumer", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Check a consumer: its backlog, and when it was last used.
+
+    Thresholds may stand in the consumer's metadata, too, as io.nats.monitor.waiting-critical and so on.
+    """
+    from natsctl.client.checks.assets import check_consumer
+
+    read = readers(CONSUMER)
+    check = Check("consumer", f"{stream}_{consumer}")
+    run_check(
+        ctx,
+        given,
+        json,
+        check,
+        lambda manager, check, limits: check_consumer(manager, check, stream, consumer, limits, read),
+    )
+
+
+@flagged((*MESSAGE, *OUT))
+def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
+    """Check the newest message of a stream or of a subject: its age and body."""
+    from natsctl.client.checks.assets import check_message
+
+    check = Check("message", "Stream Message")
+    run_check(ctx, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
+
+
+@flagged((*JETSTREAM, *OUT))
+def jetstream(ctx: typer.Context, given: Given, json: Json = False) -> None:
+    """Check the account's use of its JetStream limits, and the replicas of its streams."""
+    from natsctl.client.checks.servers import check_jetstream
+
+    run_check(ctx, given, json, Check("jetstream", "JetStream"), check_jetstream)
+
+
+@flagged((*KV, *OUT))
+def kv(
+    ctx: typer.Context,
+    given: Given,
+    bucket: Annotated[str, typer.Option("--bucket", metavar="BUCKET", help="the bucket", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Check a key-value bucket: that it is there, its values, a key."""
+    from natsctl.client.checks.assets import check_kv
+
+    check = Check("kv", bucket)
+    run_check(ctx, given, json, check, lambda manager, check, limits: check_kv(manager, check, bucket, limits))
+
+
+@flagged((*CONNECTION, *OUT))
+def connection(ctx: typer.Context, given: Given, json: Json = False) -> None:
+    """Check that the server accepts connections, and how quickly it answers."""
+    from natsctl.client.checks.servers import check_connection
+
+    _import_client()
+    begin_s = time.perf_counter()
+    run_check(
+        ctx,
+        given,
+        json,
+        Check("connections", "Connection"),
+        lambda manager, check, limits: check_connection(manager, check, time.perf_counter() - begin_s, limits),
+    )
+
+
+@flagged((*SERVER, *OUT))
+def server(ctx: typer.Context, given: Given, json: Json = False) -> None:
+    """Check a server: uptime, load, certificates, and what is required of it."""
+    from natsctl.client.checks.servers import check_server
+
+    run_check(ctx, given, json, Check("server", given.get("--name", "server")), check_server)
+
+
+@flagged((*META, *OUT))
+def meta(
+    ctx: typer.Context,
+    given: Given,
+    expect: Annotated[
+        int, typer.Option("--expect", metavar="N", help="expected number of servers", show_default=False)
+    ],
+    json: Json = False,
+) -> None:
+    """Check the group of servers that runs JetStream's cluster."""
+    from natsctl.client.checks.servers import check_meta
+
+    check = Check("meta", "JetStream Meta Cluster")
+    run_check(
+        ctx, given, json, check, lambda manager, check, limits: check_meta(manager, check, {**limits, "expect": expect})
+    )
+
+
+@flagged((*REQUEST, *OUT))
+def request(
+    ctx: typer.Context,
+    given: Given,
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="SUBJECT", help="the subject to ask", show_default=False)
+    ],
+    json: Json = False,
+) -> None:
+    """Check that a service answers a request, how quickly, and with what."""
+    from natsctl.client.checks.servers import check_request
+
+    run_check(ctx, given, json, Check("request", subject), check_request)
+
+
+@flagged((*CREDENTIAL, *OUT))
+def credential(
+    ctx: typer.Context,
+    given: Given,
+    file: Annotated[str, typer.Option("--credential", metavar="FILE", help="the credentials", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Check how long a credentials file is still valid; asks no server."""
+    from natsctl.api.errors import UsageError
+    from natsctl.client.checks.servers import check_credential
+    from natsctl.client.secrets import jwt_in, resolve_file
+
+    check = Check("credential", "Credential")
+    try:
+        check_credential(check, jwt_in(resolve_file(file, "credential"), "credential"), limits_of(given, check.suite))
+    except UsageError as failure:
+        check.critical.append(str(failure))
+    end_check(given, json, check)
+
+
+def _import_client() -> None:
+    """Load what connecting needs: that is no part of the time that it takes."""
+    import asyncio  # noqa: F401
+
+    import natsctl.client.dial
+    import natsctl.client.manager  # noqa: F401
+    from natsctl.client.nats_py import client_class
+
+    client_class()

@@ -1,0 +1,347 @@
+"""Servers and accounts as operators see them: `natsctl server list`, `ping`, `info`, `graph`, `config`, `account`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal
+from natsctl.cli.flags import TEXT, WORDS, Flag, Given, flagged
+from natsctl.cli.options import Force, Json, Names, Rounds, session_of
+from natsctl.cli.plotting import Every, plot_room
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.text import duration, safe
+from natsctl.cli.verbs import Verb
+from natsctl.cli.waiting import every_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.cli.render.plot import Series
+    from natsctl.cli.session import Session
+    from natsctl.client.system.answers import Answers, Scope
+
+
+SCOPE = (
+    Flag("--host", TEXT, "host", "only the server of this name, id or host", aliases=("--name",)),
+    Flag("--cluster", TEXT, "cluster", "only servers of this cluster"),
+    Flag("--tags", WORDS, "tags", "only servers that have all these tags", aliases=("--tag",)),
+)
+
+Expect = Annotated[
+    int, typer.Argument(metavar="EXPECT", help="number of servers that must answer", min=0, show_default=False)
+]
+Top = Annotated[int, typer.Option("--top", metavar="N", help="only the first N rows", min=0)]
+ServerName = Annotated[str, typer.Argument(metavar="SERVER", help="the server, by name or id", show_default=False)]
+
+
+def scope_of(given: Given, expect: int = 0) -> Scope:
+    """The servers that the flags mean."""
+    from natsctl.client.system.answers import Scope
+
+    return Scope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
+
+
+def note_missing(answers: Answers) -> None:
+    """Say on stderr how many servers that the others know did not answer."""
+    if answers.missing:
+        output.note(f"warning: {len(answers)} of {answers.expected} servers answered")
+
+
+def require_all(answers: Answers, expect: int) -> None:
+    """Raise Unreachable when fewer servers answered than were asked for; where nobody said how many, only say it."""
+    if expect and len(answers) < expect:
+        raise Unreachable(f"{len(answers)} of {expect} servers answered", hint="the others are down or unreachable")
+    note_missing(answers)
+
+
+class Server(msgspec.Struct):
+    """Who answered."""
+
+    name: str
+    id: str
+    host: str = ""
+    cluster: str = ""
+    ver: str = ""
+    tags: list[str] = []
+    jetstream: bool = False
+
+
+class Statistics(msgspec.Struct):
+    """A server's statistics, as it sent them."""
+
+    server: Server
+    statsz: dict[str, Any]
+
+
+class Ping(msgspec.Struct):
+    """How quickly a server answered; `rtt` in nanoseconds."""
+
+    server: Server
+    rtt: int
+
+
+class ServerAnswer(msgspec.Struct):
+    """What one server answered, as it sent it: `data`, or an `error` with `code` and `description`."""
+
+    server: Server
+    data: Any = None
+    error: Any = None
+
+
+class Success(msgspec.Struct):
+    """An answer of the JetStream API that has nothing but success to tell."""
+
+    type: str
+    success: bool = False
+    initiated: bool = False
+
+
+@flagged(SCOPE)
+def ls(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: Wide = False,
+    names: Names = False,
+    json: Json = False,
+) -> None:
+    """List the servers that answer, and with EXPECT fail when they are fewer."""
+    from natsctl.cli.render.server_reports import SERVERS, render_census
+    from natsctl.cli.render.tables import ordered
+    from natsctl.cli.screen import console, width
+    from natsctl.client.system.census import System
+
+    census = session_of(ctx).run(lambda manager: System(manager).census(scope_of(given, expect)))
+    rows = ordered(census, SERVERS, sort, reverse, default="rtt")
+    if names:
+        found = [one.name for one in rows]
+        output.emit_json(found) if json else output.emit_names(found)
+    elif json:
+        output.emit_json([one.raw for one in rows])
+    else:
+        for part in render_census(census, rows, width(), columns, wide):
+            console().print(part)
+    require_all(census, expect)
+
+
+@flagged(SCOPE)
+def ping(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    show_id: bool = typer.Option(False, "--id", help="also the servers' ids", show_default=False),
+    json: Json = False,
+) -> None:
+    """Show how quickly each server answers, and with EXPECT fail when they are fewer."""
+    from natsctl.client.system.census import System
+
+    census = session_of(ctx).run(lambda manager: System(manager).census(scope_of(given, expect)))
+    answers = sorted(census, key=lambda one: one.rtt_ns)
+    if json:
+        output.emit_json([{"server": one.server, "rtt": one.rtt_ns} for one in answers])
+    else:
+        wide = max(len(safe(one.name)) for one in answers)
+        for one in answers:
+            lead = f"{safe(one.id)} " if show_id else ""
+            output.emit(f"{lead}{safe(one.name):<{wide}}  rtt={duration(one.rtt_ns)}")
+        spans = [one.rtt_ns for one in answers]
+        most, least, mean = duration(max(spans)), duration(min(spans)), duration(sum(spans) // len(spans))
+        answered = plural(len(spans), "server")
+        output.emit(f"\n{answered} answered: fastest {least}, slowest {most}, mean {mean}")
+    require_all(census, expect)
+
+
+@contextmanager
+def suggesting_server() -> Iterator[None]:
+    """Give the error about a server that does not exist the hint which one may have been meant."""
+    from natsctl.cli.suggest import did_you_mean
+    from natsctl.client.system.census import ServerNotFound
+
+    try:
+        yield
+    except ServerNotFound as failure:
+        failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
+        raise
+
+
+def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> None:
+    """Show one server: the one of that name or id, else the one connected to."""
+    from natsctl.client.system.census import System
+
+    with suggesting_server():
+        answer = session_of(ctx).run(lambda manager: System(manager).ask_one(server, "VARZ"))
+    if json:
+        output.emit_json(answer.raw)
+        return
+    from natsctl.cli.render.servers import render_server
+    from natsctl.cli.screen import show_page
+
+    show_page(render_server(answer))
+
+
+def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
+    """Make a server reload its configuration file."""
+    from natsctl.client.system.census import System
+
+    session = session_of(ctx)
+    with suggesting_server():
+        found = session.run(lambda manager: System(manager).find(server))
+        if not (force or confirmed_at_terminal(session, f"reload the configuration of {found.name}")):
+            return
+        answer = session.run(lambda manager: System(manager).ask_one(found.id, "RELOAD", changes=True))
+    output.emit_json(answer.raw) if json else output.note(f"{safe(answer.name)} has reloaded its configuration")
+
+
+def graph(
+    ctx: typer.Context,
+    server: ServerName = "",
+    jetstream: Annotated[
+        bool, typer.Option("--jetstream", "-j", help="show JetStream instead", show_default=False)
+    ] = False,
+    every: Every = "1s",
+    rounds: Rounds = 0,
+) -> None:
+    """Plot a server's load and throughput, until Ctrl-C."""
+    from natsctl.cli.live import watch
+    from natsctl.cli.render.plot import render_plots
+    from natsctl.client.system.census import System
+
+    columns, lines = plot_room(rounds)
+    session = session_of(ctx)
+    with suggesting_server():
+        found = session.run(lambda manager: System(manager).find(server))
+    plots = _Plots(jetstream)
+
+    def view() -> RenderableType:
+        answer = session.run(lambda manager: System(manager).ask_one(found.id, "VARZ"))
+        plots.add(answer.data, time.monotonic())
+        return render_plots(f"Server {safe(found.name)}", plots.series, columns, lines)
+
+    watch(view, every_seconds(every), rounds=rounds)
+
+
+class _Plots:
+    """The plotted figures, of the server or of its JetStream."""
+
+    def __init__(self, jetstream: bool) -> None:
+        from natsctl.cli.render.plot import Rate, Series, sized
+
+        self._jetstream = jetstream
+        self.series: tuple[Series, ...]
+        if jetstream:
+            self.series = (
+                Series("Memory", sized),
+                Series("File Storage", sized),
+                Rate("API Requests"),
+                Series("Pending API Requests"),
+            )
+        else:
+            self.series = (Series("CPU %"), Series("Memory", sized), Series("Connections"), Rate("Messages"))
+
+    def add(self, varz: dict[str, object], at_s: float) -> None:
+        """Add what a VARZ answer says."""
+        from natsctl.cli.render.plot import Rate
+
+        for one, value in zip(self.series, _figures(varz, self._jetstream), strict=True):
+            one.count(value, at_s) if isinstance(one, Rate) else one.add(value)
+
+
+def _figures(varz: dict[str, object], jetstream: bool) -> tuple[float, ...]:
+    def number(*path: str) -> float:
+        value: object = varz
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    if jetstream:
+        api = ("jetstream", "stats", "api")
+        held = (number("jetstream", "stats", "memory"), number("jetstream", "stats", "storage"))
+        return (*held, number(*api, "total"), number(*api, "inflight"))
+    return number("cpu"), number("mem"), number("connections"), number("in_msgs") + number("out_msgs")
+
+
+CONFIG_VERBS = (Verb("reload", "server.overview:reload", answer="cli.server.overview:ServerAnswer"),)
+
+
+ACCOUNT_VERBS = (
+    Verb("info, i", "server.overview:account_info", answer="cli.server.overview:ServerAnswer"),
+    Verb("purge", "server.overview:account_purge", answer="cli.server.overview:Success"),
+)
+
+
+Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="the account's name", show_default=False)]
+
+
+class AccountNotFound(NatsctlError):
+    """No server has such an account."""
+
+    exit_code = 3
+
+
+def account_info(
+    ctx: typer.Context,
+    account: Account,
+    host: Annotated[str, typer.Option("--host", metavar="SERVER", help="the server to ask", show_default=False)] = "",
+    json: Json = False,
+) -> None:
+    """Show an account: what it may do, imports and exports."""
+    from natsctl.client.system.census import System
+
+    session = session_of(ctx)
+    try:
+        with suggesting_server():
+            answer = session.run(lambda manager: System(manager).ask_one(host, "ACCOUNTZ", {"account": account}))
+    except ApiFailure as failure:
+        raise _unknown(session, account) or failure from None
+    if json:
+        output.emit_json(answer.raw)
+        return
+    from natsctl.cli.render.servers import render_account_detail
+    from natsctl.cli.screen import show_page
+
+    show_page(render_account_detail(answer.data.get("account_detail") or {}, answer.name))
+
+
+def _unknown(session: Session, account: str) -> AccountNotFound | None:
+    """Return, if the server has no such account, a failure that says which one may have been meant."""
+    from natsctl.cli.suggest import did_you_mean
+    from natsctl.client.system.census import System
+
+    known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
+    if account in known:
+        return None
+    hint = did_you_mean(account, known) or "natsctl server report accounts shows those that are in use"
+    return AccountNotFound(f"there is no account {account}", hint=hint)
+
+
+def account_purge(ctx: typer.Context, account: Account, force: Force = False, json: Json = False) -> None:
+    """Remove every stream and consumer that JetStream holds for an account."""
+    from natsctl.client.system.census import System
+    from natsctl.client.system.cluster import purge_account
+    from natsctl.client.system.reports import details
+
+    session = session_of(ctx)
+    check_consent(session, f"remove all Streams of account {account}", force)
+    asked = {"account": account, "accounts": True, "streams": True}
+    answers = session.run(lambda manager: System(manager).ask("JSZ", asked))
+    streams = {str(stream.get("name")) for _, owner, stream in details(answers) if owner.get("name") == account}
+    if not streams and (unknown := _unknown(session, account)):
+        raise unknown
+    session.effect["streams"] = len(streams)
+    question = f"remove {plural(len(streams), 'Stream')}, which is everything in account {account}"
+    if not confirmed(session, question, force, typed=account):
+        return
+    answer = session.run(lambda manager: purge_account(manager, account))
+    output.emit_json(answer) if json else output.emit(f"Purge operation on account {safe(account)} initiated")

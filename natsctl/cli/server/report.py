@@ -1,0 +1,583 @@
+"""Tables of servers, connections and accounts: `natsctl server report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+import typer
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.flags import SUBJECT, SWITCH, TEXT, Config, Flag, Given, choice, fields_of, flagged
+from natsctl.cli.options import Json, Rounds, Watch, session_of
+from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, ordered
+from natsctl.cli.server.overview import SCOPE, AccountNotFound, Expect, Server, Top, note_missing, require_all, scope_of
+from natsctl.cli.verbs import Verb
+from natsctl.cli.waiting import watch_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.client.system.answers import Answers, Scope, ServerAnswer
+    from natsctl.client.system.reports import Row
+
+
+def _again(name: str, module: str = "report") -> str:
+    """Return the answer that is an array of these, or with --watch one on each line."""
+    return f"cli.server.{module}:{name}[]|cli.server.{module}:{name}[]*"
+
+
+VERBS = (
+    Verb(
+        "accounts, acct",
+        "server.report:accounts",
+        answer=f"cli.server.report:Account|{_again('Account')}",
+        examples=("natsctl server report accounts --sort in-msgs",),
+    ),
+    Verb(
+        "connections, conn, connz, conns",
+        "server.report:connections",
+        answer=_again("Connection"),
+        examples=(
+            "natsctl srv report connections --account ORDERS --sort out-bytes --top 10",
+            "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
+        ),
+    ),
+    Verb(
+        "leafnodes, leaf, leafz",
+        "server.report:leafnodes",
+        answer=_again("Leafnode"),
+    ),
+    Verb("routes, route", "server.report:routes", answer=_again("Route")),
+    Verb(
+        "gateways, super, gateway",
+        "server.report:gateways",
+        answer=_again("Gateway"),
+    ),
+    Verb("cpu", "server.report:cpu", answer="cli.server.report:Use|cli.server.report:Use*"),
+    Verb("mem", "server.report:mem", answer="cli.server.report:Use|cli.server.report:Use*"),
+    Verb(
+        "health",
+        "server.report:health",
+        answer=_again("ServerAnswer", "overview"),
+    ),
+    Verb(
+        "jetstream, jsz, js",
+        "server.report:jetstream",
+        answer=_again("ServerAnswer", "overview"),
+        examples=("natsctl server report jetstream --leaders",),
+    ),
+    Verb("downgrade", "server.report:downgrade", answer="cli.server.report:Downgrade"),
+)
+
+
+class Connection(msgspec.Struct):
+    """A connection as its server describes it."""
+
+    cid: int
+    kind: str
+    server: Server
+    account: str = ""
+    name: str = ""
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    subscriptions: int = 0
+
+
+class Account(msgspec.Struct):
+    """The connections of an account over all servers, and what they have moved."""
+
+    account: str
+    connections: int
+    connection_info: list[Connection]
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    subscriptions: int
+    server: list[Server]
+
+
+class Leafnode(msgspec.Struct):
+    """A leaf node connection as its server describes it."""
+
+    server: Server
+    account: str
+    name: str = ""
+
+
+class Route(msgspec.Struct):
+    """A route as its server describes it."""
+
+    rid: int
+    server: Server
+    remote_id: str = ""
+
+
+class Gateway(msgspec.Struct):
+    """A gateway connection as its server describes it, with the cluster at its other end."""
+
+    server: Server
+    remote: str
+    direction: str
+    connection: dict[str, Any]
+
+
+class StreamAbove(msgspec.Struct):
+    """A stream that needs a higher API level."""
+
+    account: str
+    name: str
+    api_level: int
+
+
+class ConsumerAbove(msgspec.Struct):
+    """A consumer that needs a higher API level, or whose stream does, whose name then ends with `*`."""
+
+    account: str
+    name: str
+    stream: str
+    api_level: int
+
+
+class Downgrade(msgspec.Struct):
+    """The streams and consumers that are in the way of a lower API level."""
+
+    streams: list[StreamAbove] = []
+    consumers: list[ConsumerAbove] = []
+
+
+Use = dict[str, float]
+"""How busy each server is in percent, or how much memory it uses in bytes, by its name."""
+
+
+T = TypeVar("T")
+
+SPELLED: Mapping[str, str] = {
+    "recvb": "in-bytes",
+    "recvm": "in-msgs",
+    "sentb": "out-bytes",
+    "sentm": "out-msgs",
+    "msgs": "messages",
+    "mbytes": "bytes",
+    "api": "api-req",
+    "mem": "memory",
+    "assets": "ha-assets",
+    "err": "api-err",
+    "name": "server",
+}
+"""Words of the nats tool for columns that have other titles here."""
+
+
+def top(
+    rows: Sequence[T], table: Sequence[Column[T]], sort: str | None, reverse: bool, most: int, default: str
+) -> tuple[list[T], str]:
+    """The first `most` rows (0: all) by a column and its name: numbers from the largest, text from its beginning."""
+    words = {column.word: column for column in table}
+    word = sort or default
+    if word not in words and SPELLED.get(word) in words:
+        word = SPELLED[word]
+    falling = word in words and words[word].right
+    found = ordered(rows, table, word, falling != reverse, default=default)
+    return found[: most or None], word
+
+
+class Report(NamedTuple):
+    """What was found: a JSON document, the same as tables, and the answers that it was made of."""
+
+    document: Any
+    render: Callable[[int | None], list[RenderableType]]
+    """Tables for a width in columns."""
+    answers: Answers
+
+
+class View(NamedTuple):
+    """How a report is wanted: a bundle of flags for commands."""
+
+    sort: Sort = None
+    reverse: Reverse = False
+    columns: Columns = None
+    wide: Wide = False
+    watch: Watch = None
+    rounds: Rounds = 0
+    json: Json = False
+
+
+def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> None:
+    """Show one report, or with --watch one after the other until Ctrl-C or --count; raises Unreachable."""
+    json = view.json
+    every_s = watch_seconds(view.watch, view.rounds)
+    if every_s is None:
+        report = build()
+        if json:
+            output.emit_json(report.document)
+        else:
+            _print(report)
+        require_all(report.answers, expect)
+        return
+    from natsctl.cli.live import emit_each
+    from natsctl.cli.live import watch as watch_view
+
+    if json:
+        emit_each(lambda: build().document, every_s, view.rounds)
+    else:
+        watch_view(lambda: _together(build()), every_s, rounds=view.rounds)
+
+
+def _print(report: Report) -> None:
+    from natsctl.cli.screen import console, width
+
+    for part in report.render(width()):
+        console().print(part)
+
+
+def _together(report: Report) -> RenderableType:
+    from rich.console import Group
+
+    from natsctl.cli.screen import width
+
+    return Group(*report.render(width()))
+
+
+STATES = {"open": 0, "closed": 1, "all": 2}
+
+
+def place_state(body: Config, value: str) -> None:
+    """Ask for connections in that state."""
+    body["state"] = STATES[value]
+
+
+def _here(body: Config, value: str) -> None:
+    """Leave the request alone: the flag filters what is answered."""
+
+
+FILTERS = (
+    Flag("--subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
+    Flag("--username", TEXT, "user", "only connections of this user"),
+    Flag("--state", choice(*STATES), place_state, "which connections", default="open"),
+    Flag("--closed-reason", TEXT, _here, "only connections closed for this reason"),
+)  # fmt: skip
+FILTER = Flag("--filter", TEXT, _here, "only connections for which this expression is true")
+ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
+
+
+@flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE))
+def connections(ctx: typer.Context, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
+    """Show connections, those with most subscriptions first."""
+    _connections(ctx, given, view, expect, top_rows)
+
+
+def _connections(ctx: typer.Context, given: Given, view: View, expect: int, most: int) -> None:
+    from natsctl.client.system.census import System
+
+    session = session_of(ctx)
+    body, scope = {**request_of(given), **({"subscriptions": True} if view.json else {})}, scope_of(given, expect)
+
+    def build() -> Report:
+        answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
+        return connection_report(answers, given, view, most)
+
+    show_report(build, view, expect)
+
+
+def request_of(given: Given) -> dict[str, Any]:
+    """The body of a CONNZ request for those flags."""
+    body = fields_of((ACCOUNT, *FILTERS), given, auth=True)
+    if "--closed-reason" in given:
+        body.setdefault("state", STATES["closed"])
+    return body
+
+
+def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
+    """The report of CONNZ answers; what the request cannot say is filtered here."""
+    from natsctl.cli.render.server_reports import CONNECTIONS, REASON, render_connections
+    from natsctl.client.system.reports import connections as every_connection
+
+    reason = given.get("--closed-reason", "")
+    rows = every_connection(answers, reason, given.get("--filter", ""))
+    ended = given.get("--state", "open") != "open" or bool(reason)
+    table = (*CONNECTIONS, REASON) if ended else CONNECTIONS
+    shown, by = top(rows, table, view.sort, view.reverse, most, "subs")
+    return Report(
+        shown, lambda width: render_connections(table, shown, rows, by, width, view.columns, view.wide), answers
+    )
+
+
+@flagged(SCOPE)
+def accounts(
+    ctx: typer.Context,
+    given: Given,
+    view: View,
+    account: Annotated[
+        str, typer.Argument(metavar="ACCOUNT", help="the connections of this account", show_default=False)
+    ] = "",
+    expect: Expect = 0,
+    top_rows: Top = 1000,
+) -> None:
+    """Show accounts with the connections that they have and what those have moved, or the connections of one."""
+    if account and not view.json:
+        _connections(ctx, {**given, "--account": account}, view, expect, top_rows)
+        return
+    from natsctl.cli.render.server_reports import ACCOUNTS
+    from natsctl.cli.render.tables import render_sheet
+    from natsctl.client.system.census import System
+    from natsctl.client.system.reports import accounts as account_rows
+
+    session, scope = session_of(ctx), scope_of(given, expect)
+    body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
+
+    def build() -> Report:
+        answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
+        rows = account_rows(answers)
+        shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
+        title = f"{plural(len(rows), 'Account')} by {by}"
+        if account and not shown:
+            raise AccountNotFound(f"account {account} has no connections")
+        return Report(
+            shown[0] if account else shown,
+            lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=view.columns, wide=view.wide)],
+            answers,
+        )
+
+    show_report(build, view, expect)
+
+
+_LEAFNODES = (Flag("--account", TEXT, "account", "only leaf nodes of this account"),)
+_GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"),)
+
+
+@flagged((*_LEAFNODES, *SCOPE))
+def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
+    """Show leaf node connections."""
+    from natsctl.cli.render.server_reports import LEAFNODES
+    from natsctl.client.system.reports import listed
+
+    asked = _Asked("LEAFZ", fields_of(_LEAFNODES, given), partial(listed, key="leafs"), scope_of(given, expect))
+    _report_links(ctx, asked, "Leafnode Report", LEAFNODES, view)
+
+
+@flagged(SCOPE)
+def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
+    """Show the routes within clusters."""
+    from natsctl.cli.render.server_reports import ROUTES
+    from natsctl.client.system.reports import listed
+
+    asked = _Asked("ROUTEZ", {}, partial(listed, key="routes"), scope_of(given, expect))
+    _report_links(ctx, asked, "Cluster Report", ROUTES, view)
+
+
+@flagged((*_GATEWAYS, *SCOPE))
+def gateways(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
+    """Show the gateways between clusters."""
+    from natsctl.cli.render.server_reports import GATEWAYS
+    from natsctl.client.system.reports import gateways as rows
+
+    asked = _Asked("GATEWAYZ", fields_of(_GATEWAYS, given, accounts=True), rows, scope_of(given, expect))
+    _report_links(ctx, asked, "Super Cluster Report", GATEWAYS, view)
+
+
+class _Asked(NamedTuple):
+    """What servers are asked, and the rows of their answers."""
+
+    what: str
+    body: dict[str, Any]
+    rows_of: Callable[[Iterable[ServerAnswer]], list[Row]]
+    scope: Scope
+
+
+def _report_links(ctx: typer.Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
+    from natsctl.cli.render.tables import render_sheet
+    from natsctl.client.system.census import System
+
+    session = session_of(ctx)
+
+    def build() -> Report:
+        answers = session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope))
+        shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
+        none = f"{title}: no connections on {plural(len(answers), 'server')}"
+        totals = {
+            "Server": plural(len(answers), "server"),
+            "Name": f"{len(shown)} in all",
+        }
+        return Report(
+            shown,
+            lambda width: [
+                render_sheet(title, table, shown, width, totals, words=view.columns, wide=view.wide, none=none)
+            ],
+            answers,
+        )
+
+    show_report(build, view, asked.scope.expect)
+
+
+HEALTH = (
+    Flag("--js-enabled", SWITCH, "js-enabled-only", "also fail where JetStream is off", aliases=("-J",)),
+    Flag("--server-only", SWITCH, "js-server-only", "do not check streams and consumers", aliases=("-S",)),
+    Flag("--account", TEXT, "account", "check this account only"),
+    Flag("--stream", TEXT, "stream", "check this stream only"),
+    Flag("--consumer", TEXT, "consumer", "check this consumer only"),
+)
+_JETSTREAM_FLAGS = (Flag("--account", TEXT, "account", "the use of this account"),)
+
+
+@flagged(SCOPE)
+def cpu(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    reverse: Reverse = False,
+    watch: Watch = None,
+    rounds: Rounds = 0,
+    json: Json = False,
+) -> None:
+    """Show the CPU use of servers, highest first."""
+    _use(ctx, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
+
+
+@flagged(SCOPE)
+def mem(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    reverse: Reverse = False,
+    watch: Watch = None,
+    rounds: Rounds = 0,
+    json: Json = False,
+) -> None:
+    """Show the memory use of servers, highest first."""
+    _use(ctx, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
+
+
+def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
+    from natsctl.cli.render.server_reports import render_use
+    from natsctl.client.system.census import System
+
+    session, scope = session_of(ctx), scope_of(given, expect)
+    show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
+
+    def build() -> Report:
+        census = session.run(lambda manager: System(manager).census(scope))
+        rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
+        document = {one.name: one.data.get(what) or 0 for one in rows}
+        return Report(document, lambda width: [render_use(title, what, rows, show, width)], census)
+
+    show_report(build, view, expect)
+
+
+def _memory(value: float) -> str:
+    from natsctl.api.units import format_size
+
+    return f"({format_size(int(value))})"
+
+
+@flagged((*HEALTH, *SCOPE))
+def health(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    reverse: Reverse = False,
+    watch: Watch = None,
+    rounds: Rounds = 0,
+    json: Json = False,
+) -> None:
+    """Show the health that servers report; fails if one is unhealthy."""
+    from natsctl.cli.render.server_reports import healthy, render_health
+    from natsctl.client.system.census import System
+
+    session, scope = session_of(ctx), scope_of(given, expect)
+    body = fields_of(HEALTH, given, details=True)
+
+    def build() -> Report:
+        answers = session.run(lambda manager: System(manager).ask("HEALTHZ", body, scope))
+        answers.sort(key=lambda one: one.name, reverse=reverse)
+        return Report(answers.raw, lambda width: render_health(answers, width), answers)
+
+    last: list[Report] = []
+
+    def kept() -> Report:
+        last[:] = [build()]
+        return last[0]
+
+    show_report(kept, View(watch=watch, rounds=rounds, json=json), expect)
+    ill = [one.name for one in last[0].answers if not healthy(one)]
+    if ill:
+        raise NatsctlError(f"not well: {', '.join(ill)}")
+
+
+@flagged((*_JETSTREAM_FLAGS, *SCOPE))
+def jetstream(
+    ctx: typer.Context,
+    given: Given,
+    view: View,
+    expect: Expect = 0,
+    leaders: Annotated[
+        bool, typer.Option("--leaders", "-l", help="also how many streams and consumers each server leads")
+    ] = False,
+) -> None:
+    """Show what JetStream holds on each server, and the members of its cluster."""
+    from natsctl.cli.render.server_reports import JETSTREAM, render_jetstream
+    from natsctl.client.system.census import System
+    from natsctl.client.system.reports import of_account
+
+    session, scope = session_of(ctx), scope_of(given, expect)
+    body = fields_of(_JETSTREAM_FLAGS, given)
+    if leaders or "--account" in given:
+        body.update(accounts=True, streams=True, consumer=True, config=True)
+    account = str(given.get("--account", ""))
+
+    def build() -> Report:
+        answers = session.run(lambda manager: System(manager).ask("JSZ", body, scope))
+        with_it = [one for one in answers if one.data and not one.data.get("disabled")]
+        if account:
+            with_it = [of_account(one, account) for one in with_it]
+        rows, _ = top(with_it, JETSTREAM, view.sort or "cluster", view.reverse, 0, "cluster")
+        return Report(
+            answers.raw,
+            lambda width: render_jetstream(answers, rows, account, leaders, width, view.columns, view.wide),
+            answers,
+        )
+
+    show_report(build, view, expect)
+
+
+@flagged(SCOPE)
+def downgrade(
+    ctx: typer.Context,
+    given: Given,
+    level: Annotated[int, typer.Argument(metavar="LEVEL", help="the JetStream API level to go back to", min=0)],
+    every: Annotated[
+        bool, typer.Option("--all", help="also the consumers of such streams that need no higher level themselves")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List streams and consumers that need a higher JetStream API level than LEVEL."""
+    from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
+    from natsctl.cli.render.tables import render_sheet
+    from natsctl.cli.screen import console, width
+    from natsctl.client.system.census import System
+    from natsctl.client.system.reports import above_level
+
+    body = {"accounts": True, "streams": True, "consumer": True, "config": True}
+    answers = session_of(ctx).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))
+    found = above_level(answers, level, every)
+    if json:
+        output.emit_json({kind: rows for kind, rows in found.items() if rows})
+    for title, table, rows in (
+        ()
+        if json
+        else (
+            ("Assets: Streams", STREAMS_ABOVE, found["streams"]),
+            ("Assets: Consumers", CONSUMERS_ABOVE, found["consumers"]),
+        )
+    ):
+        if rows:
+            console().print(render_sheet(title, table, rows, width()))
+    if not json and not any(found.values()):
+        output.emit("All assets are compatible with the specified API level.")
+    note_missing(answers)

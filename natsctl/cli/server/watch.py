@@ -1,0 +1,160 @@
+"""Activity of servers, accounts and JetStream until Ctrl-C: `natsctl server watch`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.flags import Given, flagged
+from natsctl.cli.options import Json, Rounds, session_of
+from natsctl.cli.render.tables import Column, Reverse, Sort
+from natsctl.cli.server.overview import SCOPE, scope_of
+from natsctl.cli.server.report import top
+from natsctl.cli.verbs import Verb
+from natsctl.cli.waiting import every_seconds, wait_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.client.system.reports import Row
+
+
+VERBS = (
+    Verb("servers, server, srv", "server.watch:servers", answer="cli.server.watch:Activity*"),
+    Verb("jetstream, jsz, js", "server.watch:jetstream", answer="cli.server.watch:Activity*"),
+    Verb("accounts, account, acct", "server.watch:accounts", answer="cli.server.watch:Activity*"),
+    Verb("api", "server.watch:API_VERBS", "Watch the JetStream API"),
+)
+
+
+API_VERBS = (Verb("requests, req", "server.watch:requests", answer="cli.server.watch:Activity*"),)
+
+
+class Activity(msgspec.Struct):
+    """One look: a row for each server, account or subject, with what it does a second."""
+
+    rows: list[dict[str, Any]]
+
+
+Number = Annotated[
+    int, typer.Option("--number", "-n", "--top", metavar="N", help="only the first N rows", min=0, show_default=False)
+]
+
+
+class Looks(NamedTuple):
+    """How often is looked, and how that is wanted: a bundle of flags for commands."""
+
+    sort: Sort = None
+    reverse: Reverse = False
+    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="time between two refreshes")] = "2s"
+    rounds: Rounds = 0
+    json: Json = False
+
+
+def show_rows(
+    title: str, table: Sequence[Column[Row]], look: Callable[[], list[Row]], looks: Looks, default: str, number: int
+) -> None:
+    """Show the rows of one look after the other, in the order of the column `default` if no other is wanted."""
+    every_s = every_seconds(looks.every, "--every")
+
+    def rows() -> list[Row]:
+        return top(look(), table, looks.sort, looks.reverse, number, default)[0]
+
+    from natsctl.cli.live import emit_each, watch
+
+    if looks.json:
+        emit_each(lambda: {"rows": rows()}, every_s, looks.rounds)
+        return
+    from natsctl.cli.render.tables import render_sheet
+    from natsctl.cli.screen import width
+
+    def view() -> RenderableType:
+        return render_sheet(title, table, rows(), width(), none=f"{title}: nothing yet")
+
+    watch(view, every_s, rounds=looks.rounds)
+
+
+@flagged()
+def requests(
+    ctx: typer.Context,
+    looks: Looks,
+    account: Annotated[
+        str, typer.Option("--account", metavar="REGEX", help="only accounts that this matches", show_default=False)
+    ] = "",
+    rate: Annotated[str, typer.Option("--rate", metavar="DURATION", help="time over which rates are taken")] = "1m",
+    number: Number = 10,
+) -> None:
+    """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
+    from natsctl.cli.render.server_reports import WATCHED_REQUESTS
+    from natsctl.client.system.rates import ApiCounts
+
+    try:
+        wanted = re.compile(account)
+    except re.error as failure:
+        raise UsageError(f"--account: {failure}") from failure
+    session = session_of(ctx)
+    counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0, wanted)
+    session.run(counts.listen)
+
+    def look() -> list[Row]:
+        session.run(lambda _: counts.take())
+        return counts.rows(time.monotonic())
+
+    show_rows("JetStream API Requests", WATCHED_REQUESTS, look, looks, "requests", number)
+
+
+@flagged(SCOPE)
+def servers(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
+    """Watch servers: connections, load and throughput."""
+    from natsctl.cli.render.server_reports import WATCHED_SERVERS
+
+    show_rows("Servers", WATCHED_SERVERS, _servers(ctx, given), looks, "conns", number)
+
+
+@flagged(SCOPE)
+def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
+    """Watch JetStream on each server: storage and API requests."""
+    from natsctl.cli.render.server_reports import WATCHED_JETSTREAM
+
+    servers = _servers(ctx, given)
+
+    def look() -> list[Row]:
+        return [row for row in servers() if row.get("jetstream")]
+
+    show_rows("JetStream", WATCHED_JETSTREAM, look, looks, "ha-assets", number)
+
+
+def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
+    from natsctl.client.system.census import System
+    from natsctl.client.system.rates import Rates, server_rows
+
+    session, scope, rates = session_of(ctx), scope_of(given), Rates()
+
+    def look() -> list[Row]:
+        census = session.run(lambda manager: System(manager).census(scope))
+        return server_rows(census, rates, time.monotonic())
+
+    return look
+
+
+@flagged(SCOPE)
+def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
+    """Watch accounts: connections and throughput."""
+    from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS
+    from natsctl.client.system.census import System
+    from natsctl.client.system.rates import Rates, account_rows
+    from natsctl.client.system.reports import account_totals
+
+    session, scope, rates = session_of(ctx), scope_of(given), Rates()
+
+    def look() -> list[Row]:
+        answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
+        return account_rows(account_totals(answers), rates, time.monotonic())
+
+    show_rows("Accounts", WATCHED_ACCOUNTS, look, looks, "conns", number)
