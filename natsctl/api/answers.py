@@ -109,6 +109,10 @@ class StreamMsgDeleteAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "stream
     """STREAM.MSG.DELETE."""
 
 
+class StreamBlocksAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "stream_blocks_response"):
+    """STREAM.BLOCKS, where it is refused: an answer with messages is no JSON."""
+
+
 class StreamSnapshotAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "stream_snapshot_response"):
     """STREAM.SNAPSHOT: what the chunks that follow hold."""
 

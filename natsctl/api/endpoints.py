@@ -41,7 +41,7 @@ class Told(StrEnum):
     NEVER = "never"
 
 
-_READS: Final = frozenset({"INFO", "NAMES", "LIST", "GET", "SNAPSHOT", "NEXT"})
+_READS: Final = frozenset({"INFO", "NAMES", "LIST", "GET", "SNAPSHOT", "NEXT", "BLOCKS"})
 """Last words of verbs that leave everything as it is."""
 _ONCE: Final = frozenset({"STREAM.SNAPSHOT", "CONSUMER.MSG.NEXT"})
 """Verbs that send something elsewhere for each request."""
@@ -191,6 +191,15 @@ STREAM_MSG_DELETE: Final = Endpoint(
     answer="StreamMsgDeleteAnswer",
     body=BodyRule.REQUIRED,
 )
+STREAM_BLOCKS: Final = Endpoint(
+    "STREAM.BLOCKS",
+    args=_S,
+    request="StreamBlocksRequest",
+    answer="StreamBlocksAnswer",
+    body=BodyRule.REQUIRED,
+    told=Told.FAILED,
+)
+"""Natsctl's own: nats-server leaves it without an answer."""
 STREAM_SNAPSHOT: Final = Endpoint(
     "STREAM.SNAPSHOT",
     args=_S,

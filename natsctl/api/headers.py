@@ -34,6 +34,8 @@ SCHEDULE_NEXT: Final = b"Nats-Schedule-Next"
 STREAM_SOURCE: Final = b"Nats-Stream-Source"
 STREAM_IDENTITY: Final = b"Nats-Stream-Identity"
 """Tells a stream from one of the same name that was made at another time."""
+STREAM_BLOCKS: Final = b"Nats-Stream-Blocks"
+"""Asks STREAM.INFO whether STREAM.BLOCKS serves the stream; the answers of both give the format of blocks."""
 REQUEST_INFO: Final = b"Nats-Request-Info"
 REQUIRED_API_LEVEL: Final = b"Nats-Required-Api-Level"
 # Deliveries, direct get and republish

@@ -104,6 +104,15 @@ class DirectGetRequest(StreamMsgGetRequest):
     """DIRECT.GET: the same selectors, with batches."""
 
 
+class StreamBlocksRequest(Model):
+    """STREAM.BLOCKS: stored messages from `seq` to `last_seq` (0: the newest), both included, on any of `filters`."""
+
+    seq: Uint64 = 0
+    last_seq: Uint64 = 0
+    filters: list[str] = field(default_factory=list)
+    max_bytes: SizeInt = 0
+
+
 class StreamMsgDeleteRequest(Model):
     """STREAM.MSG.DELETE: `no_erase` leaves the bytes on disk."""
 

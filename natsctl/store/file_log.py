@@ -7,8 +7,11 @@ are recorded at the end of the batch, coalesced: one DELETES and one FLOOR recor
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, repeat
+from operator import add
+from typing import Literal, NamedTuple
 from zlib import crc32
 
 from natsctl.store import frame
@@ -16,19 +19,38 @@ from natsctl.store.commit import Host
 from natsctl.store.compaction import Compaction
 from natsctl.store.errors import StorePoisoned
 from natsctl.store.file_commit import Erasure, Plan
+from natsctl.store.filters import Filters
 from natsctl.store.index_file import IndexImage, image_of
 from natsctl.store.message import StoredMessage
 from natsctl.store.removals import Removals, Spot
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 from natsctl.store.segment_reader import SegmentReader
+from natsctl.store.steps import STEP, Steps
 from natsctl.store.stream import BatchMessage, Copy, StreamStore
+from natsctl.store.view import live_run, live_span
 
 _pack_body = frame.BODY.pack
 _pack_prefix = frame.PREFIX.pack
 _pack_length = frame.HEADER_LENGTH.pack
 _MAGIC, _MSG, _MASK, _HAS_HEADER = frame.MAGIC, frame.MSG, frame.MASK, frame.HAS_HEADER
 _TIMED, _MORE = frame.TIMED, frame.MORE
+
+
+FRAMES_STEP = 2048
+"""Frames that one step copies where they follow each other."""
+
+
+_BESIDE_BYTES = frame.FRAME_OVER_SIZE + array("I").itemsize
+"""What a frame and its size take beside the accounted size."""
+
+
+class FrameRun(NamedTuple):
+    """The frames of all matches up to a sequence, in pieces, and the accounted size of each."""
+
+    last_seq: int
+    sizes: array[int]
+    pieces: list[memoryview]
 
 
 class FileLog(StreamStore):
@@ -333,6 +355,45 @@ class FileLog(StreamStore):
     def _remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
         return self._reader.remnants_at(segment, positions)
 
+    def reading_frames(self, from_seq: int, to_seq: int, filters: Filters, max_bytes: int) -> Steps[FrameRun]:
+        """Return the frames of the durable matches from a sequence to another, both included, in steps.
+
+        They end before sizes and frames exceed `max_bytes`; the first always comes. Raises StoreDamaged.
+        """
+        yield from self._index.preparing(filters)
+        sizes, pieces, seq, room = array("I"), list[memoryview](), from_seq, max_bytes
+        to_seq = min(to_seq, self.durable_seq)
+        while seq <= to_seq:
+            positions, segment = self._frame_positions(seq, to_seq, filters)
+            if segment is None:
+                seq = to_seq + 1
+                break
+            fits = _fitting_frames(segment, positions, room)
+            if not fits and sizes:
+                seq = segment.seq_at(positions[0])
+                break
+            taken = self._reader.frames_at(segment, positions[: max(fits, 1)])
+            sizes += taken.sizes
+            pieces += taken.pieces
+            room -= sum(taken.sizes) + len(taken.sizes) * _BESIDE_BYTES
+            seq = segment.seq_at(positions[len(taken.sizes) - 1]) + 1
+            if fits < len(positions):
+                break
+            yield taken.cost + 1
+        return FrameRun(seq - 1, sizes, pieces)
+
+    def _frame_positions(self, seq: int, to_seq: int, filters: Filters) -> tuple[Sequence[int], Segment | None]:
+        """Return the next places to take frames from and their segment, None where there are none up to `to_seq`."""
+        place = self._index.next_place(filters, seq)
+        if place is None or place[0].seq_at(place[1]) > to_seq:
+            return (), None
+        segment, start = place
+        stop = segment.position_from(to_seq + 1)
+        view = None if filters.everything else self._index.view(filters)
+        if view is None or view.all:
+            return live_span(segment, start, stop, FRAMES_STEP), segment
+        return live_run(segment, view, start, stop, STEP), segment
+
     def _remaining(self) -> Sequence[Segment]:
         return [*self._fallen, *self._index.segments] if self._fallen else self._index.segments
 
@@ -341,3 +402,12 @@ class FileLog(StreamStore):
         if file is not None and segment.offsets[position] < file.settled:
             return self._reader.ts_at(segment, position)
         return self.last_ts_ns
+
+
+def _fitting_frames(segment: Segment, positions: Sequence[int], room: int) -> int:
+    """Return how many of the first positions have frames that fit into `room` bytes together."""
+    if isinstance(positions, range):
+        sizes: Iterable[int] = segment.sizes[positions.start : positions.stop]
+    else:
+        sizes = map(segment.sizes.__getitem__, positions)
+    return bisect_right([*accumulate(map(add, sizes, repeat(_BESIDE_BYTES)))], room)

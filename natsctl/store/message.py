@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -21,6 +23,16 @@ class RemovedMessage(NamedTuple):
     seq: int
     subject: bytes
     size: int
+
+
+class StoredFrames(NamedTuple):
+    """Frames of messages as they lie in a segment, in pieces of one or more: a frame is `FRAME_OVER_SIZE` longer than
+    the accounted size of its message."""
+
+    sizes: array[int]
+    pieces: Sequence[memoryview]
+    cost: int
+    """What taking them cost, as messages that are looked at one by one."""
 
 
 def file_size(subject_bytes: int, header_bytes: int, payload_bytes: int) -> int:

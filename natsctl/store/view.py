@@ -22,6 +22,8 @@ PROBE = 32
 """Neighbours tried one by one before the index is asked: most filters match something close."""
 CACHED_SEGMENTS = 4
 """Segments whose merged positions one view keeps."""
+FEW_IN_A_ROW = 64
+"""Messages between two gaps that are rather taken one by one."""
 BULK_MESSAGES = 200_000
 """Messages of a stream from which on whole columns are worked on at once, with numpy (see bulk.py)."""
 
@@ -203,3 +205,15 @@ def fitting(segment: Segment, positions: Sequence[int], max_bytes: int, some: bo
         if max_bytes <= 0 and (number or some):
             return positions[:number], 1
     return positions, max(max_bytes, 1)
+
+
+def live_span(segment: Segment, start: int, stop: int, limit: int) -> Sequence[int]:
+    """Return up to `limit` live positions of `segment` from `start`, which is one, to below `stop`.
+
+    They follow each other without a gap where that gives enough of them.
+    """
+    stop = min(stop, start + limit)
+    gone = -1 if segment.dead is None else segment.dead.find(1, start, stop)
+    if gone < 0 or gone - start >= FEW_IN_A_ROW:
+        return range(start, stop if gone < 0 else gone)
+    return live_run(segment, None, start, stop, FEW_IN_A_ROW)

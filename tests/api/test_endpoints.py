@@ -21,7 +21,8 @@ def test_a_subject_built_for_a_verb_routes_to_it(endpoint: endpoints.Endpoint) -
 
 
 def test_every_verb_of_the_reference_is_there() -> None:
-    assert len(ENDPOINTS) == 35
+    own = {"STREAM.BLOCKS"}
+    assert len(ENDPOINTS.keys() - own) == 35
     assert {e.name for e in ENDPOINTS.values() if e.cluster} == {
         "STREAM.LEADER.STEPDOWN",
         "STREAM.PEER.REMOVE",

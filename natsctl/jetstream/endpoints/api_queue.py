@@ -20,8 +20,8 @@ from natsctl.jetstream.endpoints.requests import ApiRequest
 if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
 
-LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST"})
-"""Verbs that answer with a page of infos."""
+LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST", "STREAM.BLOCKS"})
+"""Verbs that answer with a page of infos, or a block of messages."""
 
 MOST_WAITING: Final = 10_000
 """Requests of one account that may wait; one more, and all of them are dropped, as by the reference's queue."""

@@ -43,7 +43,15 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
 
 READS: Final = frozenset(
-    {"STREAM.INFO", "STREAM.MSG.GET", "STREAM.SNAPSHOT", "CONSUMER.INFO", "CONSUMER.NAMES", "CONSUMER.LIST"}
+    {
+        "STREAM.INFO",
+        "STREAM.MSG.GET",
+        "STREAM.BLOCKS",
+        "STREAM.SNAPSHOT",
+        "CONSUMER.INFO",
+        "CONSUMER.NAMES",
+        "CONSUMER.LIST",
+    }
 )
 """Verbs about one stream that change nothing."""
 

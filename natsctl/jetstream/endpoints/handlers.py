@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.jetstream.endpoints import consumer_api, message_api, stream_api, template_api
+from natsctl.jetstream.endpoints import consumer_api, message_api, stream_api, stream_blocks, template_api
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ HANDLERS: Final[dict[str, EndpointFunction]] = {
     **template_api.HANDLERS,
     **message_api.HANDLERS,
     **consumer_api.HANDLERS,
+    **stream_blocks.HANDLERS,
     "STREAM.SNAPSHOT": _snapshot,
     "STREAM.RESTORE": _restore,
 }

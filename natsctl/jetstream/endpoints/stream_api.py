@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api import answers
+from natsctl.api import answers, headers
 from natsctl.api.advisories import ActionType
 from natsctl.api.answers import (
     LIST_PAGE,
@@ -34,13 +34,18 @@ from natsctl.api.requests import (
 from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
 from natsctl.jetstream import api_level
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome, storage_error
+from natsctl.jetstream.upstream.origin import identity
 from natsctl.store.errors import StreamExists
+from natsctl.store.file_log import FileLog
 from natsctl.store.filters import Filters
 from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.stream import Stream
+
+BLOCKS_FORMAT: Final = b"1"
+"""Of the answers of STREAM.BLOCKS."""
 
 
 def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
@@ -177,11 +182,20 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if isinstance(stream, ApiError):
         return stream
     wish = request.decoded(StreamInfoRequest)
+    if request.header and headers.get(request.header, headers.STREAM_BLOCKS) is not None:
+        request.answer_header = headers.encode(block_headers(stream))
     if wish.subjects_filter:
         return _info_with_subjects(js, stream, request, wish)
     if wish.deleted_details:
         return _info_with_deleted(js, stream, request)
     return _shown(js, stream, request, _info(stream), Paged())
+
+
+def block_headers(stream: Stream) -> list[tuple[bytes, bytes]]:
+    """Return the headers by which a stream says that it has blocks, and which stream it is; none without."""
+    if not isinstance(stream.store, FileLog):
+        return []
+    return [(headers.STREAM_BLOCKS, BLOCKS_FORMAT), (headers.STREAM_IDENTITY, identity(stream).encode())]
 
 
 def _info(stream: Stream) -> StreamInfo:

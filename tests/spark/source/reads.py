@@ -20,7 +20,8 @@ from natsctl.spark.source.options.table import BATCH_READ
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make, until
 
-TRANSPORTS: tuple[Transport, ...] = ("consumer", "direct", "get")
+TRANSPORTS: tuple[Transport, ...] = ("auto", "consumer", "direct", "get")
+"""By `auto` blocks are read on natsctl's server, and on nats-server, which has none, what else suits."""
 FEW = FetchLimits(messages=7)
 SOME_KIB = b"x" * 2000
 

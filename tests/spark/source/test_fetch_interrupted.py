@@ -189,6 +189,7 @@ authorization { users = [
   { user: all, password: x }
   { user: direct, password: x, permissions { publish: { deny: ["$JS.API.CONSUMER.>", "$JS.API.STREAM.INFO.>"] } } }
   { user: consumer, password: x, permissions { publish: { deny: ["$JS.API.DIRECT.>", "$JS.API.STREAM.MSG.>"] } } }
+  { user: no_blocks, password: x, permissions { publish: { deny: ["$JS.API.STREAM.BLOCKS.>"] } } }
   { user: nothing, password: x, permissions { publish: "nothing" } }
 ] }
 """
@@ -201,7 +202,7 @@ def test_logins_read_by_what_they_may(server: ServerProcess, tmp_path: Path) -> 
         everything = ServerSettings(urls=(process.url,), user="all", password="x", retries=0)
         with Link.open(everything) as link:
             make(JetStreamApi(link, everything), number=6000, allow_direct=True)
-            for user in ("all", "direct", "consumer"):
+            for user in ("all", "direct", "consumer", "no_blocks"):
                 assert len(seqs(replace(everything, user=user), ReadRange("ORDERS", 1, 6000))) == 6000
             hub = replace(everything, api_prefix="$JS.hub.API")
             assert len(seqs(hub, ReadRange("ORDERS", 1, 6000))) == 6000

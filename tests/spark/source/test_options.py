@@ -83,7 +83,7 @@ def test_every_default_is_a_text_that_its_option_takes(place: str) -> None:
         ("maxTriggerDelay", "15 parsecs", "no unit of time"),
         ("subject", "a..b", "no subject"),
         ("subject", "a.*.c,a.b.*", "in common"),
-        ("transport", "pigeon", "one of auto, consumer, direct, get"),
+        ("transport", "pigeon", "one of auto, blocks, consumer, direct, get"),
         ("stream", "A,,B", "one of its parts is empty"),
     ],
 )

@@ -33,6 +33,15 @@ REPLACING: Final = {
     "_INBOX.>": "asking whether the process still lives that has begun a replacement",
 }
 """Subjects that `apply` publishes to where it replaces the stream ORDERS with its messages, and what for."""
+_BLOCKS: Final = """
+## Reading a stream in blocks
+
+`$JS.API.STREAM.BLOCKS.ORDERS` is a subject of natsctl's server alone: a user that may publish to it reads every message
+of the stream ORDERS, as by `$JS.API.STREAM.SNAPSHOT.ORDERS` or a consumer without a filter, and nothing that was
+deleted. `$JS.API.STREAM.*.ORDERS` and `$JS.API.STREAM.>` include it: deny it to users that may ask for some subjects of
+a stream and not for the others. Spark reads by a consumer where it is denied; the server logs one violation for each
+task.
+"""
 _REPLACING_HEAD: Final = """
 ## Replacing a stream with its messages
 
@@ -53,6 +62,7 @@ def document() -> str:
     parts = [_HEAD]
     for title, cases in TABLE.items():
         parts.append(f"\n## {title}\n\n{_COLUMNS}" + "".join(_row(case) for case in cases))
+    parts.append(_BLOCKS)
     parts.append(_REPLACING_HEAD + "".join(f"| `{subject}` | {why} |\n" for subject, why in REPLACING.items()))
     return "".join(parts)
 

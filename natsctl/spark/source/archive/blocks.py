@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct, calcsize
 from tarfile import BLOCKSIZE, TarError, TarInfo
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -135,22 +135,66 @@ def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
     places, ends = found[:-1], found[1:]
     lengths, seqs, times = (words(data, pc.add(places, number(at))) for at in (0, _SEQ_AT, _TIME_AT))
     named = pc.bit_wise_and(words(data, pc.add(places, number(_NAMED_AT))), number(0xFFFF))
-    start, stop = pc.add(places, number(_HEAD_BYTES)), pc.subtract(ends, number(_HASH_BYTES))
-    body = pc.add(start, named)
-    for at in _wrong(pc.less(stop, body), places):
-        raise content.fault(f"a record at byte {at:,} of {block.name} is shorter than its subject")
     has_header = pc.not_equal(pc.bit_wise_and(lengths, number(_HAS_HEADER)), number(0))
-    told = pc.bit_wise_and(words(data, body), number(0xFFFFFFFF))
-    header = pc.add(body, pc.if_else(has_header, number(_HEADER_BYTES), number(0)))
-    value = pc.add(header, pc.if_else(has_header, told, number(0)))
-    for at in _wrong(pc.less(stop, value), ends):
-        raise content.fault(f"a header before byte {at:,} of {block.name} is longer than its record")
+    stop = pc.subtract(ends, number(_HASH_BYTES))
+    heads = RecordHeads(seqs, times, pc.add(places, number(_HEAD_BYTES)), named, has_header, stop)
     there = pc.and_(pc.greater(seqs, number(0)), pc.less_equal(seqs, number(_SEQ)))
-    if not pc.all(there).as_py():
+    try:
+        return rows_at(data, heads, shape, there)
+    except DamagedRecord as damage:
+        at = places[damage.row].as_py()
+        raise content.fault(f"a record at byte {at:,} of {block.name} is shorter than {damage}") from damage
+
+
+class RecordHeads(NamedTuple):
+    """What the heads of records say, column by column, and where the bytes behind a head begin and end."""
+
+    seqs: pa.Int64Array
+    times: pa.Int64Array
+    start: pa.Int64Array
+    named: pa.Int64Array
+    """Lengths of the subjects."""
+    has_header: pa.BooleanArray
+    stop: pa.Int64Array
+
+
+class DamagedRecord(Exception):
+    """A record whose subject or header block is longer than the record: the text says which of them."""
+
+    def __init__(self, row: int, what: str) -> None:
+        super().__init__(what)
+        self.row = row
+
+
+def rows_at(data: bytes | pa.Buffer, heads: RecordHeads, shape: RowShape, there: pa.BooleanArray | None = None) -> Rows:
+    """Cut what lies behind the heads: subject, header block after its length, payload; only rows that are `there`.
+
+    Headers and payloads are cut where they are wanted. Raises DamagedRecord.
+    """
+    seqs, times, start, named, has_header, stop = heads
+    body = pc.add(start, named)
+    _check_row(pc.less(stop, body), "its subject")
+    if pc.any(has_header).as_py():
+        header = pc.add(body, pc.if_else(has_header, number(_HEADER_BYTES), number(0)))
+        _check_row(pc.less(stop, header), "its header")
+        # The length as the second half of a word, which is in the data whatever a record ends with.
+        ends = pc.if_else(has_header, header, start)
+        told = pc.shift_right(words(data, pc.subtract(ends, number(8))), number(32))
+        told = pc.bit_wise_and(told, number(0xFFFFFFFF))
+        value = pc.add(header, pc.if_else(has_header, told, number(0)))
+        _check_row(pc.less(stop, value), "its header")
+    else:
+        header = value = body
+    if there is not None and not pc.all(there).as_py():
         columns = (seqs, times, start, body, header, value, stop)
         seqs, times, start, body, header, value, stop = (column.filter(there) for column in columns)
     headers = any_sliced(data, header, value) if shape.wants_headers else []
     return Rows(seqs, times, sliced(data, start, body), headers, sliced(data, value, stop) if shape.wants_value else [])
+
+
+def _check_row(damaged: pa.BooleanArray, what: str) -> None:
+    if pc.any(damaged).as_py():
+        raise DamagedRecord(pc.indices_nonzero(damaged)[0].as_py(), what)
 
 
 def _starts(content: Content, block: Block, data: bytes) -> pa.Int64Array:
@@ -166,9 +210,3 @@ def _starts(content: Content, block: Block, data: bytes) -> pa.Int64Array:
     if at != size:
         raise content.fault(f"{block.name} ends inside a record")
     return int_array([*starts, at])
-
-
-def _wrong(rows: pa.BooleanArray, places: pa.Int64Array) -> list[int]:
-    """The places of those rows."""
-    found: list[int] = places.filter(rows).to_pylist()
-    return found

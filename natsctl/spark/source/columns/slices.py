@@ -48,6 +48,6 @@ def words(data: bytes | pa.Buffer, begins: pa.Int64Array) -> pa.Int64Array:
     return pa.Array.from_buffers(pa.int64(), len(found), [None, found.buffers()[2]])
 
 
-def any_sliced(data: bytes, begins: pa.Int64Array, ends: pa.Int64Array) -> pa.BinaryArray | list[bytes]:
+def any_sliced(data: bytes | pa.Buffer, begins: pa.Int64Array, ends: pa.Int64Array) -> pa.BinaryArray | list[bytes]:
     """The slices; no rows at all where every one is empty."""
     return sliced(data, begins, ends) if pc.any(pc.not_equal(begins, ends)).as_py() else []

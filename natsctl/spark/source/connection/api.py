@@ -26,6 +26,7 @@ ONE_SHOT: Final = {
 }
 """A consumer that only reads: nothing is acknowledged, and it goes by itself should its reader die."""
 
+_ASKS_FOR_BLOCKS: Final = b"NATS/1.0\r\nNats-Stream-Blocks: 1\r\n\r\n"
 DIRECT_HEADERS: Final = (b"Nats-Sequence", b"Nats-Subject", b"Nats-Time-Stamp")
 
 
@@ -35,6 +36,13 @@ class StoredMessage(NamedTuple):
     seq: int
     subject: str
     time_ns: int
+
+
+class BlockOffer(NamedTuple):
+    """What STREAM.INFO says of a stream whose blocks can be read: their format, and which stream of its name it is."""
+
+    format: bytes
+    identity: bytes
 
 
 class JetStreamApi:
@@ -58,12 +66,17 @@ class JetStreamApi:
 
         Raises ApiRefused, StreamNotFound, NotAuthorised, ServerUnreachable.
         """
-        data = json.dumps(body).encode() if body is not None else b""
+        return self._asked(name, json.dumps(body).encode() if body is not None else b"", b"", timeout_s)[0]
+
+    def _asked(
+        self, name: str, data: bytes, headers: bytes, timeout_s: float | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """The same, with the headers of the answer."""
         try:
-            reply = self._link.request(self.subject(name), data, timeout_s=timeout_s)
+            reply = self._link.request(self.subject(name), data, timeout_s=timeout_s, headers=headers)
         except ConnectionLost:
             self._link.reopen()
-            reply = self._link.request(self.subject(name), data, timeout_s=timeout_s)
+            reply = self._link.request(self.subject(name), data, timeout_s=timeout_s, headers=headers)
         if reply.status == 503:
             raise NoAnswer(
                 f"JetStream does not answer on {self.subject(name)}: it is off there, or the prefix is wrong"
@@ -71,7 +84,13 @@ class JetStreamApi:
         answer: dict[str, Any] = json.loads(reply.body)
         if error := answer.get("error"):
             refuse(name, error)
-        return answer
+        return answer, reply.headers
+
+    def stream_and_blocks(self, stream: str) -> tuple[dict[str, Any], BlockOffer | None]:
+        """The configuration and state of a stream, and whether its blocks can be read. Raises StreamNotFound."""
+        answer, headers = self._asked(f"STREAM.INFO.{stream}", b"", _ASKS_FOR_BLOCKS)
+        form, identity = (header_of(headers, name) for name in (b"Nats-Stream-Blocks", b"Nats-Stream-Identity"))
+        return answer, BlockOffer(form, identity) if form else None
 
     def stream_info(self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False) -> dict[str, Any]:
         """The configuration and state of a stream, with message counts by subject where a filter is given (all pages).

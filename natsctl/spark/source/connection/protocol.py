@@ -69,6 +69,16 @@ def read_next(data: bytes, at: int) -> Read | None:
     return Read(Message(subject, sid, reply, data[line_end + 2 : body], data[body:end]), end + 2)
 
 
+def end_of(data: bytes, at: int = 0) -> int:
+    """Return where the message ends that begins at `at`, though not all of it may be there yet.
+
+    At the least it is one byte behind the data's end where that is not known yet, or no message is begun.
+    """
+    line_end = data.find(LINE_END, at)
+    size = data[at:line_end].rpartition(b" ")[2] if line_end >= 0 and data.startswith((b"MSG ", b"HMSG "), at) else b""
+    return line_end + 4 + int(size) if size.isdigit() else len(data) + 1
+
+
 def status_of(headers: bytes) -> int:
     """The status in the first line of a header block (503, 408, …); 0 without one."""
     words = headers[: headers.find(LINE_END)].split(None, 2) if headers else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Transport = Literal["auto", "consumer", "direct", "get"]
+Transport = Literal["auto", "blocks", "consumer", "direct", "get"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, NotAuthorised
+from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, NotAuthorised, ServerUnreachable
+from natsctl.spark.source.fetch.block_reader import BlockReader
 from natsctl.spark.source.fetch.consumer import ConsumerReader
 from natsctl.spark.source.fetch.direct import DirectReader
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
@@ -19,6 +20,8 @@ from natsctl.spark.source.fetch.task import Interrupted, Task
 
 SMALL_RANGE: Final = 5_000
 """So few messages are there sooner by direct get than a consumer is made."""
+LARGE_BYTES: Final = 4 << 10
+"""Of a message on average: blocks hold payloads, and where those are not wanted a consumer leaves them out."""
 
 
 class Reader(Protocol):
@@ -30,10 +33,12 @@ class Reader(Protocol):
         """The rows that are left."""
 
 
-Look = Callable[[dict[str, Any]], object]
+Info = dict[str, Any]
+Look = Callable[[Info], object]
 """Is shown a STREAM.INFO answer, and may raise."""
 
 READERS: Final[dict[Transport, type[Reader]]] = {
+    "blocks": BlockReader,
     "consumer": ConsumerReader,
     "direct": DirectReader,
     "get": SingleReader,
@@ -52,12 +57,17 @@ def read_range(
         return
     with Link.open(settings) as link:
         task = Task(link, settings, todo, limits, columns)
-        ways = [todo.transport] if todo.transport != "auto" else _ways(task)
-        refused: ApiRefused | NotAuthorised | Interrupted | None = None
+        known = None
+        ways = [todo.transport]
+        if todo.transport == "auto":
+            known, ways = _ways(task)
+        refused: ApiRefused | NotAuthorised | ServerUnreachable | None = None
         for way in ways:
             try:
-                yield from _persistently(task, READERS[way], look)
-            except (ApiRefused, NotAuthorised, Interrupted) as failure:
+                yield from _persistently(task, READERS[way], look, known)
+            except (ApiRefused, NotAuthorised, Interrupted, NoAnswer) as failure:
+                if isinstance(failure, NoAnswer) and way != "blocks":
+                    raise  # a block may be larger than what some server on its way lets through, and others be not
                 refused = refused or failure
             else:
                 return
@@ -65,17 +75,23 @@ def read_range(
             raise refused
 
 
-def _persistently(task: Task, reader: type[Reader], look: Look | None) -> Iterator[pa.RecordBatch]:
-    """The rows that are left, begun anew where something stops short; the count of retries, too, after any progress."""
+def _persistently(task: Task, reader: type[Reader], look: Look | None, known: Info | None) -> Iterator[pa.RecordBatch]:
+    """The rows that are left, begun anew where something stops short; the count of retries, too, after any progress.
+
+    `known` is what the stream's info is, if it was asked just now.
+    """
     left = task.settings.retries
     while task.left:
         before = task.at
         try:
-            if look:
-                look(task.api.stream_info(task.stream))
+            if look or reader is BlockReader:
+                now, known = known or task.look(), None
+                if look:
+                    look(now)
             yield from reader(task).batches()
         except (ConnectionLost, NoAnswer, Interrupted) as failure:
             left = task.settings.retries if task.at > before else left - 1
+            known = None
             if left < 0:
                 raise
             if isinstance(failure, ConnectionLost):
@@ -86,18 +102,27 @@ def _persistently(task: Task, reader: type[Reader], look: Look | None) -> Iterat
             return
 
 
-def _ways(task: Task) -> list[Transport]:
-    """The ways to read, the best one first.
+def _ways(task: Task) -> tuple[Info | None, list[Transport]]:
+    """The stream's info, if it may be known, and the ways to read, the best one first.
 
     A consumer on a work queue or a stream that lives by interest would take part in who has seen what, so they are
     read without.
     """
     try:
-        config: dict[str, Any] = task.api.stream_info(task.stream)["config"]
+        info = task.look()
     except (ApiRefused, NotAuthorised):
-        return ["consumer", "direct", "get"]
+        return None, ["consumer", "direct", "get"]
+    config: Info = info["config"]
+    ways: list[Transport]
     if config.get("retention", "limits") != "limits":
-        return ["direct", "get"] if config.get("allow_direct") else ["get"]
-    if not config.get("allow_direct"):
-        return ["consumer", "get"]
-    return ["direct", "consumer", "get"] if task.left <= SMALL_RANGE else ["consumer", "direct", "get"]
+        ways = ["direct", "get"] if config.get("allow_direct") else ["get"]
+    elif not config.get("allow_direct"):
+        ways = ["consumer", "get"]
+    else:
+        ways = ["direct", "consumer", "get"] if task.left <= SMALL_RANGE else ["consumer", "direct", "get"]
+    return info, ["blocks", *ways] if task.block_offer and _suits_blocks(task, info["state"]) else ways
+
+
+def _suits_blocks(task: Task, state: Info) -> bool:
+    """Whether blocks are worth reading: not for headers alone of messages with much behind them."""
+    return task.shape.wants_value or state.get("bytes", 0) <= LARGE_BYTES * max(state.get("messages", 0), 1)

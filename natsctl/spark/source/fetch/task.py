@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.spark.source.columns.rows import Rows, RowShape
-from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.api import BlockOffer, JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, NoAnswer, NotAuthorised, ServerUnreachable
@@ -42,11 +42,18 @@ class Task:
         self.shape = shape
         self.api = JetStreamApi(link, settings)
         self.at = max(todo.first, 1)
+        self.block_offer: BlockOffer | None = None
+        """Whether the stream's blocks can be read, as `look` has found."""
 
     @property
     def stream(self) -> str:
         """The name of the stream."""
         return self.todo.stream
+
+    def look(self) -> dict[str, Any]:
+        """The answer to STREAM.INFO; raises StreamNotFound, NotAuthorised."""
+        answer, self.block_offer = self.api.stream_and_blocks(self.stream)
+        return answer
 
     @property
     def left(self) -> int:

@@ -115,8 +115,9 @@ READING: Final = (
            "Into how many tasks a read is split, if there are 10,000 messages for each.",
            otherwise="the driver's cores, or more: one for each 250,000 messages, 400 at most"),
     Option("maxRecordsPerPartition", "", READ, whole(1), "The most messages of a task; it has as many more tasks."),
-    Option("transport", "auto", READ, one_of("auto", "consumer", "direct", "get"),
-           "By a short-lived consumer, by direct get, by single requests, or by what suits the stream."),
+    Option("transport", "auto", READ, one_of("auto", "blocks", "consumer", "direct", "get"),
+           "By blocks of the log of natsctl's server, by a short-lived consumer, by direct get, by single requests, or "
+           "by what suits the stream."),
     Option("fetchMessages", "10000", READ, whole(1), "How many messages are asked for at once."),
     Option("fetchBytes", "8MiB", READ, size_bytes, "How many bytes are asked for at once."),
     Option("fetchTimeout", "30s", READ, wait_s, "Without data that long, a task asks anew where it is."),
