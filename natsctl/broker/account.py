@@ -162,12 +162,15 @@ class Account:
                 takers += 1
         return takers
 
-    def run_taker(self, subject: bytes, origin: Session) -> RunHandler | None:
-        """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker."""
+    def run_taker(self, subject: bytes, origin: Session, headed: bool) -> RunHandler | None:
+        """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker.
+
+        Runs with headers (`headed`) are for handlers alone.
+        """
         if self._mappings is not None and self._mappings.moves(subject):
             return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
-        if queues or len(clients) + len(handlers) != 1:
+        if queues or len(clients) + len(handlers) != 1 or (clients and headed):
             return None
         if handlers:
             return handlers[0].run
@@ -259,8 +262,11 @@ class Account:
     def answer_all(self, answers: Sequence[Answer]) -> None:
         """Deliver answers in order; a run of them for one client goes out together."""
         exact, routes = self._exact, self.routes
-        start, current, shared, size = 0, NO_ROUTE, b"", 0
+        start, current, shared, size, before = 0, NO_ROUTE, b"", 0, b""
         for index, (subject, _) in enumerate(answers):
+            if subject == before:
+                continue  # as parts of a publisher have it whose answers all come to one subject
+            before = subject
             if size and subject[:size] == shared and len(subject) > size and subject.find(b".", size) < 0:
                 continue  # the last token differs alone, which the route of the one before does not depend on
             route = exact.get(subject) or routes.find(subject)

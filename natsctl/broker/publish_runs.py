@@ -1,10 +1,14 @@
-"""Runs of messages on one route: handed as a whole to takers that want them so, instead of one by one."""
+"""Runs of messages on one route: handed as a whole to takers that want them so, instead of one by one.
+
+A run that begins with a message with headers may have messages with and without; only streams take it.
+"""
 
 from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from natsctl.broker.message_trace import TRACE_DEST
 from natsctl.broker.routes import DOT
 from natsctl.wire.ops import PUB, Op
 
@@ -28,37 +32,49 @@ def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
         subject = ops[start][1]
         if subject[0] in RESERVED_FIRST:
             break
-        take = session.account.run_taker(subject, session)
+        headed = ops[start][3] != b""
+        take = session.account.run_taker(subject, session, headed)
         if take is None:
             break
-        end, size = start, 0
+        end = start
         for op in islice(ops, start, None):
-            if op[0] != PUB or op[1] != subject or op[3] or op[2][:3] in RESERVED_HEADS:
+            if (
+                op[0] != PUB
+                or op[1] != subject
+                or (op[3] and not _passes(op[3], headed))
+                or op[2][:3] in RESERVED_HEADS
+            ):
                 break
             end += 1
-            size += len(op[4])
         if end - start < RUN_MIN:
-            more, total = _one_route(session, ops, start)
+            more = _one_route(session, ops, start, headed)
             if more > end:
-                subject, end, size = b"", more, total
+                subject, end = b"", more
             short += end - start < RUN_MIN
         if end == start:
             break
         session.in_msgs += end - start
-        session.in_bytes += size
+        session.in_bytes += sum([len(op[3]) + len(op[4]) for op in ops[start:end]])
         take(subject, ops[start:end])
         start = end
     return ops[start:] if start else ops
 
 
-def _one_route(session: Session, ops: list[Op], start: int) -> tuple[int, int]:
-    """Return where messages end that surely take the route of the first one, and the sum of their payloads."""
+def _passes(header: bytes, headed: bool) -> bool:
+    """Return whether a message with headers may be in a run: one that begins with such, and is not traced."""
+    return headed and TRACE_DEST not in header
+
+
+def _one_route(session: Session, ops: list[Op], start: int, headed: bool) -> int:
+    """Return where messages end that surely take the route of the first one."""
     size, longer = session.account.shared_size(ops[start][1])
     if not size:
-        return start, 0
+        return start
     shared, end = ops[start][1][:size], start
     for op in islice(ops, start, None):
-        if op[0] != PUB or op[1][:size] != shared or op[3] or op[2][:3] in RESERVED_HEADS:
+        if op[0] != PUB or op[1][:size] != shared or op[2][:3] in RESERVED_HEADS:
+            break
+        if op[3] and not _passes(op[3], headed):
             break
         subject = op[1]
         if len(subject) == size or (
@@ -66,4 +82,4 @@ def _one_route(session: Session, ops: list[Op], start: int) -> tuple[int, int]:
         ):
             break
         end += 1
-    return end, sum([len(op[4]) for op in ops[start:end]])
+    return end

@@ -161,27 +161,35 @@ class FileLog(StreamStore):
         self._append(seq, ts_ns, subject, header, payload, _TIMED if timed else 0)
 
     def append_copies(self, messages: Sequence[Copy]) -> None:
-        """Buffer messages without headers under ascending sequences above last_seq."""
+        """Buffer messages without times of their own under ascending sequences above last_seq."""
         if self.fault is not None:
             raise StorePoisoned(self.fault)
         if messages[0][0] <= self._index.last_seq:
             raise ValueError(f"sequence {messages[0][0]} is not above {self._index.last_seq}")
         if messages[0][1] < self.last_ts_ns:
             self._in_order(messages[0][1], messages[0][0])
-        parts, last_ts_ns, synced_seq = self._parts, self.last_ts_ns, self.synced_seq
+        parts, synced_seq, last_ts_ns = self._parts, self.synced_seq, self.last_ts_ns
+        first_ts_ns = max(messages[0][1], last_ts_ns)
         if not parts:
             self._begin_batch(messages[0][0])
-        file, enter = self._file, self._index.add
-        salt, offset = file.head.salt, file.size
-        for seq, ts_ns, subject, _, payload in messages:
+        file = self._file
+        salt, offset, sizes, offsets = file.head.salt, file.size, array("I"), array("I")
+        for seq, ts_ns, subject, header, payload in messages:
             if ts_ns > last_ts_ns:
                 last_ts_ns = ts_ns
-            body = _pack_body(_MSG, 0, len(subject), seq, last_ts_ns, synced_seq) + subject + payload
+            if header:
+                head = _pack_body(_MSG, _HAS_HEADER, len(subject), seq, last_ts_ns, synced_seq)
+                body = b"".join((head, subject, _pack_length(len(header)), header, payload))
+            else:
+                body = _pack_body(_MSG, 0, len(subject), seq, last_ts_ns, synced_seq) + subject + payload
             length = len(body) + 12
             parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
             parts.append(body)
-            enter(seq, subject, length - frame.FRAME_OVER_SIZE, last_ts_ns, offset)
+            sizes.append(length - frame.FRAME_OVER_SIZE)
+            offsets.append(offset)
             offset += length
+        seqs, subjects = [copy[0] for copy in messages], [copy[2] for copy in messages]
+        self._index.add_all(seqs, subjects, sizes, (first_ts_ns, last_ts_ns), offsets)
         file.size, self.last_ts_ns = offset, last_ts_ns
         self._has_messages = True
         if self._clean:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice
 
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
@@ -143,6 +143,48 @@ class StreamIndex(SegmentList):
         self.messages += more
         self.bytes += sum(sizes) - sizes[0]
         self.last_seq = table.last[sid] = first_seq + more
+
+    def add_all(
+        self, seqs: list[int], subjects: list[bytes], sizes: array[int], ts_ns: tuple[int, int], offsets: array[int]
+    ) -> None:
+        """Enter messages with ascending sequences above last_seq; there must be one.
+
+        `ts_ns` has the times of the first and the last of them.
+        """
+        segment, table = self.segments[-1], self.table
+        self.add(seqs[0], subjects[0], sizes[0], ts_ns[0], offsets[0])
+        segment.last_ts = ts_ns[1]
+        if segment.seqs is not None or seqs[-1] - seqs[0] != len(seqs) - 1:
+            for at in range(1, len(seqs)):
+                self.add(seqs[at], subjects[at], sizes[at], ts_ns[1], offsets[at])
+            return
+        ids, count, last, stale, seq, sids = table.ids, table.count, table.last, table.stale, seqs[0], array("I")
+        for subject in islice(subjects, 1, None):
+            seq += 1
+            sid = ids.get(subject)
+            if sid is None:
+                sid = table.intern(subject)
+            sids.append(sid)
+            times = count[sid]
+            if times < 2:
+                if not times:
+                    table.live += 1
+                    table.first[sid] = seq
+                elif sid not in stale:
+                    table.first[sid] = last[sid]
+            count[sid] = times + 1
+            last[sid] = seq
+            if stale:
+                stale.discard(sid)
+        segment.sids.extend(sids)
+        segment.sizes.extend(sizes[1:])
+        segment.offsets.extend(offsets[1:])
+        if segment.dead is not None:
+            segment.dead.extend(bytes(len(sids)))
+        segment.live += len(sids)
+        self.messages += len(sids)
+        self.bytes += sum(sizes) - sizes[0]
+        self.last_seq = seq
 
     def next_place(self, filters: Filters, from_seq: int) -> Place | None:
         """Return where the first live match at or above `from_seq` is."""

@@ -102,12 +102,12 @@ class StreamStore(AppendedView):
         """Buffer a message under a given sequence above last_seq (restore); what lies between counts as deleted."""
 
     def append_copies(self, messages: Sequence[Copy]) -> None:
-        """Buffer messages without headers under ascending sequences above last_seq, as `append_at` does one by one.
+        """Buffer messages without times of their own under ascending sequences above last_seq, as `append_at` does.
 
         There must be one. Raises as `append_at` (nothing changed).
         """
-        for seq, ts_ns, subject, _, payload in messages:
-            self.append_at(seq, ts_ns, subject, b"", payload)
+        for seq, ts_ns, subject, header, payload in messages:
+            self.append_at(seq, ts_ns, subject, header, payload)
 
     def compress(self, on: bool) -> None:
         """Have what is written anew from here on compressed, or not; what lies there stays readable either way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
-from natsctl.wire.framing import Framing, gather_body, has_odd_blanks, parse_size, words_of
+from natsctl.wire.framing import CRLF, Framing, gather_body, has_odd_blanks, parse_size, words_of
 from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 
 NO_BODY: Final = -1
@@ -36,12 +36,18 @@ class Parser(Framing):
             chunk = self._resume(chunk, ops)
             if not chunk:
                 return ops
+        odd = has_odd_blanks(chunk)
+        if chunk.startswith(b"HPUB "):
+            end = self._headed(chunk, ops, odd)
+            if end:
+                chunk = chunk[end:]
+                if not chunk:
+                    return ops
         pieces = chunk.split(b"\n")
         last = len(pieces) - 1
         most_line = self.limits.max_control_line
         size_of = self._sizes.get
         append = ops.append
-        odd = has_odd_blanks(chunk)
         index = 0
         try:
             while index + 1 < last:
@@ -86,6 +92,34 @@ class Parser(Framing):
             return ops
         self._feed_pieces(pieces, index, ops)
         return ops
+
+    def _headed(self, chunk: bytes, ops: list[Op], odd: bool) -> int:
+        """Read the messages with headers that `chunk` begins with, and return where the last of them ends.
+
+        A header has line ends of its own, so that cutting by sizes beats joining pieces. Stops before whatever is not
+        complete or needs a closer look.
+        """
+        size_of, find, append, most_line = self._sizes.get, chunk.find, ops.append, self.limits.max_control_line
+        at, reply = 0, b""
+        while True:
+            header_at = find(b"\n", at) + 1
+            fields = chunk[at:header_at].split()
+            if len(fields) == 5:
+                verb, subject, reply, header_text, text = fields
+            elif len(fields) == 4:
+                verb, subject, header_text, text = fields
+                reply = b""
+            else:
+                return at
+            header_size, size = size_of(header_text, -1), size_of(text, -1)
+            end = header_at + size
+            if verb != b"HPUB" or not 0 <= header_size <= size or chunk[end : end + 2] != CRLF:
+                return at
+            if header_at - at - 1 > most_line or (odd and has_odd_blanks(chunk[at:header_at])):
+                return at
+            payload_at = header_at + header_size
+            append((PUB, subject, reply, chunk[header_at:payload_at], chunk[payload_at:end]))
+            at = end + 2
 
     def _gather_publish(self, pieces: list[bytes], index: int, fields: list[bytes], sizes: int, ops: list[Op]) -> int:
         """Read a PUB (`sizes` 1) or HPUB (2) that is complete, and return the index after it; 0: look closer."""

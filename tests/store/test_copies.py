@@ -7,7 +7,7 @@ from natsctl.store.errors import StorePoisoned
 COPIES = [
     (3, 500, b"a", b"", b"one"),
     (4, 400, b"b", b"", b""),
-    (9, 600, b"a", b"", b"two"),
+    (9, 600, b"a", b"NATS/1.0\r\nA: 1\r\n\r\n", b"two"),
     (10, 600, b"c", b"", b"x" * 3000),
     (11, 700, b"a", b"", b"three"),
 ]

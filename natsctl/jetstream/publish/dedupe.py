@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, count, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -116,6 +116,20 @@ class Dedupe:
             self._prune(now_ns)
         entries.append((seq, now_ns, msg_id))
         self._seqs[msg_id] = seq
+
+    def are_new(self, ids: Sequence[bytes]) -> bool:
+        """Return whether none of these ids is remembered, however old, or twice among them, and none is empty."""
+        distinct = set(ids)
+        return len(distinct) == len(ids) and b"" not in distinct and self._seqs.keys().isdisjoint(distinct)
+
+    def stored_together(self, first_seq: int, ids: Sequence[bytes]) -> None:
+        """Remember the ids, all new, of messages that were stored under sequences from `first_seq` on, as `stored`."""
+        self.stored(first_seq, ids[0])
+        if self._window_ns > 0:
+            now_ns, more = self._entries[-1][1], ids[1:]
+            self._entries.extend(zip(count(first_seq + 1), repeat(now_ns), more))
+            self._seqs.update(zip(more, count(first_seq + 1)))
+        self._last = (first_seq + len(ids) - 1, ids[-1])
 
     def _remember(self, entry: Entry) -> None:
         self._entries.append(entry)

@@ -39,11 +39,15 @@ if TYPE_CHECKING:
     from natsctl.store.stream import Copy
     from natsctl.wire.ops import Op
 
-ONLY_ID: Final = b"NATS/1.0\r\nNats-Msg-Id:"
+FIRST_LINE: Final = b"NATS/1.0\r\n"
+ID_LINE: Final = b"\r\nNats-Msg-Id:"
+ONLY_ID: Final = b"NATS/1.0" + ID_LINE
 """How the header block begins that most publishers with headers send."""
 
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
+_header_of = itemgetter(3)
+"""Of an operation."""
 
 
 class Intake:
@@ -130,13 +134,13 @@ class Intake:
             self._limits.trim(subject)
 
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
-        """Take messages without headers, in order; the broker's handler for runs. b"": on several subjects."""
+        """Take messages in order; the broker's handler for runs. b"": on several subjects."""
+        if any(map(_header_of, messages)):
+            self._take_headed(subject, messages)
+            return
         payloads = [message[4] for message in messages]
         if not self._take_together(subject, messages, payloads):
-            work = self._stream.work
-            for _, its_subject, reply, header, payload in messages:
-                take = work.publish if work.closed else self.publish  # one of them may have begun a long job
-                take(its_subject, reply, header, payload, None)
+            self._take_one_by_one(messages)
             return
         if subject and messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
             self.fast.take_run(subject, messages)
@@ -152,6 +156,37 @@ class Intake:
                 self.acks.refuse(message[2], storage_fault(fault))
             return
         self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
+        if self._trim:
+            self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
+
+    def _take_one_by_one(self, messages: Sequence[Op]) -> None:
+        work = self._stream.work
+        for _, subject, reply, header, payload in messages:
+            take = work.publish if work.closed else self.publish  # one of them may have begun a long job
+            take(subject, reply, header, payload, None)
+
+    def _take_headed(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Take a run with headers: together, where each asks for nothing but that its own new id be remembered."""
+        ids = [_only_id(op[3]) for op in messages]
+        sizes = [len(op[3]) + len(op[4]) for op in messages]
+        if (
+            not self._direct
+            or not (subject or self._limits.trims_together)
+            or max(sizes) > min(self._max_payload, checks.MAX_HEADER_BYTES)
+            or CONTROL_SUFFIX in b" ".join([op[2] for op in messages])
+            or not self._stream.dedupe.are_new(ids)
+        ):
+            self._take_one_by_one(messages)
+            return
+        store, now_ns, first_seq = self._stream.store, self._now_ns(), self._stream.store.last_seq + 1
+        try:
+            store.append_copies([(seq, now_ns, op[1], op[3], op[4]) for seq, op in enumerate(messages, first_seq)])
+        except StoreError as fault:
+            for message in messages:
+                self.acks.refuse(message[2], storage_fault(fault))
+            return
+        self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
+        self._stream.dedupe.stored_together(first_seq, ids)
         if self._trim:
             self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
 
@@ -392,6 +427,20 @@ class Intake:
         self._waiting = [entry for entry in self._waiting if entry[0] <= durable_seq]
         self.acks.lost(lost, durable_seq, fault)
         self.fast.lost(durable_seq, fault)
+
+
+def _only_id(header: bytes) -> bytes:
+    """Return the message id of a header in which nothing else concerns a stream, b"" of any other."""
+    start = len(ONLY_ID)
+    is_first = header.startswith(ONLY_ID)
+    if not is_first:
+        start = header.find(ID_LINE) + len(ID_LINE)
+    end = header.find(b"\r\n", start)
+    if not (is_first and end + 4 == len(header)):
+        only = header.startswith(FIRST_LINE) and header.count(b"\r\nNats-") == 1 and b"\r\nMsg-Id:" not in header
+        if not only or start < len(ID_LINE) or end < 0:
+            return b""
+    return header[start:end].lstrip(b" ")
 
 
 def _clean(message: Incoming) -> None:

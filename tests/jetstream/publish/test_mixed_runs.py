@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,23 @@ from natsctl.testing.jet import Jet, texts
 from natsctl.testing.machine import Machine
 
 SUBJECTS = st.sampled_from(["s.a", "s.b", "s.a.1", "s.b.1", "s.c.d.e", "s.x", "s.x.y"])
-MESSAGES = st.lists(st.tuples(SUBJECTS, st.sampled_from(["", "x", "yy", "z" * 40]), st.booleans()), max_size=30)
+PAYLOADS = st.sampled_from(["", "x", "yy", "z" * 40])
+IDS = st.sampled_from(
+    [*(f"Nats-Msg-Id:{number}" for number in range(40)), "Nats-Msg-Id: 1 ", "Nats-Msg-Id:", "Msg-Id: 2"]
+)
+OTHERS = [
+    "Trace: 1",
+    "Nats-Expected-Last-Sequence: 3",
+    "Nats-TTL: 1h",
+    "Nats-Rollup: sub",
+    "nats-msg-id: 7",
+    "Nats-Msg-Id: 3",
+]
+HEADERS = st.one_of(
+    st.just([]), IDS.map(lambda line: [line]), st.tuples(IDS, st.sampled_from(OTHERS)).flatmap(st.permutations)
+)
+MESSAGES = st.lists(st.tuples(SUBJECTS, PAYLOADS, st.booleans()), max_size=30)
+HEADED = st.lists(st.tuples(SUBJECTS, PAYLOADS, st.booleans(), HEADERS), max_size=30)
 CONFIGS: list[dict[str, Any]] = [
     {},
     {"max_msgs": 5},
@@ -31,38 +48,66 @@ CONFIGS: list[dict[str, Any]] = [
     {"retention": "workqueue", "max_msgs": 6},
     {"no_ack": True},
     {"subject_transform": {"src": "s.*", "dest": "s.x.$1"}},
+    {"allow_msg_ttl": True, "allow_rollup_hdrs": True},
+    {"allow_msg_counter": True},
 ]
 
 
-def outcome(together: bool, messages: list[tuple[str, str, bool]], config: dict[str, Any]) -> list[object]:
+def line(number: int, subject: str, payload: str, answer: bool, headers: Sequence[str] = ()) -> bytes:
+    """Return what publishes a message."""
+    reply = f" in.{number}" if answer else ""
+    if not headers:
+        return f"PUB {subject}{reply} {len(payload)}\r\n{payload}\r\n".encode()
+    block = "".join(f"{each}\r\n" for each in ("NATS/1.0", *headers, ""))
+    return f"HPUB {subject}{reply} {len(block)} {len(block + payload)}\r\n{block}{payload}\r\n".encode()
+
+
+def outcome(together: bool, messages: Sequence[tuple[Any, ...]], config: dict[str, Any]) -> list[object]:
     """Return what the publisher hears, what is stored, and what a consumer of some subjects gets."""
     jet = Jet(Machine())
     jet.stream("S", "s.>", **config)
     jet.consumer("C", filter_subject="s.*")
     watch, sid = jet.machine.connect(), jet.wire.subscribe("in.*")
     watch.subscribe("s.x.y")
-    lines = []
-    for number, (subject, payload, answer) in enumerate(messages):
-        reply = f" in.{number}" if answer else ""
-        lines.append(f"PUB {subject}{reply} {len(payload)}\r\n{payload}\r\n".encode())
+    lines = [line(number, *message) for number, message in enumerate(messages)]
     for chunk in [b"".join(lines)] if together else lines:
         jet.wire.session.receive(chunk)
     jet.machine.settle()
     acks = [(message.subject, message.payload) for message in jet.wire.take(sid)]
     store = jet.machine.engine.accounts["$G"].streams["S"].store
-    kept = [(m.seq, m.subject, m.payload) for m in store.read_from(1)]
+    kept = [(m.seq, m.subject, m.header, m.payload) for m in store.read_from(1)]
     state = (store.first_seq, store.last_seq, store.messages, store.bytes)
-    return [sorted(acks), kept, state, texts(jet.pull({"batch": 50, "no_wait": True})), texts(watch.take())]
+    again = jet.machine.restarted() if config["storage"] == "file" else jet.machine
+    dedupe = again.engine.accounts["$G"].streams["S"].dedupe
+    known = [dedupe.find(str(number).encode()) for number in range(40)] + [len(dedupe), dedupe.last_id]
+    return [sorted(acks), kept, state, texts(jet.pull({"batch": 50, "no_wait": True})), texts(watch.take()), known]
 
 
-@given(MESSAGES, st.sampled_from(CONFIGS), st.sampled_from(["file", "memory"]))
-def test_together_is_as_one_by_one(messages: list[tuple[str, str, bool]], config: dict[str, Any], storage: str) -> None:
+@given(st.one_of(MESSAGES, HEADED), st.sampled_from(CONFIGS), st.sampled_from(["file", "memory"]))
+def test_together_is_as_one_by_one(messages: list[tuple[Any, ...]], config: dict[str, Any], storage: str) -> None:
     config = {**config, "storage": storage}
     assert outcome(True, messages, config) == outcome(False, messages, config)
 
 
 def chunk(count: int) -> bytes:
     return b"".join(b"PUB s.%d.x in.%d 1\r\nx\r\n" % (number, number) for number in range(count))
+
+
+def test_messages_with_new_ids_are_stored_together(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    jet.stream()
+    acks = jet.listen("in.*")
+    intake = jet.machine.engine.accounts["$G"].streams["S"].intake
+    with monkeypatch.context() as patch:
+        patch.setattr(type(intake), "publish", None)
+        for first in (0, 50):
+            jet.wire.send(
+                b"".join(line(n, f"s.{n % 3}", "x", True, [f"Nats-Msg-Id: {n}"]) for n in range(first, first + 50))
+            )
+    jet.wire.send(b"".join(line(n, "s.0", "x", True, [f"Nats-Msg-Id: {n}"]) for n in range(40, 104)))
+    heard = [m.json() for m in jet.heard(acks)]
+    assert [ack["seq"] for ack in heard[:100]] == list(range(1, 101))
+    assert sorted(ack["seq"] for ack in heard[100:] if "duplicate" in ack) == list(range(41, 101))
+    assert sorted(ack["seq"] for ack in heard[100:] if "duplicate" not in ack) == [101, 102, 103, 104]
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
