@@ -13,7 +13,7 @@ DOCUMENTS = Path(__file__).parents[1] / "configs" / "orders.yaml"
 
 
 class OrdersTest(unittest.IsolatedAsyncioTestCase):
-    """What goes into the stream, and who gets it."""
+    """Orders go into the stream, and reach their consumers."""
 
     server: JetStreamServer
 

@@ -1,4 +1,4 @@
-"""Every path, decision and anchor that code and documents name exists in the repository."""
+"""Every path, module, decision and anchor that code and documents name exists in the repository."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ PATH = re.compile(
     rf"(?<![\w/.@<~$-])(?:{TOP})/(?:[\w*-]+/)*(?:[\w*-]+\.(?:py|md|json|txt|yaml|yml|conf|svg)\b|[\w*-]+/)"
 )
 ANCHOR = re.compile(r"(docs/[\w/-]+\.md)#([\w-]+)")
+RUN = re.compile(rf"python -m ((?:{TOP})(?:\.\w+)*)\b")
 DECISION = re.compile(r"(?:\bADR |docs/adr/)(\d{4})\b")
 DOCUMENT = re.compile(r"(?<![\w/.<{-])[\w-]+\.md\b")
 LINK = re.compile(r"(?<!!)\]\(([^)\s]+)\)")
@@ -70,6 +71,16 @@ def exists(cited: str) -> bool:
 
 def test_every_path_that_is_cited_exists() -> None:
     missing = [f"{path}: {cited}" for path, text in texts() for cited in PATH.findall(text) if not exists(cited)]
+    assert missing == []
+
+
+def test_every_module_that_is_run_exists() -> None:
+    missing = []
+    for path, text in texts():
+        for module in RUN.findall(text) if "python -m " in text else ():
+            name = module.replace(".", "/")
+            if not {f"{name}.py", f"{name}/__main__.py"} & known():
+                missing.append(f"{path}: {module}")
     assert missing == []
 
 

@@ -1,0 +1,190 @@
+"""The tutorial and the how-to pages are run: their commands, the files that they show, and what is printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from natsctl.cli.main import run as run_main
+from natsctl.server.conf import config
+from natsctl.server.conf.syntax import load_text
+from natsctl.server.options import ServerOptions
+from natsctl.server.thread import ServerThread
+from natsctl.testing.jetstream import JetStreamServer
+from tests.support.servers import quiet_ports
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r'^```(\w+)(?: (title|file)="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+STATUS = re.compile(r"# exit status (\d+)$")
+ELSEWHERE = ("natsctl server run", "natsctl sql")
+"""Commands that need a process or an extra of their own; other tests run them."""
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, what its title or file attribute names, and its text."""
+
+    language: str
+    attribute: str
+    name: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page."""
+    return [Block(*match) for match in BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+def squeezed(text: str) -> list[str]:
+    """Return the lines of a text that are not blank, with single blanks."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def assert_shown(expected: str, printed: str, after: str) -> None:
+    """Check that the lines of `expected`, in which `…` stands for anything, were printed in that order."""
+    lines = iter(squeezed(printed))
+    for line in squeezed(expected):
+        pattern = ".*".join(re.escape(part) for part in line.split("…"))
+        assert any(re.fullmatch(pattern, found) for found in lines), f"{line!r} is missing after {after}:\n{printed}"
+
+
+def run_page(page: Path, capsys: pytest.CaptureFixture[str], servers: Mapping[str, str] | None = None) -> list[str]:
+    """Run a page from start to end in the current folder and return the commands that were run.
+
+    The addresses that are the keys of `servers` are replaced by others.
+    """
+    done: list[str] = []
+    printed = ""
+    for block in blocks(page):
+        if block.attribute == "title" and not (ROOT / block.name).exists():
+            Path(block.name).write_text(block.text)
+        elif block.attribute == "file":
+            assert_shown(block.text, Path(block.name).read_text(), block.name)
+        elif block.language == "text" and not block.attribute and done:
+            assert_shown(block.text, printed, done[-1])
+        elif block.language == "console":
+            for line in block.text.splitlines():
+                if line.startswith("natsctl ") and not line.startswith(ELSEWHERE):
+                    printed = run_line(line, capsys, servers or {})
+                    done.append(line)
+    return done
+
+
+def run_line(line: str, capsys: pytest.CaptureFixture[str], servers: Mapping[str, str]) -> str:
+    """Run one command and return all that it printed; its exit status is 0, or that of its comment."""
+    status = STATUS.search(line)
+    words = shlex.split(line, comments=True)[1:]
+    capsys.readouterr()
+    ended = run_main([servers.get(word, word) for word in words])
+    out, err = capsys.readouterr()
+    assert ended == (int(status[1]) if status else 0), f"{line}\n{out}{err}"
+    return out + err
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, without contexts of the user's."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JetStreamServer]:
+    """A server that commands find by themselves."""
+    with JetStreamServer() as running:
+        monkeypatch.setenv("NATS_URL", running.url)
+        yield running
+
+
+def test_the_tutorial_works_from_start_to_end(here: JetStreamServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(run_page(DOCS / "tutorial.md", capsys)) == 25
+
+
+def test_backups_are_made_and_restored_as_the_page_says(
+    here: JetStreamServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _make_orders({}, capsys)
+    assert len(run_page(DOCS / "how-to" / "back-up-and-restore.md", capsys)) == 11
+
+
+def test_streams_move_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = DOCS / "how-to" / "move-streams.md"
+    with JetStreamServer() as old, JetStreamServer() as new:
+        servers = {"nats://old:4222": old.url, "nats://new:4222": new.url}
+        _make_orders(servers, capsys, "-s nats://old:4222")
+        done = [line for line in _lines(page) if "mirror" not in line and "--deliver" not in line]
+        for line in done:
+            run_line(line, capsys, servers)
+    assert len(done) == 7
+
+
+def test_a_stream_moves_by_a_mirror_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = quiet_ports(1)
+    hub = f"leafnodes {{ listen: '127.0.0.1:{port}' }}"
+    spoke = f"leafnodes {{ remotes: [{{ url: 'nats-leaf://127.0.0.1:{port}' }}] }}"
+    with _domain("old", hub, folder) as old, _domain("new", spoke, folder) as new:
+        servers = {"nats://old:4222": old.url, "nats://new:4222": new.url}
+        _make_orders(servers, capsys, "-s nats://old:4222")
+        create, look, promote, consume = _lines(DOCS / "how-to" / "move-streams.md")[4:8]
+        run_line(create, capsys, servers)
+        deadline = time.monotonic() + 60
+        while "Messages: 3" not in " ".join((shown := run_line(look, capsys, servers)).split()):
+            assert time.monotonic() < deadline, shown
+        run_line(promote, capsys, servers)
+        run_line(consume, capsys, servers)
+        delivered = run_line("natsctl -s nats://new:4222 consumer next ORDERS NEW", capsys, servers)
+    assert "order 2" in delivered
+
+
+def _lines(page: Path) -> list[str]:
+    text = "".join(block.text for block in blocks(page) if block.language == "console")
+    return [line for line in text.splitlines() if line.startswith("natsctl ")]
+
+
+def _domain(name: str, leafnodes: str, folder: Path) -> ServerThread:
+    text = f"server_name: {name}\njetstream {{ domain: {name}, store_dir: '{folder / name}' }}\n{leafnodes}\n"
+    return ServerThread(config.apply(load_text(text, {}), ServerOptions(host="127.0.0.1", port=-1, sync="never")))
+
+
+def _make_orders(servers: Mapping[str, str], capsys: pytest.CaptureFixture[str], flags: str = "") -> None:
+    for line in (
+        f"natsctl {flags} stream add ORDERS --subjects ORDERS.* --defaults",
+        f"natsctl {flags} publish ORDERS.new 'order {{{{Count}}}}' --templates --count 3",
+    ):
+        run_line(line, capsys, servers)
+
+
+def test_the_programs_of_the_python_api_work(here: JetStreamServer, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = [block.text for block in blocks(DOCS / "python-api.md") if block.language == "python"]
+    assert len(programs) == 2
+    for text in programs:
+        exec(compile(text, "python-api.md", "exec"), {})
+    assert capsys.readouterr().out == "1 1 ['ORDERS.*']\n"
+
+
+def test_what_a_page_quotes_of_a_file_is_in_the_file() -> None:
+    quoted = [
+        (page.name, block)
+        for page in DOCS.rglob("*.md")
+        for block in blocks(page)
+        if block.attribute == "title" and (ROOT / block.name).exists()
+    ]
+    assert len(quoted) >= 8
+    assert [page for page, block in quoted if block.text not in (ROOT / block.name).read_text()] == []
+
+
+def test_a_line_that_was_not_printed_is_found_missing() -> None:
+    assert_shown("a … c\nd", "a b c\nx\n d", "a command")
+    with pytest.raises(AssertionError, match="'e' is missing"):
+        assert_shown("a\ne", "a\nb", "a command")
+    with pytest.raises(AssertionError, match="is missing"):
+        assert_shown("b\na", "a\nb", "a command")
