@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+
 from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
@@ -25,7 +27,6 @@ from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 from natsctl.spark.source.fetch.task import Interrupted
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
-from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     SEQS,
