@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
 from natsctl.api.requests import StreamBlocksRequest
 from natsctl.api.subjects import is_valid_subject
 from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, settled
@@ -49,9 +50,9 @@ def blocks(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return stream
     wish = request.decoded(StreamBlocksRequest)
     if not wish.seq or len(wish.filters) > MAX_FILTERS or not all(map(is_valid_subject, wish.filters)):
-        return error(10003)
+        return error(ErrCode.BAD_REQUEST)
     store = stream.store
-    return _gathering(stream, store, request, wish) if isinstance(store, FileLog) else error(10003)
+    return _gathering(stream, store, request, wish) if isinstance(store, FileLog) else error(ErrCode.BAD_REQUEST)
 
 
 def _gathering(stream: Stream, store: FileLog, request: ApiRequest, wish: StreamBlocksRequest) -> Steps[Outcome]:

@@ -38,6 +38,7 @@ from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     shape,
 )
 from tests.spark.source.streams import add, delete, make, purge, remake, until
+from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 # Cutting
 
