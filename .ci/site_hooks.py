@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 HIDDEN = re.compile(r"/(\.|__pycache__)")
 CODE = re.compile(r"(<pre.*?</pre>)|(<code>.*?</code>)", re.DOTALL)
-FLAG = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 
 

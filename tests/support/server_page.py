@@ -117,7 +117,7 @@ def keys_part() -> str:
 
 
 def refusal(key: str) -> str:
-    """Return what the server says of a key that it refuses, without file and line."""
+    """Return the error for a key that is refused, without file and line."""
     try:
         config.apply(load_text(REFUSING[key].replace("{key}", key), {}), ServerOptions())
     except ConfError as fault:
@@ -126,9 +126,9 @@ def refusal(key: str) -> str:
 
 
 def refused_part() -> str:
-    """Return the table of keys that are refused by name, with what is said."""
+    """Return the table of keys that are refused by name, with the error."""
     lines = (f"| `{line.replace('{key}', key)}` | {refusal(key)} |" for key, line in REFUSING.items())
-    return "\n".join(["| asked for | said |", "| --- | --- |", *lines])
+    return "\n".join(["| configuration | error |", "| --- | --- |", *lines])
 
 
 def _amount(number: int) -> str:
@@ -139,17 +139,25 @@ _LIMITS: Final[tuple[tuple[str, str, Callable[[ServerOptions], str]], ...]] = (
     ("max_connections", "clients at the same time", lambda o: "65,536, or what file descriptors allow"),
     ("max_payload", "bytes of header and payload", lambda o: format_size(o.max_payload)),
     ("max_control_line", "bytes of one line of the protocol", lambda o: format_size(o.max_control_line)),
-    ("max_pending", "bytes that wait for one client", lambda o: format_size(o.max_pending)),
-    ("write_deadline", "how long they may wait", lambda o: format_seconds(o.write_deadline_s)),
-    ("max_subscriptions", "of one connection", lambda o: _amount(o.max_subscriptions)),
+    ("max_pending", "bytes waiting for one client", lambda o: format_size(o.max_pending)),
+    ("write_deadline", "how long they may wait for it", lambda o: format_seconds(o.write_deadline_s)),
+    ("max_subscriptions", "subscriptions of one connection", lambda o: _amount(o.max_subscriptions)),
     ("max_subscription_tokens", "tokens of a subscription's subject", lambda o: _amount(o.max_subscription_tokens)),
-    ("ping_interval", "how often a silent client is asked", lambda o: format_seconds(o.ping_interval_s)),
-    ("ping_max", "answers that it may owe", lambda o: _amount(o.ping_max)),
-    ("authorization: timeout", "from connecting to CONNECT", lambda o: format_seconds(o.login_timeout_s)),
-    ("tls: timeout", "of a handshake", lambda o: format_seconds(options.TLS_TIMEOUT_S)),
-    ("websocket: handshake_timeout", "of an upgrade", lambda o: format_seconds(options.WS_HANDSHAKE_TIMEOUT_S)),
-    ("lame_duck_duration", "over which clients are let go", lambda o: format_seconds(o.lame_duck_duration_s)),
-    ("lame_duck_grace_period", "before the first one is", lambda o: format_seconds(o.lame_duck_grace_s)),
+    ("ping_interval", "time until a silent client gets a PING", lambda o: format_seconds(o.ping_interval_s)),
+    ("ping_max", "PINGs that it may leave unanswered", lambda o: _amount(o.ping_max)),
+    ("authorization: timeout", "time from connecting to CONNECT", lambda o: format_seconds(o.login_timeout_s)),
+    ("tls: timeout", "time of a handshake", lambda o: format_seconds(options.TLS_TIMEOUT_S)),
+    ("websocket: handshake_timeout", "time of an upgrade", lambda o: format_seconds(options.WS_HANDSHAKE_TIMEOUT_S)),
+    (
+        "lame_duck_duration",
+        "time over which clients are disconnected",
+        lambda o: format_seconds(o.lame_duck_duration_s),
+    ),
+    (
+        "lame_duck_grace_period",
+        "time before the first one is disconnected",
+        lambda o: format_seconds(o.lame_duck_grace_s),
+    ),
     ("max_closed_clients", "ended connections that monitoring remembers", lambda o: _amount(o.max_closed_clients)),
 )
 
@@ -157,7 +165,7 @@ _LIMITS: Final[tuple[tuple[str, str, Callable[[ServerOptions], str]], ...]] = (
 def limits_part() -> str:
     """Return the table of limits with their defaults."""
     lines = (f"| `{key}` | {about} | {default(ServerOptions())} |" for key, about, default in _LIMITS)
-    return "\n".join(["| key | of what | default |", "| --- | --- | --- |", *lines])
+    return "\n".join(["| key | limit of | default |", "| --- | --- | --- |", *lines])
 
 
 def reload_part() -> str:
