@@ -1,27 +1,38 @@
-"""Which bucket a command is about: from the command line, else from a list at a terminal; and what may have been meant.
-
-A bucket, key or object that does not exist is never replaced by another one.
-"""
+"""Buckets of both kinds: choice, creation, changes, display and removal, and suggestions for unknown names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs
 
+from natsctl.api.config.update_losses import stream_losses
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.model import Model
+from natsctl.api.stream import StreamConfig
+from natsctl.cli import output
+from natsctl.cli.consent import confirmed, confirmed_edit
+from natsctl.cli.editing import check_given, preview_edit, show_differences, unset
+from natsctl.cli.flags import Config, Flag, Given, apply
+from natsctl.cli.paging import emit_name_pages
+from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.suggest import did_you_mean
-from natsctl.client.buckets import BucketNotFound, bucket_names
+from natsctl.cli.taken import part_of, warn_unless_taken
+from natsctl.client.assets.stream_defaults import normalised
+from natsctl.client.buckets import KV, BucketNotFound, Kind, bucket_info, bucket_infos, bucket_name_pages, bucket_names
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.buckets import Kind
+    from natsctl.client.answer import Answer
     from natsctl.client.kv.bucket import KeyNotFound
     from natsctl.client.objects.bucket import ObjectNotFound
+
 
 BucketName = Annotated[str | None, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
 TheBucket = Annotated[str, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
@@ -126,3 +137,250 @@ def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
         return ask()
     except NatsctlError:
         return None
+
+
+class AnyBucket(Model, kw_only=True, omit_defaults=False):
+    """A bucket in its own words, and in `stream_info` everything that the server says of its stream.
+
+    Sizes are bytes, times to live nanoseconds; 0 and -1 mean no limit.
+    """
+
+    bucket: str
+    description: str
+    stream: str
+    created: str
+    last_update: str
+    bytes: int
+    ttl: int
+    max_bucket_size: int
+    storage: str
+    replicas: int
+    compressed: bool
+    metadata: dict[str, str] = field(default_factory=dict)
+    stream_info: dict[str, Any] = field(default_factory=dict)
+
+
+def shared_fields(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
+    """The fields of `AnyBucket` from a bucket's stream."""
+    info = answer.value
+    config, state = info.config, info.state
+    return {
+        "bucket": kind.bucket_of(config.name),
+        "description": config.description,
+        "stream": config.name,
+        "created": info.created,
+        "last_update": state.last_ts,
+        "bytes": state.bytes,
+        "ttl": config.max_age,
+        "max_bucket_size": config.max_bytes or -1,
+        "storage": config.storage.value,
+        "replicas": config.num_replicas,
+        "compressed": config.compression.value != "none",
+        "metadata": {key: text for key, text in config.metadata.items() if not key.startswith("_nats.")},
+        "stream_info": answer.raw,
+    }
+
+
+def either(name: str, doc: str, *kinds: type[Struct]) -> type[Struct]:
+    """A type of what is one or another: it has the fields of all, and none has to be there."""
+    fields: dict[str, Any] = {}
+    for kind in kinds:
+        for one in structs.fields(kind):
+            fields[one.name] = fields[one.name] | one.type if one.name in fields else one.type | UnsetType
+    rows = [(field_name, found, UNSET) for field_name, found in fields.items()]
+    return defstruct(name, rows, bases=(Model,), module=kinds[0].__module__, namespace={"__doc__": doc})
+
+
+T = TypeVar("T")
+
+
+def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
+    if kind is KV:
+        from natsctl.cli.kv import bucket_document
+    else:
+        from natsctl.cli.object import bucket_document
+    return bucket_document(answer)
+
+
+def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> None:
+    """Show the bucket that an answer describes, after telling what was done."""
+    if json:
+        output.emit_json(_document(kind, answer))
+        return
+    if done:
+        output.note(safe(done))
+    from natsctl.cli.render.buckets import render_bucket
+    from natsctl.cli.screen import show_page
+
+    show_page(render_bucket(kind, answer.value))
+
+
+def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> None:
+    """Show which buckets there are."""
+    if names and json:
+        output.emit_json(session.run(lambda manager: bucket_names(manager, kind)))
+        return
+    if names:
+        emit_name_pages(session, lambda manager: bucket_name_pages(manager, kind))
+        return
+    infos, absent = session.run(lambda manager: bucket_infos(manager, kind))
+    if json:
+        output.emit_json([_document(kind, one) for one in infos])
+    elif infos:
+        from natsctl.cli.render.buckets import render_buckets
+        from natsctl.cli.screen import show_table
+
+        show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))
+    else:
+        output.emit(f"No {kind.noun}s defined")
+    if absent:
+        output.note(f"warning: inaccessible buckets: {', '.join(safe(name) for name in absent)}")
+
+
+def remove_bucket(session: Session, kind: Kind, bucket: str, held: str, *, force: bool, json: bool) -> None:
+    """Remove a bucket with what it held, unless the person who is asked does not want that."""
+    if not confirmed(session, f"delete Bucket {bucket} with {held}", force, typed=bucket):
+        return
+    with suggesting(session):
+        answer = session.run(lambda manager: manager.stream_delete(kind.stream_of(bucket)))
+    if json:
+        output.emit_json({"bucket": bucket, **answer.raw})
+    else:
+        output.note(f"Bucket {safe(bucket)} was removed, with {held}")
+
+
+def open_if_there(
+    session: Session,
+    opening: Callable[[Session, str], T],
+    bucket: str,
+    missing_ok: bool,
+    json: bool,
+    **held: str | None,
+) -> T | None:
+    """The opened bucket; None, which is told, where there is none and that is well. Raises BucketNotFound."""
+    try:
+        return opening(session, bucket)
+    except BucketNotFound:
+        if not missing_ok:
+            raise
+        tell_missing(bucket, json, **held)
+        return None
+
+
+def tell_missing(bucket: str, json: bool, **held: str | None) -> None:
+    """Tell that a bucket, or what it should hold (`key=…`, `name=…`), is not there, and that this is well."""
+    there = {field: name for field, name in held.items() if name}
+    if json:
+        output.emit_json({"bucket": bucket, **there, "success": True, "missing": True})
+    else:
+        named = " > ".join((bucket, *there.values())) if there else f"Bucket {bucket}"
+        output.note(safe(f"{named} does not exist"))
+
+
+def placed_on_tags(config: Config, value: list[str]) -> None:
+    """Place the bucket on servers with these tags, none for any."""
+    _place(config, "tags", value)
+
+
+def placed_in_cluster(config: Config, value: str) -> None:
+    """Place the bucket in this cluster, none for any."""
+    _place(config, "cluster", value)
+
+
+def _place(config: Config, field: str, value: Any) -> None:
+    placement = {key: one for key, one in {**(config.get("placement") or {}), field: value}.items() if one}
+    config["placement"] = placement
+    if not placement:
+        del config["placement"]
+
+
+def compressed(config: Config, value: bool) -> None:
+    """Compress what is stored from now on, or stop doing so."""
+    config["compression"] = "s2" if value else "none"
+
+
+def create_bucket(
+    session: Session, kind: Kind, bucket: str, wanted: Config, *, if_not_exists: bool, json: bool
+) -> None:
+    """Create the bucket and show it; one that exists is shown as it is where that was asked for. Raises ApiFailure."""
+    with suggesting(session):
+        if if_not_exists and (live := _bucket_if_there(session, kind, bucket)) is not None:
+            show_bucket(kind, live, json, f"Bucket {bucket} exists already")
+            return
+        try:
+            answer = session.run(lambda manager: manager.stream_create(wanted))
+        except ApiFailure as failure:
+            if failure.err_code == ErrCode.STREAM_NAME_EXIST:
+                failure.args = (f"bucket {bucket} exists with another configuration",)
+                failure.hint = f"natsctl {kind.word} edit {bucket} changes it, --if-not-exists leaves it alone"
+            raise
+    made = "was created" if answer.raw.get("did_create", True) else "exists already with this configuration"
+    show_bucket(kind, answer, json, f"Bucket {bucket} {made}")
+    warn_unless_taken(wanted, answer, json)
+
+
+def _bucket_if_there(session: Session, kind: Kind, bucket: str) -> Answer[Any] | None:
+    try:
+        return session.run(lambda manager: bucket_info(manager, kind, bucket))
+    except BucketNotFound:
+        return None
+
+
+def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
+    """The bucket that was given, or is picked, as it is now. Raises BucketNotFound, with what may have been meant."""
+    name = pick_bucket(session, kind, given)
+    with suggesting(session):
+        return session.run(lambda manager: bucket_info(manager, kind, name))
+
+
+def edit_bucket(
+    session: Session,
+    kind: Kind,
+    live: Answer[Any],
+    table: Sequence[Flag],
+    given: Given,
+    unset_fields: Sequence[str] | None,
+    fields: Mapping[str, str],
+    settle: Callable[[Config], None],
+    *,
+    force: bool,
+    json: bool,
+) -> None:
+    """Change what the flags say, and nothing else.
+
+    `fields` are a bucket's own words for fields of its stream; `settle` does what follows from others, or refuses.
+    """
+    check_given(session, given or unset_fields, "give flags such as --description TEXT, or --unset FIELD")
+    before = normalised(live.raw["config"])
+    wanted = dict(live.raw["config"])
+    apply(wanted, table, given)
+    own = [fields.get(word.lstrip("-"), word) for text in unset_fields or () for word in text.replace(",", " ").split()]
+    unset(wanted, own, table, StreamConfig)
+    wanted = normalised(wanted)
+    settle(wanted)
+    _send(session, kind, live, changes(before, wanted), wanted, force=force, json=json)
+
+
+def _send(
+    session: Session, kind: Kind, live: Answer[Any], found: Sequence[Any], wanted: Config, *, force: bool, json: bool
+) -> None:
+    """Show what differs, ask, and send the whole configuration."""
+    bucket = kind.bucket_of(str(wanted["name"]))
+
+    def send() -> Answer[Any]:
+        return session.run(lambda manager: manager.stream_update(wanted))
+
+    if session.dry_run:
+        preview_edit(session, found, send, json=json)
+        return
+    if not found:
+        show_bucket(kind, live, json, "No difference in configuration")
+        return
+    if session.interactive or not json:
+        show_differences(found, f"Bucket {bucket}")
+    losses = stream_losses(live.raw["config"], wanted, live.raw["state"], time.time_ns())
+    if not confirmed_edit(session, f"edit Bucket {bucket}", force, losses):
+        return
+    answer = send()
+    show_bucket(kind, answer, json, f"Bucket {bucket} was updated")
+    warn_unless_taken(part_of(wanted, (one.path for one in found)), answer, json, emptied=True)

@@ -1,4 +1,4 @@
-"""`natsctl kv del`, `purge` and `compact`: what takes keys, their history, or whole buckets away."""
+"""Key-value buckets and their keys as a whole: `natsctl kv add`, `edit`, `info`, `ls`, `del`, `purge` and `compact`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,237 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_length, plural
 from natsctl.cli import output
-from natsctl.cli.bucket_shown import open_if_there, remove_bucket, tell_missing
-from natsctl.cli.buckets import TheBucket, check_key_or_all, suggesting
+from natsctl.cli.buckets import (
+    BucketName,
+    TheBucket,
+    check_key_or_all,
+    compressed,
+    create_bucket,
+    edit_bucket,
+    list_buckets,
+    live_bucket,
+    open_if_there,
+    placed_in_cluster,
+    placed_on_tags,
+    remove_bucket,
+    show_bucket,
+    suggesting,
+    tell_missing,
+)
 from natsctl.cli.consent import check_consent, confirmed
-from natsctl.cli.kv.write import open_bucket, ttl_of
-from natsctl.cli.options import Force, Json, MissingOk, session_of
+from natsctl.cli.editing import Unset
+from natsctl.cli.flags import (
+    COUNT,
+    DURATION,
+    MESSAGE_SIZE,
+    ON,
+    PAIRS,
+    SIZE,
+    SOURCE,
+    SOURCES,
+    SUBJECT,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    WORDS,
+    Config,
+    Flag,
+    Given,
+    Kind,
+    apply,
+    choice,
+    flagged,
+    merged,
+    removed,
+    without_defaults,
+)
+from natsctl.cli.kv import open_bucket, ttl_of
+from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
 from natsctl.cli.progress import progress
 from natsctl.cli.render.text import safe
 from natsctl.client.buckets import KV
+from natsctl.client.kv import config as kv_config
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.kv.bucket import Bucket
     from natsctl.client.kv.entry import Entry
+
+
+def _history(text: str) -> int:
+    values = WHOLE.read(text)
+    kv_config.set_history({}, values)
+    return int(values)
+
+
+def _no_mirror(config: Config, value: Any) -> None:
+    if value:
+        kv_config.drop_mirror(config)
+
+
+HISTORY = Kind("N", _history)
+KV_FLAGS: tuple[Flag, ...] = (
+    Flag("--description", TEXT, "description", "a description"),
+    Flag("--history", HISTORY, kv_config.set_history, "values kept for each key, 1 to 64", default="1"),
+    Flag(
+        "--storage",
+        choice("file", "memory", f="file", m="memory"),
+        "storage",
+        "where values are kept",
+        edit=False,
+        default="file",
+    ),
+    Flag("--ttl", DURATION, kv_config.set_ttl, "how long values are kept, 0 for ever", default="0"),
+    Flag(
+        "--marker-ttl",
+        DURATION,
+        kv_config.set_marker_ttl,
+        "allow keys with a time to live, and keep markers of expired keys this long",
+    ),
+    Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
+    Flag(
+        "--max-value-size",
+        MESSAGE_SIZE,
+        "max_msg_size",
+        "largest value accepted, -1 for no limit",
+        default="-1",
+    ),
+    Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1"),
+    Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
+    Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
+    Flag("--compress", SWITCH, compressed, "compress what is stored"),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
+    Flag("--republish-source", SUBJECT, "republish.src", "subjects to republish after storing"),
+    Flag("--republish-destination", SUBJECT, "republish.dest", "subject to republish to"),
+    Flag("--republish-headers", SWITCH, "republish.headers_only", "republish without values"),
+    Flag("--no-republish", ON, removed("republish"), "stop republishing", add=False),
+    Flag("--mirror", SOURCE, kv_config.set_mirror, "mirror this bucket; writes go there", edit=False),
+    Flag("--mirror-domain", TEXT, kv_config.set_mirror_domain, "the domain of the bucket to copy", edit=False),
+    Flag("--no-mirror", ON, _no_mirror, "turn a mirror into an independent bucket", add=False),
+    Flag("--source", SOURCES, kv_config.add_sources, "also copy the keys of this bucket"),
+)
+
+KV_ADD = tuple(flag for flag in KV_FLAGS if flag.add)
+KV_EDIT = without_defaults([flag for flag in KV_FLAGS if flag.edit])
+
+FIELDS = {
+    "ttl": "max_age",
+    "marker-ttl": "subject_delete_marker_ttl",
+    "history": "max_msgs_per_subject",
+    "compress": "compression",
+    "tags": "placement.tags",
+    "cluster": "placement.cluster",
+    "source": "sources",
+    "mirror-domain": "mirror.external",
+}
+"""A bucket's words for fields of its stream, for --unset."""
+
+
+@flagged(KV_ADD)
+def add(
+    ctx: typer.Context,
+    given: Given,
+    bucket: TheBucket,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a key-value bucket; one that exists with this configuration is success too."""
+    session = session_of(ctx)
+    wanted = kv_config.new_bucket(bucket)
+    apply(wanted, KV_ADD, given)
+    kv_config.settle(wanted)
+
+    create_bucket(session, KV, bucket, wanted, if_not_exists=if_not_exists, json=json)
+
+
+@flagged(KV_EDIT)
+def edit(
+    ctx: typer.Context,
+    given: Given,
+    bucket: BucketName = None,
+    unset_fields: Unset = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Change a bucket as the flags say, and nothing else."""
+    session = session_of(ctx)
+    live = live_bucket(session, KV, bucket)
+    _warn_of_promotion(live.raw["config"], given, json)
+
+    edit_bucket(session, KV, live, KV_EDIT, given, unset_fields, FIELDS, kv_config.settle, force=force, json=json)
+
+
+def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
+    """Say what becomes of the values of a mirror that shall be one no more: they keep the subjects of their origin."""
+    mirror, bucket = config.get("mirror") or {}, KV.bucket_of(config["name"])
+    origin = KV.bucket_of(mirror.get("name", ""))
+    if "--no-mirror" in given and origin not in ("", bucket) and not mirror.get("subject_transforms") and not json:
+        output.note(
+            f"warning: what was copied keeps the subjects of bucket {safe(origin)}, which this bucket cannot read"
+        )
+
+
+def info(ctx: typer.Context, bucket: BucketName = None, json: Json = False) -> None:
+    """Show a bucket's configuration and state."""
+    show_bucket(KV, live_bucket(session_of(ctx), KV, bucket), json)
+
+
+def ls(
+    ctx: typer.Context,
+    bucket: BucketName = None,
+    keys: Annotated[
+        str | None, typer.Argument(metavar="FILTER", help="only these keys, such as db.* or db.>", show_default=False)
+    ] = None,
+    names: Names = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="a table of the keys", show_default=False)] = False,
+    values: Annotated[bool, typer.Option("--display-value", help="include values", show_default=False)] = False,
+    json: Json = False,
+) -> None:
+    """List the buckets, or the keys of one.
+
+    With -j keys are whole entries, whose values are there with --display-value; with -n they are names.
+    """
+    session = session_of(ctx)
+    with suggesting(session):
+        if bucket is None:
+            list_buckets(session, KV, names=names, json=json)
+        else:
+            _list_keys(session, bucket, keys or ">", names=names, table=verbose or values, values=values, json=json)
+
+
+def _list_keys(
+    session: Session, bucket: str, pattern: str, *, names: bool, table: bool, values: bool, json: bool
+) -> None:
+    from natsctl.client.kv.watch import entries
+    from natsctl.client.kv.watch import keys as keys_of
+
+    if names and table:
+        raise UsageError("--names and --verbose exclude each other")
+    opened = open_bucket(session, bucket)
+    if names or not (table or json):
+        found = session.run(lambda _: keys_of(opened, pattern))
+        output.emit_json(found) if json else output.emit_names(found)
+        if not found and not names:
+            _tell_none(bucket, pattern)
+        return
+    whole = session.run(lambda _: entries(opened, pattern, values=values))
+    whole.sort(key=lambda entry: entry.key)
+    if json:
+        from natsctl.cli.kv import entry_document
+
+        output.emit_json([entry_document(entry) for entry in whole])
+    elif whole:
+        from natsctl.cli.render.buckets import render_keys
+        from natsctl.cli.screen import show_table
+
+        show_table(render_keys(bucket, whole, values=values))
+    else:
+        _tell_none(bucket, pattern)
+
+
+def _tell_none(bucket: str, pattern: str) -> None:
+    output.note(f"No keys in bucket {safe(bucket)}" + (f" match {safe(pattern)}" if pattern != ">" else ""))
+
 
 Revision = Annotated[
     int | None,

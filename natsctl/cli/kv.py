@@ -1,0 +1,468 @@
+"""Entries of key-value buckets: `natsctl kv put`, `get`, `create`, `update`, `history`, `revert` and `watch`.
+
+A value is text where it is UTF-8 (`value`), else base64 (`value_base64`): never both, and neither where the value
+was not read or the entry is a deletion; `length` is its bytes in every case. Times are RFC 3339, times to live
+nanoseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import UNSET, UnsetType, field, to_builtins
+
+from natsctl.api.errors import UsageError
+from natsctl.api.model import Model
+from natsctl.api.units import parse_duration
+from natsctl.cli import output
+from natsctl.cli.buckets import AnyBucket, BucketName, TheBucket, either, pick_bucket, shared_fields, suggesting
+from natsctl.cli.consent import check_consent, confirmed
+from natsctl.cli.globals import Dash
+from natsctl.cli.messaging.bodies import read_body
+from natsctl.cli.options import Force, Json, Raw, session_of
+from natsctl.cli.render.text import duration, safe
+from natsctl.cli.verbs import Verb
+from natsctl.cli.waiting import wait_seconds
+from natsctl.client.buckets import KV
+from natsctl.client.kv.entry import Entry as ReadEntry
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+    from natsctl.client.kv.bucket import Bucket as OpenBucket
+    from natsctl.client.kv.watch import Watching
+
+
+VERBS = (
+    Verb(
+        "add, new",
+        "kv_buckets:add",
+        answer="cli.kv:Bucket",
+        examples=("natsctl kv add CONFIG --history 5 --ttl 30d", "natsctl kv add COPY --mirror CONFIG"),
+    ),
+    Verb(
+        "edit",
+        "kv_buckets:edit",
+        answer="cli.kv:Bucket",
+        examples=("natsctl kv edit CONFIG --history 10 --dry-run",),
+    ),
+    Verb(
+        "put",
+        "kv:put",
+        answer="cli.kv:Written",
+        examples=(
+            "natsctl kv put CONFIG db.host db1.example.net",
+            "cat cert.pem | natsctl kv put CONFIG cert",
+            "date | natsctl kv put CONFIG last_run -",
+        ),
+    ),
+    Verb(
+        "get",
+        "kv:get",
+        answer="cli.kv:Entry",
+        examples=("natsctl kv get CONFIG db.host", "natsctl kv get CONFIG db.host --revision 3 --raw"),
+    ),
+    Verb(
+        "create",
+        "kv:create",
+        answer="cli.kv:Written",
+        examples=('natsctl kv create LOCKS job.7 "$HOSTNAME" --ttl 5m',),
+    ),
+    Verb(
+        "update",
+        "kv:update",
+        answer="cli.kv:Written",
+        examples=("natsctl kv update CONFIG db.host db2.example.net 7",),
+    ),
+    Verb(
+        "del, rm, delete",
+        "kv_buckets:rm",
+        answer="cli.kv:Removed",
+        examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --all --force --missing-ok"),
+    ),
+    Verb(
+        "purge",
+        "kv_buckets:purge",
+        answer="cli.kv:Purged",
+        examples=("natsctl kv purge CONFIG db.host", 'natsctl kv purge CONFIG "db.>" --dry-run'),
+    ),
+    Verb("history", "kv:history", answer="cli.kv:Entry[]", examples=("natsctl kv history CONFIG db.host",)),
+    Verb("revert", "kv:revert", answer="cli.kv:Written", examples=("natsctl kv revert CONFIG db.host 3",)),
+    Verb("info, view, status", "kv_buckets:info", answer="cli.kv:Bucket"),
+    Verb(
+        "watch",
+        "kv:watch",
+        answer="cli.kv:Entry*",
+        examples=('natsctl kv watch CONFIG "db.>" --updates', "natsctl kv watch CONFIG --count 1 --wait 1m -j"),
+    ),
+    Verb(
+        "ls, list",
+        "kv_buckets:ls",
+        answer="cli.kv:Listed[]",
+        examples=("natsctl kv ls", 'natsctl kv ls CONFIG "db.*" -v --display-value'),
+    ),
+    Verb("compact", "kv_buckets:compact", answer="cli.kv:Purged", examples=("natsctl kv compact CONFIG --force",)),
+)
+
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=False)]
+Value = Annotated[
+    str | None, typer.Argument(metavar="VALUE", help="the value; without it, stdin is read", show_default=False)
+]
+Ttl = Annotated[str | None, typer.Option("--ttl", metavar="DURATION", help="remove the key after this time")]
+
+
+def put(ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
+    """Set a key."""
+    body = _body(value)
+    _write(session_of(ctx), bucket, key, json, lambda opened: opened.put(key, body), value)
+
+
+def create(
+    ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False
+) -> None:
+    """Set a key that does not exist, or was deleted."""
+    body, ttl_ns = _body(value), ttl_of(ttl)
+    opened = _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns), value)
+    if ttl_ns and not json and opened.shortest_ttl_ns > ttl_ns:
+        output.note(f"warning: it lives {duration(opened.shortest_ttl_ns)}, as long as the bucket keeps markers")
+
+
+def update(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Key,
+    value: Value = None,
+    revision: Annotated[
+        int | None,
+        typer.Argument(metavar="REVISION", help="the revision that the key must be at", min=0, show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Set a key if it is at a given revision; otherwise nothing changes, and the exit code is 4."""
+    if revision is None:
+        raise UsageError("a revision is needed: give REVISION", hint="natsctl kv get -j shows which one the key is at")
+    body = _body(value)
+    _write(session_of(ctx), bucket, key, json, lambda opened: opened.update(key, body, revision), value)
+
+
+def revert(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Key,
+    revision: Annotated[
+        int, typer.Argument(metavar="REVISION", help="the revision to go back to", min=1, show_default=False)
+    ],
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Set a key to its value at an earlier revision, unless it is changed meanwhile."""
+    session = session_of(ctx)
+    question = f"revert {bucket} > {key} to revision {revision}"
+    check_consent(session, question, force)
+
+    async def look(opened: OpenBucket) -> tuple[ReadEntry, ReadEntry | None]:
+        return await opened.get(key, revision), await opened.last(key, fresh=True)
+
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        old, now = session.run(lambda _: look(opened))
+    latest = now.revision if now is not None else 0
+    if latest == revision:
+        raise UsageError(f"key {key} is at revision {revision} already")
+    if not force and not json:
+        from natsctl.cli.render.buckets import render_revert
+
+        output.note(render_revert(old, now))
+    if not confirmed(session, question, force):
+        return
+    _write(session, bucket, key, json, lambda _: opened.update(key, old.value or b"", latest), quiet=False)
+
+
+def open_bucket(session: Session, bucket: str) -> OpenBucket:
+    """The bucket of that name."""
+    from natsctl.client.kv.bucket import Bucket as OpenBucket
+
+    return session.run(lambda manager: OpenBucket.open(manager, bucket))
+
+
+def ttl_of(text: str | None) -> int:
+    """The nanoseconds of `--ttl`, 0 for none. Raises UsageError."""
+    if text is None:
+        return 0
+    try:
+        ns = parse_duration(text)
+    except ValueError as failure:
+        raise UsageError(f"--ttl: {failure}") from failure
+    if ns <= 0:
+        raise UsageError("--ttl: a key lives 1s at least")
+    return ns
+
+
+def _body(value: str | None) -> bytes:
+    """Return the value that was given, or what is on stdin where there is none, or `-`; a terminal is not read."""
+    given = "" if value is None or isinstance(value, Dash) else value
+    if given or sys.stdin is None or sys.stdin.isatty():
+        return read_body(given)
+    return sys.stdin.buffer.read()
+
+
+def _write(
+    session: Session,
+    bucket: str,
+    key: str,
+    json: bool,
+    write: Callable[[OpenBucket], Awaitable[Answer[Any]]],
+    value: str | None = None,
+    *,
+    quiet: bool = True,
+) -> OpenBucket:
+    """Carry out a write, repeat the `value` that was given, and return the bucket.
+
+    The revision that was made is told at a terminal, and elsewhere unless `quiet`.
+    """
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        answer = session.run(lambda _: write(opened))
+    if json:
+        output.emit_json(written_document(bucket, key, "PUT", answer.raw))
+        return opened
+    if value is not None:
+        output.emit_bytes(value.encode("utf-8", "surrogateescape") + b"\n")
+    if not quiet or sys.stderr.isatty():
+        output.note(safe(f"{bucket} > {key} is at revision {answer.value.seq}"))
+    return opened
+
+
+def get(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Key,
+    revision: Annotated[
+        int | None,
+        typer.Option("--revision", metavar="N", help="the value at this revision", min=1, show_default=False),
+    ] = None,
+    raw: Raw = False,
+    json: Json = False,
+) -> None:
+    """Show the value of a key; --raw writes the value alone."""
+    session = session_of(ctx)
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        entry = session.run(lambda _: opened.get(key, revision or 0))
+    if json:
+        output.emit_json(entry_document(entry))
+    elif raw:
+        output.emit_bytes(entry.value or b"")
+    else:
+        from natsctl.cli.messaging.bodies import show_message
+        from natsctl.cli.render.buckets import render_heading
+
+        show_message(render_heading(entry), [], entry.value or b"")
+        output.emit("")
+
+
+def history(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="the key, or a filter such as db.*", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Show the history of a key, including deletions."""
+    from natsctl.client.kv.bucket import KeyNotFound
+    from natsctl.client.kv.watch import entries
+
+    session = session_of(ctx)
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        found = session.run(lambda _: entries(opened, key, history=True, deletes=True))
+        if not found:
+            raise KeyNotFound(opened, key, f"key {key} does not exist in bucket {bucket}")
+    if json:
+        output.emit_json([entry_document(entry) for entry in found])
+        return
+    from natsctl.cli.render.buckets import render_history
+    from natsctl.cli.screen import show_table
+
+    show_table(render_history(bucket, key, found))
+
+
+Count = Annotated[
+    int, typer.Option("--count", metavar="N", help="end after N of them, 0 for never", min=0, show_default=False)
+]
+Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without changes")]
+
+
+def watch(
+    ctx: typer.Context,
+    bucket: BucketName = None,
+    keys: Annotated[
+        str, typer.Argument(metavar="FILTER", help="only these keys, such as db.* or db.>", show_default=False)
+    ] = ">",
+    history: Annotated[bool, typer.Option("--history", help="start with all kept values", show_default=False)] = False,
+    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="also show deletions")] = True,
+    updates: Annotated[bool, typer.Option("--updates", help="only new changes", show_default=False)] = False,
+    revision: Annotated[
+        int, typer.Option("--revision", metavar="N", help="start at this revision", min=0, show_default=False)
+    ] = 0,
+    count: Count = 0,
+    wait: Wait = None,
+    json: Json = False,
+) -> None:
+    """Show the keys of a bucket and their changes, until Ctrl-C, --count or --wait.
+
+    Ends with 7 if nothing happened within the wait.
+    """
+    if (history or revision) and updates:
+        raise UsageError("--updates excludes --history and --revision")
+    from natsctl.client.kv.watch import Watching
+
+    watching = Watching(keys, history, updates, revision, deletes, count, wait_seconds(wait))
+    session = session_of(ctx)
+    name = pick_bucket(session, KV, bucket)
+    with suggesting(session):
+        opened = open_bucket(session, name)
+        session.run(lambda _: _show_all(opened, watching, json))
+
+
+async def _show_all(bucket: OpenBucket, watching: Watching, json: bool) -> None:
+    from natsctl.client.kv.watch import watch as watch_entries
+
+    async for entry in watch_entries(bucket, watching):
+        _show(entry, json)
+
+
+def _show(entry: ReadEntry, json: bool) -> None:
+    if json:
+        output.emit_json_line(entry_document(entry))
+        return
+    from natsctl.cli.render.buckets import render_kv_event
+    from natsctl.cli.screen import width
+
+    output.emit(render_kv_event(entry, width(), coloured=output.has_color(sys.stdout)))
+    sys.stdout.flush()
+
+
+class Entry(Model, omit_defaults=False):
+    """A key at a revision; `operation` is PUT, DEL or PURGE, `delta` how many entries the reader had still to read.
+
+    `ttl` is how long it lives, -1 for ever; an entry without lives as long as the bucket says.
+    """
+
+    bucket: str
+    key: str
+    revision: int
+    operation: str
+    created: str
+    length: int
+    delta: int
+    value: str | UnsetType = UNSET
+    value_base64: str | UnsetType = UNSET
+    ttl: int | UnsetType = UNSET
+
+
+class Written(Model):
+    """What a write left: the stream's ack with the key; `revision` is its sequence."""
+
+    bucket: str
+    key: str
+    operation: str
+    revision: int
+    stream: str
+    seq: int
+    domain: str = ""
+    duplicate: bool = False
+
+
+class Removed(Model):
+    """What was deleted: a key, with the revision of its marker, or a bucket; nothing where it was not there."""
+
+    bucket: str
+    success: bool
+    key: str | UnsetType = UNSET
+    revision: int | UnsetType = UNSET
+    missing: bool = False
+
+
+class Purged(Model):
+    """What was purged: a key (`revision` is that of its marker), the keys of a filter, or what deleted keys took up.
+
+    `purged` counts the messages that are gone, `keys` the keys.
+    """
+
+    bucket: str
+    success: bool
+    key: str | UnsetType = UNSET
+    revision: int | UnsetType = UNSET
+    keys: int | UnsetType = UNSET
+    markers: int | UnsetType = UNSET
+    purged: int | UnsetType = UNSET
+    missing: bool = False
+
+
+class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
+    """A key-value bucket; `values` counts history and deletion markers."""
+
+    history: int
+    values: int
+    keys: int
+    marker_ttl: int
+    max_value_size: int
+    mirror: str | None = None
+    sources: list[str] = field(default_factory=list)
+
+
+Listed = either("Listed", "A bucket, or an entry of one, whose value is there where it was asked for.", Bucket, Entry)
+
+
+def entry_document(entry: ReadEntry) -> dict[str, Any]:
+    """An entry as `Entry`."""
+    document = {
+        "bucket": entry.bucket,
+        "key": entry.key,
+        "revision": entry.revision,
+        "operation": entry.operation,
+        "created": entry.created,
+        "length": entry.length,
+        "delta": entry.delta,
+    }
+    if entry.value is not None and not entry.deleted:
+        document |= value_fields(entry.value)
+    if entry.ttl_ns:
+        document["ttl"] = entry.ttl_ns
+    return document
+
+
+def value_fields(value: bytes) -> dict[str, str]:
+    """The value as text where it is text, else as base64."""
+    try:
+        return {"value": value.decode()}
+    except UnicodeDecodeError:
+        return {"value_base64": base64.b64encode(value).decode()}
+
+
+def written_document(bucket: str, key: str, operation: str, ack: dict[str, Any]) -> dict[str, Any]:
+    """A publish ack as `Written`."""
+    return {"bucket": bucket, "key": key, "operation": operation, "revision": ack.get("seq"), **ack}
+
+
+def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
+    """A bucket's stream as `Bucket`."""
+    config, state = answer.value.config, answer.value.state
+    document: dict[str, Any] = to_builtins(
+        Bucket(
+            **shared_fields(KV, answer),
+            history=config.max_msgs_per_subject,
+            values=state.messages,
+            keys=state.num_subjects,
+            marker_ttl=config.subject_delete_marker_ttl,
+            max_value_size=config.max_msg_size or -1,
+            mirror=KV.bucket_of(config.mirror.name) if config.mirror else None,
+            sources=[KV.bucket_of(one.name) for one in config.sources],
+        )
+    )
+    return document

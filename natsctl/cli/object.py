@@ -1,0 +1,618 @@
+"""Object buckets and objects: `natsctl object`."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import UNSET, UnsetType, field, to_builtins
+
+from natsctl.api.errors import UsageError
+from natsctl.api.model import Model
+from natsctl.api.units import format_size, parse_size, plural
+from natsctl.cli import output
+from natsctl.cli.buckets import (
+    AnyBucket,
+    BucketName,
+    TheBucket,
+    check_key_or_all,
+    compressed,
+    create_bucket,
+    edit_bucket,
+    either,
+    list_buckets,
+    live_bucket,
+    open_if_there,
+    pick_bucket,
+    placed_in_cluster,
+    placed_on_tags,
+    remove_bucket,
+    shared_fields,
+    show_bucket,
+    suggesting,
+    tell_missing,
+)
+from natsctl.cli.consent import check_consent, confirmed
+from natsctl.cli.editing import Unset
+from natsctl.cli.flags import (
+    COUNT,
+    DURATION,
+    PAIRS,
+    SIZE,
+    SWITCH,
+    TEXT,
+    WORDS,
+    Flag,
+    Given,
+    apply,
+    choice,
+    flagged,
+    merged,
+    without_defaults,
+)
+from natsctl.cli.kv import Count, Wait
+from natsctl.cli.messaging.bodies import STDIN
+from natsctl.cli.options import Force, Header, IfNotExists, Json, MissingOk, Names, Progress, session_of
+from natsctl.cli.progress import progress as progressing
+from natsctl.cli.render.text import safe
+from natsctl.cli.verbs import Verb
+from natsctl.cli.waiting import wait_seconds
+from natsctl.client.buckets import OBJECTS
+from natsctl.client.objects import config as objects_config
+from natsctl.client.objects.config import new_bucket
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+    from natsctl.client.objects.bucket import Object as StoredObject
+    from natsctl.client.objects.bucket import ObjectBucket
+    from natsctl.client.objects.put import Meta
+    from natsctl.client.objects.watch import Watching
+
+
+VERBS = (
+    Verb(
+        "add, new",
+        "object:add",
+        answer="cli.object:Bucket",
+        examples=("natsctl object add RELEASES --max-bucket-size 10GiB --compress",),
+    ),
+    Verb(
+        "edit",
+        "object:edit",
+        answer="cli.object:Bucket",
+        examples=("natsctl object edit RELEASES --ttl 1y --dry-run",),
+    ),
+    Verb(
+        "put",
+        "object:put",
+        answer="cli.object:Object",
+        examples=(
+            "natsctl object put RELEASES app-1.2.tgz",
+            "tar cz . | natsctl object put RELEASES --name src.tgz",
+        ),
+    ),
+    Verb(
+        "get",
+        "object:get",
+        answer="cli.object:Fetched",
+        examples=(
+            "natsctl object get RELEASES app-1.2.tgz -O /tmp/app.tgz",
+            "natsctl object get RELEASES notes.txt -O -",
+        ),
+    ),
+    Verb(
+        "del, rm, delete",
+        "object:rm",
+        answer="cli.object:Removed",
+        examples=("natsctl object rm RELEASES app-1.1.tgz --force",),
+    ),
+    Verb("info, show, i", "object:info", answer="cli.object:Listed"),
+    Verb(
+        "ls, list",
+        "object:ls",
+        answer="cli.object:Listed[]",
+        examples=("natsctl object ls", "natsctl object ls RELEASES -j"),
+    ),
+    Verb("seal", "object:seal", answer="cli.object:Bucket"),
+    Verb("watch", "object:watch", answer="cli.object:Object*"),
+)
+
+
+OBJECT_FLAGS: tuple[Flag, ...] = (
+    Flag("--description", TEXT, "description", "a description"),
+    Flag("--ttl", DURATION, objects_config.set_ttl, "how long objects are kept, 0 for ever", default="0"),
+    Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
+    Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1"),
+    Flag(
+        "--storage",
+        choice("file", "memory", f="file", m="memory"),
+        "storage",
+        "where objects are kept",
+        edit=False,
+        default="file",
+    ),
+    Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
+    Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
+    Flag("--compress", SWITCH, compressed, "compress what is stored"),
+)
+
+OBJECT_ADD = tuple(flag for flag in OBJECT_FLAGS if flag.add)
+OBJECT_EDIT = without_defaults([flag for flag in OBJECT_FLAGS if flag.edit])
+
+FIELDS = {"ttl": "max_age", "compress": "compression", "tags": "placement.tags", "cluster": "placement.cluster"}
+"""A bucket's words for fields of its stream, for --unset."""
+
+
+@flagged(OBJECT_ADD)
+def add(
+    ctx: typer.Context,
+    given: Given,
+    bucket: TheBucket,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create an object bucket; one that exists with this configuration is success too."""
+    wanted = new_bucket(bucket)
+    apply(wanted, OBJECT_ADD, given)
+
+    create_bucket(session_of(ctx), OBJECTS, bucket, wanted, if_not_exists=if_not_exists, json=json)
+
+
+@flagged(OBJECT_EDIT)
+def edit(
+    ctx: typer.Context,
+    given: Given,
+    bucket: BucketName = None,
+    unset_fields: Unset = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Change a bucket as the flags say, and nothing else."""
+    session = session_of(ctx)
+    live = live_bucket(session, OBJECTS, bucket)
+    edit_bucket(
+        session, OBJECTS, live, OBJECT_EDIT, given, unset_fields, FIELDS, lambda config: None, force=force, json=json
+    )
+
+
+STDOUT = "-"
+SMALL_BYTES = 256 * 1024
+"""Transfers below this are over before a bar is drawn."""
+
+ObjectName = Annotated[str, typer.Argument(metavar="OBJECT", help="the object", show_default=False)]
+
+
+def put(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="the file; - or none for stdin", show_default=False)
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="name of the object [the file's name]")] = "",
+    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="a description")] = "",
+    header: Header = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option("--metadata", metavar="KEY=VALUE", help="attach a key and value", show_default=False),
+    ] = None,
+    chunk_size: Annotated[
+        str, typer.Option("--chunk-size", metavar="SIZE", help="size of the chunks that it is stored in")
+    ] = "128KiB",
+    progress: Progress = True,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Store a file as an object, in place of the one of that name.
+
+    Whatever interrupts it leaves the bucket as it was.
+    """
+    from natsctl.client.objects.put import put as put_object
+
+    file = STDIN if file is None else file
+    meta = _meta(posixpath.normpath(name) if name else _name_of(file), description, header, metadata, chunk_size)
+    session = session_of(ctx)
+    with suggesting(session), _source(file) as (source, size):
+        opened = open_bucket(session, bucket)
+        if not _may_replace(session, opened, meta.name, force, json):
+            return
+        quiet = json or session.dry_run or (size is not None and size < SMALL_BYTES)
+        with progressing(f"Putting {meta.name}", size, bar=progress, quiet=quiet) as tracker:
+            made = session.run(lambda _: put_object(opened, meta, source, tracker.at))
+    _show(made, json, f"Put {bucket} > {meta.name}")
+
+
+def _name_of(file: str) -> str:
+    if file == STDIN:
+        raise UsageError("an object from stdin has no name: give --name")
+    return posixpath.normpath(Path(file).as_posix())
+
+
+def _meta(name: str, description: str, header: list[str] | None, metadata: list[str] | None, chunk_size: str) -> Meta:
+    from natsctl.cli.flags import PAIRS
+    from natsctl.client.objects.put import Meta
+
+    headers: dict[str, list[str]] = {}
+    for word in header or ():
+        key, colon, value = word.partition(":")
+        if not colon or not key.strip():
+            raise UsageError(f"--header: expected KEY:VALUE, not {word!r}")
+        headers.setdefault(key.strip(), []).append(value.strip())
+    try:
+        pairs = dict(PAIRS.read(word) for word in metadata or ())
+    except ValueError as failure:
+        raise UsageError(f"--metadata: {failure}") from failure
+    try:
+        chunk_bytes = parse_size(chunk_size)
+    except ValueError as failure:
+        raise UsageError(f"--chunk-size: {failure}") from failure
+    return Meta(name, description, headers, pairs, chunk_bytes)
+
+
+@contextmanager
+def _source(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
+    """The bytes of a file or of stdin, and how many there are where that is known. Raises UsageError."""
+    if file == STDIN:
+        yield sys.stdin.buffer, None
+        return
+    path = Path(file)
+    try:
+        with path.open("rb") as opened:
+            yield opened, path.stat().st_size if path.is_file() else None
+    except OSError as failure:
+        if failure.filename is None:
+            raise
+        raise UsageError(f"{file}: {failure.strerror or failure}") from failure
+
+
+def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool, json: bool) -> bool:
+    """Whether an object of that name may go: there is none, or the person says so."""
+    if force or session.dry_run:
+        return True
+    there = session.run(lambda _: bucket.find(name, fresh=True))
+    if there is None or there.deleted:
+        return True
+    question = f"replace object {bucket.name} > {name} of {format_size(there.size)}"
+    return confirmed(session, question, force)
+
+
+def get(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    name: ObjectName,
+    target: Annotated[
+        str | None,
+        typer.Option("--output", "-O", metavar="FILE", help="the file to write, - for stdout", show_default=False),
+    ] = None,
+    progress: Progress = True,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Fetch an object into a file, whose name is the last part of the object's.
+
+    It is written under another name and takes its own when size and digest are right. Links are followed.
+    """
+    session = session_of(ctx)
+    if json and target == STDOUT:
+        raise UsageError("--json and --output - exclude each other")
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        holder, found = session.run(lambda _: opened.resolve(name))
+        if target == STDOUT:
+            sys.stdout.flush()
+            _fetch(session, holder, found, sys.stdout.buffer, bar=progress, quiet=True)
+            sys.stdout.buffer.flush()
+            return
+        path = _target(target, name)
+        if not _may_overwrite(session, path, force, json):
+            return
+        _into_file(session, holder, found, path, bar=progress, json=json)
+    if json:
+        output.emit_json({**found.document, "output": str(path)})
+    else:
+        output.note(safe(f"Wrote {format_size(found.size)} of {holder.name} > {found.name} to {path}"))
+
+
+def _target(target: str | None, name: str) -> Path:
+    """Where an object goes; its own name never leads out of this folder."""
+    if target:
+        return Path(target) / _base(name) if Path(target).is_dir() else Path(target)
+    return Path(_base(name))
+
+
+def _base(name: str) -> str:
+    base = posixpath.basename(name.rstrip("/"))
+    if base in ("", ".", "..") or "\0" in base:
+        raise UsageError(f"{name!r} is not a valid file name: give --output FILE")
+    return base
+
+
+def _may_overwrite(session: Session, path: Path, force: bool, json: bool) -> bool:
+    if force or not path.exists():
+        return True
+    return confirmed(session, f"replace the file {path}", force)
+
+
+def _into_file(
+    session: Session, bucket: ObjectBucket, found: StoredObject, path: Path, *, bar: bool, json: bool
+) -> None:
+    from natsctl.client.objects.get import beside
+
+    if session.dry_run:
+        from natsctl.client.preview import Previewed
+
+        raise Previewed(effect={"writes_file": str(path), "bytes": found.size})
+    with beside(path) as file:
+        _fetch(session, bucket, found, file, bar=bar, quiet=json or found.size < SMALL_BYTES)
+
+
+def _fetch(
+    session: Session, bucket: ObjectBucket, found: StoredObject, file: IO[bytes], *, bar: bool, quiet: bool
+) -> None:
+    from natsctl.client.objects.get import get as get_object
+
+    with progressing(f"Getting {found.name}", found.size, bar=bar, quiet=quiet) as tracker:
+        session.run(lambda _: get_object(bucket, found, file, tracker.at))
+
+
+def open_bucket(session: Session, bucket: str) -> ObjectBucket:
+    """The bucket of that name."""
+    from natsctl.client.objects.bucket import ObjectBucket
+
+    return session.run(lambda manager: ObjectBucket.open(manager, bucket))
+
+
+def _show(found: StoredObject, json: bool, done: str) -> None:
+    if json:
+        output.emit_json(found.document)
+        return
+    output.note(safe(done))
+    show_object(found)
+
+
+def show_object(found: StoredObject) -> None:
+    """Print an object's page."""
+    from natsctl.cli.render.buckets import render_object
+    from natsctl.cli.screen import show_page
+
+    show_page(render_object(found))
+
+
+OptionalObject = Annotated[str | None, typer.Argument(metavar="OBJECT", help="the object", show_default=False)]
+
+
+def info(ctx: typer.Context, bucket: BucketName = None, name: OptionalObject = None, json: Json = False) -> None:
+    """Show a bucket's configuration and state, or an object's metadata."""
+    session = session_of(ctx)
+    picked = pick_bucket(session, OBJECTS, bucket)
+    with suggesting(session):
+        opened = open_bucket(session, picked)
+        if name is None:
+            show_bucket(OBJECTS, opened.info, json)
+            return
+        found = session.run(lambda _: opened.info_of(name))
+    if json:
+        output.emit_json(found.document)
+    else:
+        show_object(found)
+
+
+def ls(ctx: typer.Context, bucket: BucketName = None, names: Names = False, json: Json = False) -> None:
+    """List the buckets, or the objects of one."""
+    session = session_of(ctx)
+    with suggesting(session):
+        if bucket is None:
+            list_buckets(session, OBJECTS, names=names, json=json)
+        else:
+            _list_objects(session, bucket, names=names, json=json)
+
+
+def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> None:
+    from natsctl.client.objects.watch import objects
+
+    opened = open_bucket(session, bucket)
+    found = session.run(lambda _: objects(opened))
+    if json:
+        output.emit_json([one.name if names else one.document for one in found])
+    elif names:
+        output.emit_names(one.name for one in found)
+    elif found:
+        from natsctl.cli.render.buckets import render_objects
+        from natsctl.cli.screen import show_table
+
+        show_table(render_objects(bucket, found))
+    else:
+        output.note(f"No objects in bucket {safe(bucket)}")
+
+
+def rm(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    name: OptionalObject = None,
+    whole: Annotated[
+        bool, typer.Option("--all", help="delete the bucket with every object, in place of OBJECT", show_default=False)
+    ] = False,
+    force: Force = False,
+    missing_ok: MissingOk = False,
+    json: Json = False,
+) -> None:
+    """Delete an object, or with --all the bucket itself with every object."""
+    check_key_or_all("OBJECT", name, whole, "delete the whole bucket")
+    session = session_of(ctx)
+    check_consent(session, f"delete {f'object {bucket} > {name}' if name else f'Bucket {bucket}'}", force)
+    with suggesting(session):
+        opened = open_if_there(session, open_bucket, bucket, missing_ok, json, name=name)
+        if opened is None:
+            return
+        if name is None:
+            _remove_bucket(session, opened, force, json)
+        else:
+            _remove_object(session, opened, name, force=force, missing_ok=missing_ok, json=json)
+
+
+def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bool) -> None:
+    from natsctl.client.objects.watch import objects
+
+    size = bucket.info.value.state.bytes
+    held = format_size(size)
+    session.effect["bytes"] = size
+    if not force or session.dry_run:  # counting reads them, so where nobody looks it is left out
+        there = session.effect["objects"] = len(session.run(lambda _: objects(bucket)))
+        held = f"{plural(there, 'object')} ({held})"
+    remove_bucket(session, OBJECTS, bucket.name, held, force=force, json=json)
+
+
+def _remove_object(
+    session: Session, bucket: ObjectBucket, name: str, *, force: bool, missing_ok: bool, json: bool
+) -> None:
+    found = _present(session, bucket, name, missing_ok, json)
+    if found is None:
+        return
+    session.effect |= {"bytes": found.size, "chunks": found.chunks}
+    question = f"delete object {bucket.name} > {name} of {format_size(found.size)}"
+    if not confirmed(session, question, force):
+        return
+    purged = session.run(lambda _: bucket.delete(found))
+    if json:
+        output.emit_json({"bucket": bucket.name, "name": name, "success": True, "purged": purged})
+    else:
+        output.note(safe(f"Removed {bucket.name} > {name}, {format_size(found.size)}"))
+
+
+def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
+    """The object; None where there is none and that is well. Raises ObjectNotFound."""
+    from natsctl.client.objects.bucket import ObjectNotFound
+
+    try:
+        return session.run(lambda _: bucket.info_of(name, fresh=True))
+    except ObjectNotFound:
+        if not missing_ok:
+            raise
+        tell_missing(bucket.name, json, name=name)
+        return None
+
+
+def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
+    """Seal a bucket permanently: it can only be read."""
+    session = session_of(ctx)
+    check_consent(session, f"seal Bucket {bucket}", force)
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        if opened.info.value.config.sealed:
+            show_bucket(OBJECTS, opened.info, json, f"Bucket {bucket} is sealed already")
+            return
+        question = f"seal Bucket {bucket}, which cannot be undone; it cannot be changed afterwards"
+        if not confirmed(session, question, force, typed=bucket):
+            return
+        wanted: dict[str, Any] = {**opened.info.raw["config"], "sealed": True}
+        answer = session.run(lambda manager: manager.stream_update(wanted))
+    show_bucket(OBJECTS, answer, json, f"Bucket {bucket} was sealed")
+
+
+def watch(
+    ctx: typer.Context,
+    bucket: BucketName = None,
+    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="also show deletions")] = True,
+    updates: Annotated[bool, typer.Option("--updates", help="only new changes", show_default=False)] = False,
+    count: Count = 0,
+    wait: Wait = None,
+    json: Json = False,
+) -> None:
+    """Show the objects of a bucket and their changes, until Ctrl-C, --count or --wait.
+
+    Ends with 7 if nothing happened within the wait.
+    """
+    from natsctl.client.objects.watch import Watching
+
+    watching = Watching(updates, deletes, count, wait_seconds(wait))
+    session = session_of(ctx)
+    name = pick_bucket(session, OBJECTS, bucket)
+    with suggesting(session):
+        opened = open_bucket(session, name)
+        session.run(lambda _: _show_all(opened, watching, json))
+
+
+async def _show_all(bucket: ObjectBucket, watching: Watching, json: bool) -> None:
+    from natsctl.client.objects.watch import watch as watch_objects
+
+    async for found in watch_objects(bucket, watching):
+        _show_event(found, json)
+
+
+def _show_event(found: StoredObject, json: bool) -> None:
+    if json:
+        output.emit_json_line(found.document)
+        return
+    from natsctl.cli.render.buckets import render_object_event
+    from natsctl.cli.screen import width
+
+    output.emit(render_object_event(found, width(), coloured=output.has_color(sys.stdout)))
+    sys.stdout.flush()
+
+
+class Link(Model):
+    """Where a link points: an object, or without a name a whole bucket."""
+
+    bucket: str
+    name: str = ""
+
+
+class Options(Model):
+    """How an object is stored."""
+
+    link: Link | UnsetType = UNSET
+    max_chunk_size: int | UnsetType = UNSET
+
+
+class Object(Model):
+    """An object's metadata as it is stored, with the time of storing as `mtime`; `digest` is SHA-256 in base64."""
+
+    name: str
+    bucket: str
+    nuid: str
+    mtime: str
+    size: int = 0
+    chunks: int = 0
+    digest: str = ""
+    deleted: bool = False
+    description: str = ""
+    headers: dict[str, list[str] | str] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    options: Options | UnsetType = UNSET
+
+
+class Fetched(Object):
+    """What was fetched, and the file that it was written to."""
+
+    output: str = ""
+
+
+class Removed(Model):
+    """What was deleted: an object, with how many chunks went, or a bucket; nothing where it was not there."""
+
+    bucket: str
+    success: bool
+    name: str | UnsetType = UNSET
+    purged: int | UnsetType = UNSET
+    missing: bool = False
+
+
+class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
+    """An object bucket; one that is sealed can be read and never changed."""
+
+    sealed: bool
+
+
+Listed = either("Listed", "A bucket, or an object of one.", Bucket, Object)
+
+
+def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
+    """A bucket's stream as `Bucket`."""
+    document: dict[str, Any] = to_builtins(Bucket(**shared_fields(OBJECTS, answer), sealed=answer.value.config.sealed))
+    return document
