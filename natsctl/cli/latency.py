@@ -1,4 +1,4 @@
-"""`natsctl latency`: how long messages take between two servers."""
+"""Round trips to servers and latency between them: `natsctl rtt` and `natsctl latency`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.render.text import safe
 from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
@@ -84,3 +86,29 @@ def _write(path: str, report: LatencyReport) -> None:
         Path(path).write_text("".join(lines))
     except OSError as failure:
         raise UsageError(f"--histogram: {path}: {failure.strerror or failure}") from failure
+
+
+def rtt(
+    ctx: typer.Context,
+    iterations: Annotated[int, typer.Argument(metavar="ITERATIONS", help="number of round trips [5]", min=1)] = 5,
+    json: Json = False,
+) -> int:
+    """Show the mean round trip to every address of this context's servers; exit 5 if none can be reached."""
+    from natsctl.client.rtt import round_trips
+
+    found = session_of(ctx).run(lambda manager: round_trips(manager.connection.target, iterations))
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.json.encode(found))
+    else:
+        from natsctl.cli.render.measurements import rendered_trips
+
+        for line in rendered_trips(found):
+            output.emit(line)
+        for trips in found:
+            for trip in trips.results:
+                if trip.error:
+                    output.note(f"{safe(trip.address)}: {safe(trip.error)}")
+    reached = any(not trip.error for trips in found for trip in trips.results)
+    return ExitCode.DONE if reached else ExitCode.UNREACHABLE

@@ -86,7 +86,7 @@ NOUNS = (
         "events",
         ("event", "e"),
         "Show advisories and metrics as they arrive",
-        "events.listen:events",
+        "events:events",
         examples=(
             "natsctl events --short",
             "natsctl events --js-metric --consumer ORDERS.NEW --count 1 -j",
@@ -186,9 +186,9 @@ NOUNS = (
         "cheat",
         (),
         "Show example command lines by topic",
-        "cheat.show:cheat",
+        "cheat:cheat",
         examples=("natsctl cheat stream",),
-        answer="cheat.shapes:Topic[]",
+        answer="cheat:Topic[]",
     ),
     Noun("completion", (), "Install or print shell completion for bash, zsh and fish", "completion"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name", "context"),
@@ -200,7 +200,7 @@ NOUNS = (
         "rtt",
         (),
         "Measure round trips to every address of the servers",
-        "rtt:rtt",
+        "latency:rtt",
         answer="client.rtt:Trips[]",
         examples=("natsctl rtt 10",),
     ),
@@ -220,7 +220,7 @@ NOUNS = (
         answer="client.system.top:TopView*",
         examples=("natsctl top SRV1 --sort msgs_to", "natsctl top -o connections.csv"),
     ),
-    Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
+    Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour:tour"),
 )
 
 

@@ -59,7 +59,7 @@ def _schemas(place: Place, current: str, deadline_s: float) -> Iterator[Candidat
 
 
 def _topics(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
-    from natsctl.cli.cheat.topics import TOPICS
+    from natsctl.cli.cheat import TOPICS
 
     return (Candidate(topic.name, topic.title) for topic in TOPICS)
 

@@ -205,7 +205,7 @@ def events(
     json: Json = False,
 ) -> None:
     """Show advisories and ack samples of one consumer as they arrive."""
-    from natsctl.cli.events.shower import EventShower
+    from natsctl.cli.events import EventShower
     from natsctl.cli.messaging.receive import Listening, listen
 
     if short and (json or cloudevent):

@@ -14,7 +14,7 @@ from natsctl.cli.main import NOUNS
 FOLDERS = ("tests/cli", "tests/client", "tests/live")
 _WORD = re.compile(r"--[a-z][\w-]*|(?<![\w-])-[A-Za-z]\b|[A-Za-z][\w-]*|(?<= )-(?= )")
 
-_ROOMS = {noun.name: noun.where.partition(".")[0] for noun in NOUNS}
+_ROOMS = {noun.name: noun.where.partition(":")[0].partition(".")[0] for noun in NOUNS}
 """The folder of each noun: `publish` and its like share one."""
 
 

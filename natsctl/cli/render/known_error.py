@@ -10,7 +10,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 
 if TYPE_CHECKING:
-    from natsctl.cli.errors.shapes import KnownError
+    from natsctl.cli.errors import KnownError
     from natsctl.cli.render.tables import Table
 
 _USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.cheat.show import text
-from natsctl.cli.cheat.topics import TOPICS, Topic
+from natsctl.cli.cheat import TOPICS, Topic, text
 from natsctl.cli.main import run as run_main
 
 Run = Callable[..., Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.context.shapes import Keys
+from natsctl.cli.context import Keys
 from natsctl.client.contexts.file import EMPTY
 from natsctl.client.settings import Settings, without_login
 

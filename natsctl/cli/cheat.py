@@ -1,11 +1,22 @@
-"""The topics and their lines: each runs as it stands, in this order, on a server of one's own."""
+"""Example command lines by topic: `natsctl cheat`."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+import typer
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.options import Json, session_of
 
 
-class Topic(NamedTuple):
+class TopicText(NamedTuple):
     """Lines about one thing: pairs of what a line does, and the line."""
 
     name: str
@@ -17,7 +28,7 @@ _SOME = "natsctl publish ORDERS.new 'order {{Count}}' --count 5 --jetstream --qu
 _MADE = "natsctl stream add ORDERS --subjects 'ORDERS.*'"
 
 TOPICS = (
-    Topic(
+    TopicText(
         "stream",
         "create, fill, look into, change and remove streams",
         (
@@ -44,7 +55,7 @@ TOPICS = (
             ("a stream that may be gone already", "natsctl stream rm ORDERS -f --missing-ok"),
         ),
     ),
-    Topic(
+    TopicText(
         "consumer",
         "create consumers, read with them, pause and remove them",
         (
@@ -67,7 +78,7 @@ TOPICS = (
             ("remove it", "natsctl consumer rm ORDERS NEW -f"),
         ),
     ),
-    Topic(
+    TopicText(
         "publish",
         "publish messages, with headers, many, into streams",
         (
@@ -81,7 +92,7 @@ TOPICS = (
             ("for scripts", "natsctl publish ORDERS.new 'order 3' -J -j"),
         ),
     ),
-    Topic(
+    TopicText(
         "subscribe",
         "show messages, live and stored",
         (
@@ -95,7 +106,7 @@ TOPICS = (
             ("until nothing comes for a second", "natsctl subscribe --stream ORDERS --all --count 5 --wait 1s"),
         ),
     ),
-    Topic(
+    TopicText(
         "request",
         "ask and answer",
         (
@@ -105,7 +116,7 @@ TOPICS = (
             ("the JetStream API is asked the same way", "natsctl request '$JS.API.INFO'"),
         ),
     ),
-    Topic(
+    TopicText(
         "kv",
         "key-value buckets",
         (
@@ -123,7 +134,7 @@ TOPICS = (
             ("", "natsctl kv del CFG --all -f"),
         ),
     ),
-    Topic(
+    TopicText(
         "object",
         "files in object buckets",
         (
@@ -137,7 +148,7 @@ TOPICS = (
             ("", "natsctl object del FILES --all -f"),
         ),
     ),
-    Topic(
+    TopicText(
         "backup",
         "save streams, look into what was saved, bring them back",
         (
@@ -156,7 +167,7 @@ TOPICS = (
             ("", "natsctl restore config --update-streams"),
         ),
     ),
-    Topic(
+    TopicText(
         "documents",
         "streams, consumers and buckets as files: plan, apply, find drift",
         (
@@ -173,7 +184,7 @@ TOPICS = (
             ("remove what the document describes", "natsctl destroy -f account.yaml --adopt --yes"),
         ),
     ),
-    Topic(
+    TopicText(
         "context",
         "servers and logins by name",
         (
@@ -190,7 +201,7 @@ TOPICS = (
             ("", "natsctl context rm lab -f"),
         ),
     ),
-    Topic(
+    TopicText(
         "server",
         "is it there, is it well, how quick is it",
         (
@@ -203,7 +214,7 @@ TOPICS = (
             ("", _MADE),
         ),
     ),
-    Topic(
+    TopicText(
         "script",
         "what a script relies on",
         (
@@ -220,3 +231,91 @@ TOPICS = (
         ),
     ),
 )
+
+
+class Line(Model, kw_only=True):
+    """One command line and what it does; one that ends in `&` runs beside those that follow."""
+
+    about: str
+    command: str
+
+
+class Topic(Model, kw_only=True):
+    """The lines about one thing, in an order in which they can be run."""
+
+    name: str
+    title: str
+    lines: list[Line]
+
+
+class UnknownTopic(NatsctlError):
+    """There is no such topic."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+def cheat(
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="one of the listed topics")] = "",
+    everything: Annotated[bool, typer.Option("--all", "-a", help="show every topic")] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="list the names of the topics")] = False,
+    save: Annotated[
+        str, typer.Option("--save", metavar="FOLDER", help="write each topic to a file in this folder")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Show example command lines by topic; each runs as it stands."""
+    found = [_named(topic)] if topic else list(TOPICS)
+    if save:
+        _save(found, Path(save), dry_run=session_of(ctx).dry_run)
+    if json:
+        output.emit_json(msgspec.to_builtins([_document(one) for one in found]))
+    elif list_only:
+        output.emit_names(one.name for one in found)
+    elif topic or everything:
+        output.emit("\n\n".join(text(one) for one in found))
+    elif not save:
+        from natsctl.cli.root_help import columns
+
+        output.emit("\n".join(columns([(one.name, one.title) for one in found])))
+        output.note("natsctl cheat TOPIC shows its examples")
+
+
+def _named(name: str) -> TopicText:
+    found = next((one for one in TOPICS if one.name == name.lower()), None)
+    if found is None:
+        from natsctl.cli.suggest import did_you_mean
+
+        names = [one.name for one in TOPICS]
+        raise UnknownTopic(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")
+    return found
+
+
+def text(topic: TopicText) -> str:
+    """The lines of a topic, each below a comment that says what it does."""
+    lines = [f"# {topic.title}"]
+    for about, line in topic.lines:
+        if about:
+            lines += ["", f"# {about}"]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _document(topic: TopicText) -> Topic:
+    lines = [Line(about=about, command=line) for about, line in topic.lines]
+    return Topic(name=topic.name, title=topic.title, lines=lines)
+
+
+def _save(found: list[TopicText], folder: Path, *, dry_run: bool) -> None:
+    files = [(folder / f"natsctl-{one.name}", f"{text(one)}\n") for one in found]
+    if dry_run:
+        from natsctl.client.preview import Planned, Previewed
+
+        raise Previewed(*(Planned(str(path), content.encode()) for path, content in files))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in files:
+            path.write_text(content, encoding="utf-8")
+    except OSError as failure:
+        raise UsageError(f"--save {folder}: {failure.strerror or failure}") from failure
+    output.note(f"wrote {plural(len(files), 'file')} to {folder}")

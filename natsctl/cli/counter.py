@@ -1,4 +1,4 @@
-"""`natsctl counter get`, `view` and `ls`."""
+"""Counters kept in streams: `natsctl counter`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,32 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.options import Details, Json, Names, check_details, session_of
+from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.client.counters import Counter
+
+
+COUNTER = "client.counters:Counter"
+
+VERBS = (
+    Verb("get, g", "counter:get", answer=COUNTER, examples=("natsctl counter get visits.home",)),
+    Verb("view, v", "counter:view", answer=COUNTER),
+    Verb(
+        "ls, list, l",
+        "counter:ls",
+        answer=f"schema.shapes:Names|{COUNTER}[]",
+        examples=("natsctl counter ls 'visits.>'",),
+    ),
+    Verb(
+        "increment, incr, inc, i",
+        "counter:increment",
+        answer="PubAck",
+        examples=("natsctl counter increment visits.home 5",),
+    ),
+    Verb("decrement, decr, dec, d", "counter:decrement", answer="PubAck"),
+)
+
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the counter's subject")]
 Pattern = Annotated[str, typer.Argument(metavar="SUBJECT", help="subjects, wildcards allowed", show_default=False)]
@@ -83,3 +106,29 @@ def _counter(ctx: typer.Context, subject: str, stream: str) -> Counter:
     session = session_of(ctx)
     with suggesting(session, stream):
         return session.run(lambda manager: counter(manager, subject, stream))
+
+
+Number = Annotated[str, typer.Argument(metavar="VALUE", help="a whole number of any size [1]", show_default=False)]
+
+
+def increment(ctx: typer.Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
+    """Add to a counter, and show its new value."""
+    _add(ctx, subject, value, 1, json)
+
+
+def decrement(ctx: typer.Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
+    """Subtract from a counter, and show its new value."""
+    _add(ctx, subject, value, -1, json)
+
+
+def _add(ctx: typer.Context, subject: str, value: str, sign: int, json: bool) -> None:
+    from natsctl.cli.messaging.bodies import check_target
+    from natsctl.client.counters import add, read_number
+
+    check_target(subject)
+    number = sign * read_number(value)
+    ack = session_of(ctx).run(lambda manager: add(manager, subject, number))
+    if json:
+        output.emit_json(ack.raw)
+    else:
+        output.emit(str(ack.raw.get("val", "")))

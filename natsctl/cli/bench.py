@@ -1,0 +1,407 @@
+"""Benchmarks of a server: `natsctl bench`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.flags import (
+    DURATION,
+    ON,
+    PAIRS,
+    SIZE,
+    SUBJECTS,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    Flag,
+    Given,
+    Kind,
+    choice,
+    flagged,
+)
+from natsctl.cli.options import Force, Json, Progress, session_of
+from natsctl.cli.verbs import Verb
+from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
+
+if TYPE_CHECKING:
+    from natsctl.cli.progress import Tracker
+    from natsctl.cli.session import Session
+    from natsctl.client.bench.report import Report
+    from natsctl.client.manager import Manager
+
+
+REPORT = "client.bench.report:Report"
+
+VERBS = (
+    Verb(
+        "pub",
+        "bench:pub",
+        answer=REPORT,
+        examples=("natsctl bench pub test.load --msgs 1000000 --size 512B --clients 2",),
+    ),
+    Verb("sub", "bench:sub", answer=REPORT, examples=("natsctl bench sub test.load --msgs 1000000",)),
+    Verb("service", "bench:SERVICE_VERBS", "Requests, and a service that answers them"),
+    Verb("js", "bench:JETSTREAM_VERBS", "Publish to streams, read from them"),
+    Verb("kv", "bench:BUCKET_VERBS", "Put into buckets, get from them"),
+)
+
+
+def _file(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as failure:
+        raise ValueError(f"{path}: {failure.strerror or failure}") from failure
+
+
+COMMON = (
+    Flag("--clients", WHOLE, "clients", "number of clients, each with its own connection", default="1"),
+    Flag("--msgs", WHOLE, "msgs", "how many messages", default="100000"),
+    Flag("--size", SIZE, "size", "size of each message", default="128B"),
+)
+SENT = (
+    Flag(
+        "--payload",
+        Kind("FILE", _file),
+        "payload",
+        "a file whose content is the body of every message, in place of --size",
+    ),
+    Flag("--header", PAIRS.named("KEY:VALUE"), "headers", "a header for every message", aliases=("-H",)),
+)
+PACED = (
+    Flag("--sleep", DURATION, "sleep_ns", "pause after each message"),
+    Flag("--throughput", WHOLE, "throughput", "messages per second over all clients", default="as many as possible"),
+    Flag("--duration", DURATION, "duration_ns", "with --throughput: how long, instead of how many messages"),
+)
+PAUSE = PACED[:1]
+PATIENCE = (Flag("--wait", DURATION, "wait_ns", "fail when no message arrives for this long", default="the --timeout"),)
+CORE_PATIENCE = (
+    Flag(
+        "--wait", DURATION, "wait_ns", "fail when no message arrives for this long", default="10s after the first one"
+    ),
+)
+MANY_SUBJECTS = (
+    Flag("--multisubject", ON, "multisubject", "publish to SUBJECT.0, SUBJECT.1 and so on"),
+    Flag("--multisubjectmax", WHOLE, "multisubjectmax", "how many subjects, 0 for no limit", default="100000"),
+    Flag("--multisubjectrandomize", ON, "multisubjectrandomize", "choose the subjects at random"),
+)
+MANY_READ = (Flag("--multisubject", ON, "multisubject", "subscribe to SUBJECT.*"),)
+STREAM = (Flag("--stream", TEXT.named("NAME"), "stream", "the stream", default=DEFAULT_STREAM),)
+PURGE = (Flag("--purge", ON, "purge", "purge the stream first"),)
+STORED = (
+    Flag("--storage", choice("file", "memory"), "storage", "storage of a stream that is created", default="file"),
+    Flag("--replicas", WHOLE, "replicas", "replicas of a stream that is created", default="1"),
+    Flag("--maxbytes", SIZE, "maxbytes", "size limit of a stream that is created", default="1GB"),
+)
+CREATED = (
+    Flag("--create", ON, "create", "create the stream, or update one that a benchmark created"),
+    *STORED,
+    Flag("--dedup", ON, "dedup", "give every message an id for deduplication"),
+    Flag("--dedupwindow", DURATION, "dedupwindow_ns", "duplicate window of a stream that is created", default="2m"),
+    Flag("--persistasync", ON, "persistasync", "let a stream that is created ack before it has written"),
+)
+BATCH = (Flag("--batch", WHOLE, "batch", "messages in a batch, or in flight at once", default="500"),)
+FLOW = (Flag("--max-outstanding-acks", WHOLE, "max_outstanding_acks", "most outstanding acks", default="1"),)
+FILTER = (Flag("--filter", SUBJECTS, "filter", "read these subjects only"),)
+CONSUMER = (
+    Flag("--consumer", TEXT.named("NAME"), "consumer", "the durable consumer", default=DEFAULT_CONSUMER),
+    Flag(
+        "--acks",
+        choice("explicit", "all", "none"),
+        "acks",
+        "ack policy of a consumer that is created",
+        default="explicit",
+    ),
+    Flag("--doubleack", SWITCH, "doubleack", "count a message once the server has confirmed its ack"),
+)
+BUCKET = (Flag("--bucket", TEXT.named("NAME"), "bucket", "the bucket", default=DEFAULT_BUCKET),)
+KEYS = (Flag("--randomize", WHOLE, "randomize", "use random keys below N", default="0: in sequence"),)
+HISTORY = (Flag("--history", WHOLE, "history", "history of a bucket that is created", default="1"),)
+
+PUBLISHING = (*COMMON, *SENT, *PACED, *MANY_SUBJECTS)
+STORING = (*PUBLISHING, *STREAM, *CREATED, *PURGE)
+READING = (*COMMON, *STREAM, *PATIENCE)
+FIELDS = {
+    flag.name: str(flag.to)
+    for flag in (*STORING, *READING, *BATCH, *FLOW, *FILTER, *CONSUMER, *BUCKET, *KEYS, *HISTORY)
+}
+"""The field of `Load` that each flag sets."""
+
+
+JETSTREAM_VERBS = (
+    Verb("pub", "bench:PUBLISH_VERBS", "Publish to a stream"),
+    Verb("ordered", "bench:ordered", answer=REPORT, examples=("natsctl bench js ordered --msgs 10000",)),
+    Verb(
+        "consume",
+        "bench:consume",
+        answer=REPORT,
+        examples=("natsctl bench js consume --msgs 10000 --clients 2 --acks all",),
+    ),
+    Verb("fetch", "bench:fetch", answer=REPORT, examples=("natsctl bench js fetch --batch 100 --doubleack",)),
+    Verb("get", "bench:GET_VERBS", "Read a stream without a consumer"),
+)
+
+
+GET_VERBS = (
+    Verb("sync", "bench:get_sync", answer=REPORT, examples=("natsctl bench js get sync --msgs 10000",)),
+    Verb("batch", "bench:get_batch", answer=REPORT, examples=("natsctl bench js get batch --msgs 10000",)),
+)
+
+
+PUBLISH_VERBS = (
+    Verb(
+        "sync",
+        "bench:sync",
+        answer=REPORT,
+        examples=("natsctl bench js pub sync test.load --create --msgs 10000",),
+    ),
+    Verb(
+        "async",
+        "bench:asynchronous",
+        answer=REPORT,
+        examples=("natsctl bench js pub async test.load --create --batch 500 --clients 2",),
+    ),
+    Verb(
+        "atomic, batch",
+        "bench:atomic",
+        answer=REPORT,
+        examples=("natsctl bench js pub atomic test.load --create --batch 1000",),
+    ),
+    Verb(
+        "fast",
+        "bench:fast",
+        answer=REPORT,
+        examples=("natsctl bench js pub fast test.load --create --max-outstanding-acks 2",),
+    ),
+)
+
+
+BUCKET_VERBS = (
+    Verb("put", "bench:put", answer=REPORT, examples=("natsctl bench kv put --msgs 10000 --randomize 1000",)),
+    Verb("get", "bench:get", answer=REPORT, examples=("natsctl bench kv get --msgs 10000 --randomize 1000",)),
+)
+
+
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
+
+
+class Reported(NamedTuple):
+    """What is told of a benchmark: a bundle of flags for commands."""
+
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="write a line for each client to this file")
+    ] = None
+    progress: Progress = True
+    json: Json = False
+
+
+def bench(
+    ctx: typer.Context, kind: str, given: Given, reported: Reported, *, subject: str = "", force: bool = False
+) -> None:
+    """Run a benchmark and show its report."""
+    load = load_of(kind, given, subject)
+    session = session_of(ctx)
+    csv, progress, json = reported
+    if csv is not None and not Path(csv).absolute().parent.is_dir():
+        raise UsageError(f"--csv: {csv}: there is no such folder")
+    if load.purge and not _may_purge(session, load, force):
+        return
+    report = session.run(lambda manager: _measured(manager, load, quiet=json or not progress, json=json))
+    if csv is not None:
+        _write(csv, report)
+    _show(report, json)
+
+
+def load_of(kind: str, given: Given, subject: str) -> Load:
+    """The load that the flags describe; raises UsageError for what does not go together."""
+    from natsctl.cli.messaging.bodies import check_target
+
+    fields: dict[str, Any] = {"kind": kind}
+    for name, value in given.items():
+        fields[FIELDS[name]] = tuple(value) if isinstance(value, list) else value
+    if subject:
+        if kind != "sub":
+            check_target(subject)
+        fields["subject"] = subject
+    load = Load(**fields)
+    load.check()
+    return load
+
+
+def _may_purge(session: Session, load: Load, force: bool) -> bool:
+    """Whether to purge; a person is asked before the messages of a stream go that is not for benchmarks."""
+    from natsctl.cli.consent import check_consent, confirmed
+    from natsctl.cli.names import suggesting
+
+    if load.stream_name in (DEFAULT_STREAM, f"KV_{DEFAULT_BUCKET}"):
+        return True
+    check_consent(session, f"purge Stream {load.stream_name}", force)
+    with suggesting(session, load.stream_name):
+        messages = session.run(lambda manager: manager.stream_info(load.stream_name)).value.state.messages
+    question = f"purge {plural(messages, 'message')} of Stream {load.stream_name}"
+    return confirmed(session, question, force, typed=load.stream_name)
+
+
+async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) -> Report:
+    from natsctl.cli.progress import progress
+    from natsctl.cli.render.text import safe
+    from natsctl.client.bench.measure import measure
+    from natsctl.client.bench.prepare import prepared
+
+    async with prepared(manager, load) as told:
+        for line in () if json else told:
+            output.log(safe(line))
+        with contextlib.ExitStack() as stack:
+            trackers: list[Tracker] = []
+
+            def watch(done: int) -> None:
+                if not trackers:  # rates and remaining time count from the first message
+                    trackers.append(stack.enter_context(progress(load.kind, load.total, "messages", quiet=quiet)))
+                trackers[0].at(done)
+
+            return await measure(manager.connection.target, load, watch)
+
+
+def _write(path: str, report: Report) -> None:
+    from natsctl.client.bench.report import csv_text
+
+    try:
+        Path(path).write_text(csv_text(report))
+    except OSError as failure:
+        raise UsageError(f"--csv: {path}: {failure.strerror or failure}") from failure
+
+
+def _show(report: Report, json: bool) -> None:
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.json.encode(report))
+        return
+    from natsctl.cli.render.measurements import render_clients, render_report
+    from natsctl.cli.screen import show_page, show_table
+
+    show_page(render_report(report))
+    if report.clients > 1:
+        output.emit("")
+        show_table(render_clients(report))
+
+
+@flagged((*COMMON, *BUCKET, *KEYS, *PACED, *STORED, *HISTORY, *PURGE))
+def put(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+    """Put values into a bucket, which is made if it is not there."""
+    bench(ctx, "kv put", given, reported, force=force)
+
+
+@flagged((*COMMON, *BUCKET, *KEYS, *PAUSE, *PATIENCE))
+def get(ctx: typer.Context, given: Given, reported: Reported) -> None:
+    """Get values from a bucket."""
+    bench(ctx, "kv get", given, reported)
+
+
+@flagged(PUBLISHING)
+def pub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+    """Publish messages as quickly as the server reads them.
+
+    The clock stops when the server has read the last one. Messages go out in blocks of about 64 KiB, so that one client
+    keeps most servers busy; no latency is measured, because no message is answered.
+    """
+    bench(ctx, "pub", given, reported, subject=subject)
+
+
+@flagged((*COMMON, *MANY_READ, *CORE_PATIENCE))
+def sub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+    """Receive messages, each client all of them.
+
+    The clock runs from the first message to the last. One client takes some hundred thousand messages per second;
+    beyond that the client itself is measured, and the server may cut it off as a slow consumer.
+    """
+    bench(ctx, "sub", given, reported, subject=subject)
+
+
+@flagged((*COMMON, *SENT, *PACED, *PATIENCE))
+def request(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+    """Send requests, each when the one before it was answered."""
+    bench(ctx, "service request", given, reported, subject=subject)
+
+
+@flagged((*COMMON, *PAUSE, *CORE_PATIENCE))
+def serve(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+    """Answer --msgs requests, which the clients share."""
+    bench(ctx, "service serve", given, reported, subject=subject)
+
+
+@flagged((*READING, *BATCH, *FILTER, *PURGE))
+def ordered(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+    """Read a stream, each client all of it through a consumer of its own that needs no acks."""
+    bench(ctx, "js ordered", given, reported, force=force)
+
+
+@flagged((*READING, *CONSUMER, *BATCH, *FILTER, *PURGE))
+def consume(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+    """Read through a durable consumer with pull requests that are renewed all the time; the clients share the messages.
+
+    A consumer that is made for it is removed at the end; one that exists is used as it is, and stays.
+    """
+    bench(ctx, "js consume", given, reported, force=force)
+
+
+@flagged((*READING, *CONSUMER, *BATCH, *FILTER, *PURGE))
+def fetch(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+    """Read through a durable consumer, one batch after the other; the clients share the messages.
+
+    A consumer that is made for it is removed at the end; one that exists is used as it is, and stays.
+    """
+    bench(ctx, "js fetch", given, reported, force=force)
+
+
+@flagged(READING)
+def get_sync(ctx: typer.Context, given: Given, reported: Reported) -> None:
+    """Read messages with direct gets, each when the one before it has come."""
+    bench(ctx, "js get sync", given, reported)
+
+
+@flagged((*READING, *BATCH, *FILTER))
+def get_batch(ctx: typer.Context, given: Given, reported: Reported) -> None:
+    """Read messages with direct gets of many at once."""
+    bench(ctx, "js get batch", given, reported)
+
+
+SERVICE_VERBS = (
+    Verb(
+        "request, req",
+        "bench:request",
+        answer=REPORT,
+        examples=("natsctl bench service request test.service --msgs 10000 --clients 2",),
+    ),
+    Verb("serve", "bench:serve", answer=REPORT, examples=("natsctl bench service serve test.service",)),
+)
+
+
+@flagged(STORING)
+def sync(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+    """Publish to a stream, each message when the one before it was acked."""
+    bench(ctx, "js pub sync", given, reported, subject=subject, force=force)
+
+
+@flagged((*STORING, *BATCH))
+def asynchronous(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+    """Publish to a stream, a batch of messages before all their acks are waited for."""
+    bench(ctx, "js pub async", given, reported, subject=subject, force=force)
+
+
+@flagged((*STORING, *BATCH))
+def atomic(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+    """Publish to a stream in batches that are stored as a whole or not at all, of up to 1000 messages."""
+    bench(ctx, "js pub atomic", given, reported, subject=subject, force=force)
+
+
+@flagged((*STORING, *BATCH, *FLOW))
+def fast(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+    """Publish to a stream in one batch for each client, with an ack for every --batch messages."""
+    bench(ctx, "js pub fast", given, reported, subject=subject, force=force)

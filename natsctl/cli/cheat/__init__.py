@@ -1,1 +1,0 @@
-"""`natsctl cheat`: lines to start from."""

@@ -1,0 +1,459 @@
+"""Contexts, servers and logins by name: `natsctl context`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import field
+
+from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Duration, Model
+from natsctl.cli import output
+from natsctl.cli.consent import confirmed
+from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, session_of
+from natsctl.cli.render.text import safe
+from natsctl.cli.verbs import Verb
+from natsctl.client.contexts.check import Checked as CheckedContext
+from natsctl.client.contexts.check import check
+from natsctl.client.contexts.file import EMPTY, Document, Keys, complete, embedded, redacted, said_by
+from natsctl.client.contexts.store import ContextExists, ContextNotFound, Contexts, Write, write
+from natsctl.client.settings import overriding
+
+if TYPE_CHECKING:
+    from natsctl.cli.render.change import Change
+    from natsctl.cli.session import Session
+
+
+_ONE = "cli.context:Context"
+
+VERBS = (
+    Verb(
+        "add, create, save",
+        "context:add",
+        answer=_ONE,
+        examples=(
+            "natsctl context add prod -s nats://prod:4222 --creds ~/prod.creds",
+            "natsctl context add lab -s lab:4222 --user bob --password-stdin",
+        ),
+    ),
+    Verb("edit, vi", "context:edit", answer=_ONE, examples=("natsctl context edit prod --js-domain hub",)),
+    Verb("copy, cp", "context:copy", answer=_ONE, examples=("natsctl context copy prod stage -s stage:4222",)),
+    Verb("ls, list, l", "context:ls", answer="cli.context:Context[]"),
+    Verb("info, show, view, v", "context:info", answer=_ONE),
+    Verb("validate, check", "context:validate", answer="cli.context:Checked[]"),
+    Verb("select, switch, set", "context:select", answer=_ONE, examples=("natsctl context select prod",)),
+    Verb("previous, -", "context:previous", answer=_ONE),
+    Verb("unselect", "context:unselect", answer="cli.context:Unselected"),
+    Verb("rm, remove, delete", "context:rm", answer="cli.context:Removed"),
+)
+
+
+Name = Annotated[str, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
+MaybeName = Annotated[str | None, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
+ShowSecrets = Annotated[bool, typer.Option("--show-secrets", help="show passwords, tokens and keys")]
+Connect = Annotated[bool, typer.Option("--connect", help="connect with it, and show what the server reports")]
+
+
+def of_user() -> Contexts:
+    """The contexts of whoever runs the command."""
+    return Contexts(os.environ)
+
+
+def known(contexts: Contexts, name: str) -> str:
+    """The name, if there is such a context; raises ContextNotFound with what may have been meant."""
+    if not contexts.exists(name):
+        from natsctl.cli.suggest import did_you_mean
+
+        failure = ContextNotFound(f"unknown context {name!r}", contexts.names())
+        failure.hint = did_you_mean(name, failure.known) or failure.hint
+        raise failure
+    return name
+
+
+def current(session: Session, contexts: Contexts) -> str:
+    """The context that a command would use by itself, "" without one."""
+    return session.options.context or os.environ.get("NATS_CONTEXT", "") or contexts.selected()
+
+
+def carry_out(session: Session, writes: Sequence[Write], shown: Document | None = None) -> None:
+    """Write the files, or end a dry run with them; `shown` stands for the content of the first one."""
+    if session.dry_run:
+        from natsctl.client.preview import Planned, Previewed
+
+        bodies: list[Any] = [one.text.encode() if one.text is not None else None for one in writes]
+        if shown is not None:
+            bodies[0] = shown
+        files = [Planned(str(one.path), body) for one, body in zip(writes, bodies, strict=True)]
+        gone = [str(one.path) for one in writes if one.text is None]
+        raise Previewed(*files, effect={"removes": gone} if gone else None)
+    for one in writes:
+        write(one)
+
+
+def described(contexts: Contexts, name: str, document: Document, *, show_secrets: bool = False) -> dict[str, Any]:
+    """The document for -j: the file's content, hidden where it is secret, and what natsctl knows about it."""
+    whole = document if show_secrets else redacted(document)
+    path = str(contexts.path(name))
+    return {"name": name, "selected": name == contexts.selected(), "path": path, **whole}
+
+
+def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = False, **more: Any) -> None:
+    """Show a context: its page, or its document with what `more` says; what the environment overrides is told."""
+    document = described(contexts, name, contexts.document(name), show_secrets=show_secrets)
+    if json:
+        output.emit_json({**document, **more})
+        return
+    from natsctl.cli.render.context import render_context
+    from natsctl.cli.screen import show_page
+
+    show_page(render_context({**document, **more}))
+    tell_overridden()
+
+
+def tell_overridden() -> None:
+    """Warn on stderr of variables that win over every context."""
+    if names := overriding(os.environ):
+        output.note(f"warning: the environment overrides contexts: {', '.join(names)}")
+
+
+def picked(session: Session, contexts: Contexts, given: str | None) -> str:
+    """The context that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    if given:
+        return known(contexts, given)
+    if not session.interactive:
+        raise UsageError("a context is needed: give CONTEXT")
+    from natsctl.cli.prompts.ask import prompt_name
+
+    if not (names := contexts.names()):
+        raise ContextNotFound("no contexts are defined", [])
+    return prompt_name("Select a Context", names)
+
+
+def select(ctx: typer.Context, name: MaybeName = None, json: Json = False) -> None:
+    """Select the context that commands use by default."""
+    session, contexts = session_of(ctx), of_user()
+    chosen = picked(session, contexts, name)
+    carry_out(session, contexts.select(chosen))
+    show(contexts, chosen, json=json)
+
+
+def previous(ctx: typer.Context, json: Json = False) -> None:
+    """Go back to the context that was selected before."""
+    session, contexts = session_of(ctx), of_user()
+    before = contexts.previous()
+    if not before:
+        raise ContextNotFound("no context was selected before", contexts.names())
+    carry_out(session, contexts.select(known(contexts, before)))
+    show(contexts, before, json=json)
+
+
+def unselect(ctx: typer.Context, json: Json = False) -> None:
+    """Select no context."""
+    session, contexts = session_of(ctx), of_user()
+    before = contexts.selected()
+    carry_out(session, contexts.unselect())
+    if json:
+        output.emit_json({"name": before})
+    else:
+        output.note(f"Context {safe(before)} is no longer selected" if before else "No context was selected")
+
+
+def rm(ctx: typer.Context, name: Name, force: Force = False, missing_ok: MissingOk = False, json: Json = False) -> None:
+    """Remove a context; the selected one stays until it is unselected."""
+    session, contexts = session_of(ctx), of_user()
+    exists = contexts.exists(name) if missing_ok else bool(known(contexts, name))
+    if exists:
+        removal = contexts.remove(name)
+        if not confirmed(session, f"remove context {name}", force, typed=name):
+            return
+        carry_out(session, [removal])
+    if json:
+        output.emit_json({"name": name, "removed": exists})
+    else:
+        output.note(f"Context {safe(name)} was removed" if exists else f"There is no context {safe(name)}")
+
+
+Description = Annotated[
+    str | None, typer.Option("--description", metavar="TEXT", help="its purpose", show_default=False)
+]
+Select = Annotated[bool, typer.Option("--select", help="select it")]
+Embed = Annotated[bool, typer.Option("--embed", help="store the content of --creds, --nkey, --jwt and --seed in it")]
+
+
+def add(
+    ctx: typer.Context,
+    name: Name,
+    description: Description = None,
+    select: Select = False,
+    embed: Embed = False,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a context from the flags for server and login, or change one with them.
+
+    The flags are those of every command, such as --server, --creds, --user, --tlsca and --js-domain. Secrets need not
+    be on the command line: --password-stdin and --token-stdin read stdin, and values such as env://NAME, file:///path
+    or op://vault/item/field are looked up when the context is used.
+    """
+    session, contexts = session_of(ctx), of_user()
+    exists = contexts.exists(name)
+    if not (exists and if_not_exists):
+        before = contexts.document(name) if exists else {}
+        _save(session, contexts, name, {**before, **_said(session, description)}, embed, select)
+    show(contexts, name, json=json)
+
+
+def copy(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="CONTEXT", help="the context to copy")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the context to create")],
+    description: Description = None,
+    select: Select = False,
+    embed: Embed = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="replace an existing one")] = False,
+    json: Json = False,
+) -> None:
+    """Copy a context, adjusted by the flags for server and login."""
+    session, contexts = session_of(ctx), of_user()
+    document = contexts.document(known(contexts, source))
+    if contexts.exists(name) and not force:
+        raise ContextExists(f"context {name} exists already", hint="--force replaces it")
+    _save(session, contexts, name, {**document, **_said(session, description)}, embed, select)
+    show(contexts, name, json=json)
+
+
+def edit(
+    ctx: typer.Context,
+    name: MaybeName = None,
+    description: Description = None,
+    select: Select = False,
+    embed: Embed = False,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="remove the value of a key such as js_domain")
+    ] = None,
+    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="edit it in $EDITOR")] = False,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Change a context with the flags for server and login, or in $EDITOR."""
+    session, contexts = session_of(ctx), of_user()
+    chosen = picked(session, contexts, name)
+    before, said = contexts.document(chosen), {**_said(session, description), **_unset(unset)}
+    if interactive or not (said or embed or select or not session.interactive):
+        wanted = {**_in_editor(session, before, chosen), **said}
+    elif said or embed or select:
+        wanted = {**before, **said}
+    else:
+        raise UsageError("nothing to change: give flags such as --server, --unset, or -i for $EDITOR")
+    wanted = complete(embedded(wanted) if embed else wanted)
+    found = _differences(before, wanted)
+    if session.dry_run:
+        from natsctl.cli.editing import preview_edit
+
+        preview_edit(session, found, lambda: _save(session, contexts, chosen, wanted, False, select), json=json)
+        return
+    if found and not json:
+        from natsctl.cli.editing import show_differences
+
+        show_differences(found, f"context {chosen}")
+    _save(session, contexts, chosen, wanted, False, select)
+    show(contexts, chosen, json=json)
+
+
+def _said(session: Session, description: str | None) -> Document:
+    """The keys that the flags set."""
+    said = said_by(session.options.settings())
+    if session.options.timeout is not None and not session.json:
+        output.note("--timeout is not saved in contexts: it only applies to this command")
+    return said if description is None else {**said, "description": description}
+
+
+_FLAGS = {
+    "server": "url",
+    "js_domain": "jetstream_domain",
+    "js_api_prefix": "jetstream_api_prefix",
+    "js_event_prefix": "jetstream_event_prefix",
+    "tlscert": "cert",
+    "tlskey": "key",
+    "tlsca": "ca",
+    "tlsfirst": "tls_first",
+    "jwt": "user_jwt",
+    "seed": "user_seed",
+    "colors": "color_scheme",
+}
+"""Keys by the flags that set them, where they differ."""
+
+
+def _unset(words: Sequence[str] | None) -> Document:
+    """The keys that are taken away, as the `nats` tool writes keys that are not set."""
+    taken: Document = {}
+    for word in [one for text in words or () for one in text.replace(",", " ").split()]:
+        key = word.lstrip("-").replace("-", "_")
+        key = _FLAGS.get(key, key)
+        if key not in EMPTY:
+            from natsctl.cli.suggest import did_you_mean
+
+            raise UsageError(f"--unset {word}: no such key", hint=did_you_mean(key, [*EMPTY, *_FLAGS]))
+        taken[key] = EMPTY[key]
+    return taken
+
+
+def _in_editor(session: Session, before: Document, name: str) -> Document:
+    """The document as the person left it in the editor; keys that were taken away are not set."""
+    from natsctl.cli.editor import edit_config
+    from natsctl.client.contexts.file import Keys
+
+    said = {key: value for key, value in before.items() if value not in ("", None, False)}
+    return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}
+
+
+def _differences(before: Document, wanted: Document) -> list[Change]:
+    """What changes, secrets hidden."""
+    from natsctl.cli.render.change import Change, changes
+
+    old, new = redacted(before), redacted(wanted)
+    return [Change(one.path, old.get(one.path), new.get(one.path)) for one in changes(before, wanted)]
+
+
+def _save(session: Session, contexts: Contexts, name: str, document: Document, embed: bool, select: bool) -> None:
+    """Write a context, and select it if asked."""
+    whole = complete(embedded(document) if embed else document)
+    writes = [contexts.save(name, whole)]
+    if select:
+        writes += contexts.selecting(name)
+    carry_out(session, writes, redacted(whole))
+
+
+def ls(
+    ctx: typer.Context,
+    names: Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line")] = False,
+    show_secrets: ShowSecrets = False,
+    json: Json = False,
+) -> None:
+    """List the contexts; the selected one has a star."""
+    contexts = of_user()
+    found = contexts.names()
+    if names:
+        output.emit_json(found) if json else output.emit_names(found)
+        return
+    documents = [_listed(contexts, name, show_secrets) for name in found]
+    if json:
+        output.emit_json(documents)
+    elif documents:
+        from natsctl.cli.render.context import render_contexts
+        from natsctl.cli.screen import show_table
+
+        show_table(render_contexts(documents))
+    else:
+        output.emit("No contexts defined")
+
+
+def _listed(contexts: Contexts, name: str, show_secrets: bool) -> dict[str, Any]:
+    """A context for the list; one that can not be read says why, and keeps none of the others from being shown."""
+    try:
+        return described(contexts, name, contexts.document(name), show_secrets=show_secrets)
+    except UsageError as failure:
+        return described(contexts, name, {"fault": str(failure)})
+
+
+def info(
+    ctx: typer.Context,
+    name: MaybeName = None,
+    connect: Connect = False,
+    show_secrets: ShowSecrets = False,
+    json: Json = False,
+) -> None:
+    """Show a context [the selected one]."""
+    session, contexts = session_of(ctx), of_user()
+    chosen = name or current(session, contexts)
+    if not chosen:
+        raise ContextNotFound("no context is selected", contexts.names())
+    known(contexts, chosen)
+    more: dict[str, Any] = {}
+    if connect:
+        found = _checked(contexts, [chosen], True, session.options.timeout)[0]
+        more = {"connection": found.server, **({"fault": found.fault} if found.fault else {})}
+    show(contexts, chosen, json=json, show_secrets=show_secrets, **more)
+    if more.get("fault"):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def validate(ctx: typer.Context, name: MaybeName = None, connect: Connect = False, json: Json = False) -> None:
+    """Check one context or all of them: the file, the secrets that it points to and the URLs.
+
+    Ends with 1 if one of them cannot be used.
+    """
+    session, contexts = session_of(ctx), of_user()
+    found = _checked(contexts, [known(contexts, name)] if name else contexts.names(), connect, session.options.timeout)
+    if json:
+        output.emit_json([_document(one) for one in found])
+    elif found:
+        from natsctl.cli.render.context import render_checks
+        from natsctl.cli.screen import show_table
+
+        show_table(render_checks(found))
+        tell_overridden()
+    else:
+        output.emit("No contexts defined")
+    if any(one.fault for one in found):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _checked(
+    contexts: Contexts, names: Sequence[str], connecting: bool, timeout_s: float | None
+) -> list[CheckedContext]:
+    async def each() -> list[CheckedContext]:
+        return [await check(contexts, name, connecting=connecting, timeout_s=timeout_s) for name in names]
+
+    return asyncio.run(each())
+
+
+def _document(one: CheckedContext) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": one.name, "valid": not one.fault, "fault": one.fault}
+    return {**document, "connection": one.server} if one.server else document
+
+
+class Reached(Model, kw_only=True):
+    """What a server said to a connection that a context made."""
+
+    url: str
+    server_name: str
+    version: str
+    rtt: Duration
+
+
+class Context(Keys, kw_only=True):
+    """A context; secrets are hidden unless --show-secrets is given."""
+
+    name: str
+    selected: bool
+    path: str
+    connection: Reached | None = None
+    fault: str = ""
+
+
+class Checked(Model, kw_only=True):
+    """Whether a context can be used, and why not."""
+
+    name: str
+    valid: bool
+    fault: str = field(default_factory=str)
+    connection: Reached | None = None
+
+
+class Removed(Model, kw_only=True):
+    """A context that was removed, or that was absent already."""
+
+    name: str
+    removed: bool
+
+
+class Unselected(Model, kw_only=True):
+    """The context that was the selected one, "" without one."""
+
+    name: str

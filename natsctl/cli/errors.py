@@ -1,0 +1,150 @@
+"""JetStream's errors by number: `natsctl errors`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from natsctl.api.catalogue import entries
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model, WireEnum
+from natsctl.cli import output
+from natsctl.cli.options import Json
+from natsctl.cli.verbs import Verb
+
+VERBS = (
+    Verb(
+        "ls, list",
+        "errors:ls",
+        answer="cli.errors:KnownError[]",
+        examples=("natsctl errors ls subject", "natsctl errors ls mirror http -R"),
+    ),
+    Verb(
+        "lookup, find, get, show, view, l",
+        "errors:lookup",
+        answer="cli.errors:KnownError",
+        examples=("natsctl errors lookup 10059",),
+    ),
+)
+
+
+class Use(WireEnum):
+    """Whether servers send an error."""
+
+    CURRENT = "current"
+    LEGACY = "legacy"
+    """Older servers did."""
+    RESERVED = "reserved"
+    """It has a number, but is never sent."""
+
+
+class KnownError(Model, kw_only=True):
+    """One kind of error of the JetStream API; `description` may have placeholders such as `{err}`."""
+
+    err_code: int
+    code: int
+    constant: str
+    description: str
+    cause: str
+    use: Use
+
+
+ORDERS = {
+    "code": lambda one: one.err_code,
+    "http": lambda one: (one.code, one.err_code),
+    "description": lambda one: (one.description.lower(), one.err_code),
+}
+"""What a list may be sorted by, and by what key."""
+
+
+def known_errors() -> list[KnownError]:
+    """Every error, by number."""
+    causes = json.loads(Path(__file__).with_name("error_causes.json").read_text(encoding="utf-8"))
+    found = []
+    for number, entry in sorted(entries().items()):
+        cause, use = causes[str(number)]
+        found.append(
+            KnownError(
+                err_code=number,
+                code=entry.code,
+                constant=entry.constant,
+                description=entry.description,
+                cause=cause,
+                use=Use(use),
+            )
+        )
+    return found
+
+
+def matching(match: str) -> list[KnownError]:
+    """The errors whose number, name, text or cause the regular expression finds; raises UsageError."""
+    try:
+        pattern = re.compile(match, re.IGNORECASE)
+    except re.error as failure:
+        raise UsageError(f"{match!r} is not a regular expression: {failure}") from failure
+    return [
+        one
+        for one in known_errors()
+        if pattern.search(f"{one.err_code} {one.constant}\n{one.description}\n{one.cause}")
+    ]
+
+
+def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[KnownError]:
+    """The errors sorted by one of ORDERS, of which a beginning is enough; raises UsageError."""
+    named = next((name for name in ORDERS if order and name.startswith(order.lower())), None)
+    if named is None:
+        raise UsageError(f"cannot sort by {order!r}: there are {', '.join(ORDERS)}")
+    return sorted(found, key=ORDERS[named], reverse=reverse)
+
+
+class UnknownError(NatsctlError):
+    """No error has that number or name."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+def ls(
+    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that they must match")] = "",
+    sort: Annotated[str, typer.Argument(metavar="SORT", help="sort by code, http or description")] = "code",
+    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order")] = False,
+    json: Json = False,
+) -> None:
+    """List JetStream's errors."""
+    found = ordered(matching(match), sort, reverse=reverse)
+    if json:
+        output.emit_json(msgspec.to_builtins(found))
+    elif found:
+        from natsctl.cli.render.known_error import render_errors
+        from natsctl.cli.screen import show_table
+
+        show_table(render_errors(found))
+    else:
+        output.emit("No error matches")
+
+
+def lookup(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="number or name, such as 10059 or JSStreamNotFoundErr")],
+    json: Json = False,
+) -> None:
+    """Explain one error: its text, its HTTP-like code and what causes it."""
+    errors = known_errors()
+    found = next((one for one in errors if code.lower() in (str(one.err_code), one.constant.lower())), None)
+    if found is None:
+        from natsctl.cli.suggest import did_you_mean
+
+        names = [one.constant for one in errors] + [str(one.err_code) for one in errors]
+        hint = did_you_mean(code, names) or "natsctl errors ls MATCH searches them"
+        raise UnknownError(f"there is no error {code}", hint=hint)
+    if json:
+        output.emit_json(msgspec.to_builtins(found))
+        return
+    from natsctl.cli.render.known_error import render_error_page
+    from natsctl.cli.screen import show_page
+
+    show_page(render_error_page(found))

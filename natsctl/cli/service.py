@@ -1,0 +1,252 @@
+"""Services of the micro protocol: `natsctl service`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
+from natsctl.cli.messaging.input import Input
+from natsctl.cli.messaging.request import Answers
+from natsctl.cli.options import Header, Json, Names, Raw, session_of
+from natsctl.cli.render.text import safe
+from natsctl.cli.verbs import Verb
+from natsctl.client.messaging.exchange import Awaited, ask, failure_in
+from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.services.documents import Instance
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message
+
+
+VERBS = (
+    Verb("ls, list, l", "service:ls", answer="client.services.documents:ServiceInfo[]"),
+    Verb(
+        "info, i",
+        "service:info",
+        answer="service:Instances",
+        examples=("natsctl service info orders --endpoint '^new'",),
+    ),
+    Verb("stats", "service:stats", answer="client.services.documents:ServiceStats[]"),
+    Verb("ping", "service:ping", answer="client.services.documents:Pinged[]"),
+    Verb(
+        "request, req",
+        "service:request",
+        answer="cli.service:Answered",
+        examples=("natsctl service request orders new @order.json",),
+    ),
+    Verb("serve", "service:serve", answer="cli.service:Handled*", examples=("natsctl service serve demo",)),
+)
+
+
+def serve(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the service")],
+    header: Header = None,
+    json: Json = False,
+) -> None:
+    """Run a service that echoes what it is sent on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
+    from natsctl.client.services.demo import EchoService
+
+    session = session_of(ctx)
+    service = EchoService(name, read_headers(header))
+    if session.dry_run:
+        from natsctl.client.preview import Previewed
+
+        raise Previewed(effect={"serves": f"{name}.echo"})
+
+    def listening() -> None:
+        if not json:
+            output.log(f"serving {safe(service.info.name)} ({service.info.id}) on {safe(name)}.echo")
+
+    def handled(message: Message) -> None:
+        if json:
+            output.emit_json_line({"subject": message.subject, "bytes": len(message.body), "reply": message.reply})
+        else:
+            output.log(f'Request of {plural(len(message.body), "byte")} on "{safe(message.subject)}"')
+
+    async def work(manager: Manager) -> None:
+        await service.run(manager.connection, listening, handled)
+
+    session.run(work)
+
+
+MaybeService = Annotated[str, typer.Argument(metavar="SERVICE", help="the service", show_default=False)]
+Service = Annotated[str, typer.Argument(metavar="SERVICE", help="the service")]
+InstanceName = Annotated[str, typer.Argument(metavar="ID", help="only this instance", show_default=False)]
+
+
+def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
+    """List services, or the instances of one."""
+    from natsctl.cli.render.service import render_services
+    from natsctl.cli.screen import show_table
+    from natsctl.client.services.ask import infos
+
+    found = session_of(ctx).run(lambda manager: infos(manager.connection, service))
+    distinct = list(dict.fromkeys(said.value.name for said in found))
+    if names and json:
+        output.emit_json(distinct)
+    elif names:
+        output.emit_names(distinct)
+    elif json:
+        output.emit_json([said.raw for said in found])
+    else:
+        show_table(render_services([said.value for said in found], service))
+
+
+def info(
+    ctx: typer.Context,
+    service: Service,
+    instance: InstanceName = "",
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", "-e", metavar="REGEX", help="only endpoints whose name matches")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Show the instances of a service, their endpoints and statistics.
+
+    With -j `info` and `stats` are those of the first instance, and `instances` has those of all.
+    """
+    from natsctl.cli.render.service import render_instance
+    from natsctl.cli.screen import show_page
+    from natsctl.client.services.ask import infos, stats
+
+    shown = _matcher(endpoint)
+    session = session_of(ctx)
+    found = session.run(lambda manager: infos(manager.connection, service, instance))
+    done = {said.value.id: said for said in session.run(lambda manager: stats(manager.connection, service, instance))}
+    both = [(said, done[said.value.id]) for said in found if said.value.id in done]
+    for one, two in both:
+        for raw in (one.raw, two.raw):
+            raw["endpoints"] = [end for end in raw.get("endpoints") or () if shown.search(str(end.get("name")))]
+        one.value.endpoints = [end for end in one.value.endpoints if shown.search(end.name)]
+    if json:
+        instances = [{"info": one.raw, "stats": two.raw} for one, two in both]
+        first = instances[0] if instances else {"info": None, "stats": None}
+        output.emit_json({**first, "instances": instances})
+        return
+    for number, (one, two) in enumerate(both):
+        if number:
+            output.emit("")
+        show_page(render_instance(one.value, two.value))
+
+
+def _matcher(words: str) -> re.Pattern[str]:
+    try:
+        return re.compile(words)
+    except re.error as failure:
+        raise UsageError(f"--endpoint: {words!r} is not a regular expression: {failure}") from failure
+
+
+def stats(ctx: typer.Context, service: Service, instance: InstanceName = "", json: Json = False) -> None:
+    """Show the number of requests to each endpoint of a service, and how long they took."""
+    from natsctl.cli.render.service import render_stats
+    from natsctl.cli.screen import show_table
+    from natsctl.client.services import ask as services
+
+    found = session_of(ctx).run(lambda manager: services.stats(manager.connection, service, instance))
+    if json:
+        output.emit_json([said.raw for said in found])
+    else:
+        show_table(render_stats([said.value for said in found], service))
+
+
+def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> None:
+    """Show which instances answer, the quickest first."""
+    from natsctl.cli.render.measurements import fine
+    from natsctl.cli.render.tables import render_table
+    from natsctl.cli.screen import show_table
+    from natsctl.client.services.ask import pings
+
+    found = session_of(ctx).run(lambda manager: pings(manager.connection, service))
+    if json:
+        output.emit_json([{**said.raw, "rtt": said.rtt_ns} for said in found])
+        return
+    rows = [(said.value.name, said.value.id, fine(said.rtt_ns)) for said in found]
+    show_table(render_table("Answers", ("Name", "ID", "RTT"), rows, right=("RTT",)))
+
+
+def request(
+    ctx: typer.Context,
+    service: Service,
+    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="the name of the endpoint")],
+    body: Body = None,
+    header: Header = None,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="how many requests", min=1)] = 1,
+    translate: Translate = "",
+    templates: Templates = True,
+    force_stdin: ForceStdin = False,
+    send_on: SendOn = "eof",
+    raw: Raw = False,
+    json: Json = False,
+) -> None:
+    """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
+    from natsctl.cli.suggest import did_you_mean
+    from natsctl.client.services.ask import EndpointNotFound
+    from natsctl.client.services.ask import endpoint as find
+
+    show = Answers(raw, json, count == 1 and send_on == "eof", translate)
+    headers = read_headers(header)
+
+    async def work(manager: Manager) -> None:
+        connection = manager.connection
+        subject = (await find(connection, service, endpoint)).subject
+        for payload in Input(body, force_stdin, send_on).all():
+            for message in filled(Outgoing(subject, payload, headers), count, templates):
+                if connection.dry_run:
+                    _preview(message, count)
+                show.sending(message.subject)
+                async for answer, rtt_ns in ask(connection, message, Awaited()):
+                    await show.answer(answer, rtt_ns)
+                    if failure := failure_in(answer, subject, ()):
+                        raise failure
+
+    try:
+        session_of(ctx).run(work)
+    except EndpointNotFound as failure:
+        failure.hint = did_you_mean(endpoint, failure.known) or failure.hint
+        raise
+
+
+def _preview(message: Outgoing, count: int) -> None:
+    from natsctl.client.preview import Planned, Previewed
+
+    planned = Planned(message.subject, message.body, message.headers or None)
+    raise Previewed(planned, effect={"requests": count})
+
+
+class Handled(msgspec.Struct):
+    """A request that the service of `natsctl service serve` has answered."""
+
+    subject: str
+    bytes: int
+    reply: str
+
+
+class Answered(msgspec.Struct, omit_defaults=True):
+    """An answer to a request, and the nanoseconds until it came; `data` in base64, `text` where it is UTF-8."""
+
+    subject: str
+    data: str
+    received: str
+    rtt: int
+    reply: str = ""
+    headers: dict[str, list[str]] = {}
+    text: str = ""
+    status: int = 0
+    description: str = ""
+
+
+class Instances(msgspec.Struct):
+    """All instances of a service; `info` and `stats` are those of the first, null where none answers."""
+
+    info: dict[str, Any] | None
+    stats: dict[str, Any] | None
+    instances: list[Instance]

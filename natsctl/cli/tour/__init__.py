@@ -1,1 +1,0 @@
-"""`natsctl tour`: the ORDERS scenario, run for real."""
