@@ -46,6 +46,16 @@ def test_of_the_tools_for_tests_it_holds_those_for_users(wheel: ZipFile) -> None
     assert {path.stem for path in paths if path.suffix == ".py"} == FOR_TESTS_OF_USERS
 
 
+def test_it_is_typed_and_names_its_licence_and_version(wheel: ZipFile) -> None:
+    from natsctl import __version__
+
+    [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    about = Parser().parsestr(wheel.read(metadata).decode())
+    assert (about["License-Expression"], about["Version"]) == ("Apache-2.0", __version__)
+    assert "natsctl/py.typed" in wheel.namelist()
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
+
+
 def test_pytest_is_needed_by_extras_alone(wheel: ZipFile) -> None:
     [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     needs = Parser().parsestr(wheel.read(metadata).decode()).get_all("Requires-Dist", [])
