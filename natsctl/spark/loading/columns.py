@@ -14,7 +14,7 @@ from natsctl.spark.export.columns import BASE64
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_HEADERS: Final = "array<struct<key: string, value: binary>>"
+HEADERS: Final = "array<struct<key: string, value: binary>>"
 _PAIRS: Final = "array<struct<key: string, value: string, value_base64: string>>"
 _PAIRS_BEGIN, _PAIRS_END = "array<struct<", ">>"
 _BYTES: Final = ("binary", "string")
@@ -67,7 +67,7 @@ def headers_of(columns: Mapping[str, str]) -> str:
     """
     kind = columns.get("headers", "void").lower()
     if kind == "void":
-        return f"cast(null as {_HEADERS})"
+        return f"cast(null as {HEADERS})"
     if kind == "string":
         return _of_json("headers")
     if kind in ("map<string,string>", "map<string,binary>"):
