@@ -18,8 +18,8 @@ from bench.spark.direct import Figures, measure_without_spark, temporary
 from bench.spark.spent import Spent
 from bench.spark.through import FEW, measure_through_spark
 from natsctl.spark.session import SparkOptions
-from natsctl.spark.session.opened import own_session
-from natsctl.spark.session.options import MANY_MESSAGES
+from natsctl.spark.session.sessions import own_session
+from natsctl.spark.session.spark_options import MANY_MESSAGES
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 SPARK: Final = SparkOptions(master="local[2]", messages=MANY_MESSAGES)

@@ -42,7 +42,7 @@ class SparkFlags(NamedTuple):
     @property
     def options(self) -> SparkOptions:
         """The flags as options of a session. Raises UsageError."""
-        from natsctl.spark.session.options import SparkOptions, parse_conf
+        from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 
         options = SparkOptions(self.master, self.remote, self.java, parse_conf(self.conf))
         options.check()

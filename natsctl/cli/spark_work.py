@@ -59,8 +59,8 @@ def run_on_spark(
     Raises UsageError, ExtraMissing, JavaUnsuitable, and Spark's failures as natsctl's.
     """
     from natsctl.spark.session import open_session
-    from natsctl.spark.session.jobs import job_status
-    from natsctl.spark.session.translation import translated
+    from natsctl.spark.session.failures import translated
+    from natsctl.spark.session.sessions import job_status
 
     options = replace(spark.options, messages=messages)
     server = server_options(session) if needs_server else {}
@@ -156,8 +156,8 @@ class _Running(Generic[T]):
         return self._results[0]
 
     def _run(self) -> None:
-        from natsctl.spark.session.jobs import activate
-        from natsctl.spark.session.translation import translated
+        from natsctl.spark.session.failures import translated
+        from natsctl.spark.session.sessions import activate
 
         try:
             activate(self._spark)
@@ -169,7 +169,7 @@ class _Running(Generic[T]):
             self._failure.__cause__ = failure
 
     def _cancel(self) -> None:
-        from natsctl.spark.session.jobs import cancel_jobs
+        from natsctl.spark.session.sessions import cancel_jobs
 
         self._stop()
         cancel_jobs(self._spark)

@@ -22,10 +22,8 @@ from typing import Final, TypeVar
 
 from natsctl.spark.session.failures import SparkStartFailed
 from natsctl.spark.session.java import Java, choose_java
-from natsctl.spark.session.java_home import java_home
-from natsctl.spark.session.local_settings import QUICK, process_environment
-from natsctl.spark.session.options import SparkOptions
-from natsctl.spark.session.spark_home import SparkHome, installed_spark, quick_home
+from natsctl.spark.session.spark_home import SparkHome, installed_spark, java_home, quick_home
+from natsctl.spark.session.spark_options import QUICK, SparkOptions, process_environment
 from natsctl.spark.session.virtual_machine import Launch
 
 START_WITHIN_S: Final = 120.0

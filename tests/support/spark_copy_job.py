@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.spark.session import SparkOptions, open_session
-from natsctl.spark.session.remote import register_by_value
+from natsctl.spark.session.connect import register_by_value
 from tests.support.spark_kills import SINK, SOURCE
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
     from natsctl.cli.spark_work import server_options
     from natsctl.spark.pipeline.lag import lags
     from natsctl.spark.pipeline.run_record import FlowRecord
-    from natsctl.spark.session.translation import translated
+    from natsctl.spark.session.failures import translated
     from natsctl.spark.source.errors import JetStreamSourceError
 
     behind = {}

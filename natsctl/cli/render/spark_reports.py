@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from natsctl.cli.spark.shapes import SparkServer, WarmStart
     from natsctl.spark.pipeline.events import Event
     from natsctl.spark.report.model import DeepReport, Repeats
-    from natsctl.spark.session.checkup import Checkup
+    from natsctl.spark.session.doctor import Checkup
     from natsctl.spark.sql.result import Result
 
 
@@ -116,9 +116,6 @@ def render_warm(done: WarmStart) -> Page:
     rows = page.section()
     rows.row("Archive", safe(done.archive))
     rows.row("Size", format_size(done.archive_bytes))
-    if done.before_s is not None:
-        rows.row("First Answer Before", f"{done.before_s:.1f} s")
-    rows.row("First Answer Now" if done.before_s is not None else "First Answer", f"{done.after_s:.1f} s")
     return page
 
 

@@ -6,7 +6,7 @@ VERBS = (
     Verb(
         "doctor, check",
         "spark.doctor:doctor",
-        answer="spark.session.checkup:Checkup",
+        answer="spark.session.doctor:Checkup",
         examples=("natsctl spark doctor", "natsctl spark doctor --start -j"),
     ),
     Verb(

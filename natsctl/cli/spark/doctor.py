@@ -25,8 +25,8 @@ def doctor(
 
     Ends with 1 if Spark cannot start.
     """
-    from natsctl.spark.session.checkup import check_up
-    from natsctl.spark.session.options import SparkOptions
+    from natsctl.spark.session.doctor import check_up
+    from natsctl.spark.session.spark_options import SparkOptions
 
     found = check_up(SparkOptions(master="local[*]", java=java), start=start)
     if json:

@@ -16,7 +16,7 @@ from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
     from natsctl.cli.spark.shapes import SparkServer
-    from natsctl.spark.session.background import BackgroundServer
+    from natsctl.spark.session.connect import BackgroundServer
 
 
 class NoServer(NatsctlError):
@@ -43,9 +43,8 @@ def start(
     It listens on the loopback address and needs a token that only this user has. It takes about 1 GB of memory until
     natsctl spark stop.
     """
-    from natsctl.spark.session.background import running_server
-    from natsctl.spark.session.background_start import start_server
-    from natsctl.spark.session.options import SparkOptions, parse_conf
+    from natsctl.spark.session.connect import running_server, start_server
+    from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 
     options = SparkOptions(master=master, java=java, conf=parse_conf(conf))
     options.check()
@@ -63,7 +62,7 @@ def start(
 @flagged()
 def stop(ctx: typer.Context, json: Json = False) -> None:
     """Stop the Spark in the background, and its queries with it. Ends with 3 if none is running."""
-    from natsctl.spark.session.background import stop_server
+    from natsctl.spark.session.connect import stop_server
 
     server = _running()
     if session_of(ctx).dry_run:
@@ -76,7 +75,7 @@ def stop(ctx: typer.Context, json: Json = False) -> None:
 def status(json: Json = False) -> int:
     """Show the Spark in the background. Ends with 3 if none is running."""
     from natsctl.cli.spark.shapes import SparkServer
-    from natsctl.spark.session.background import running_server
+    from natsctl.spark.session.connect import running_server
 
     server = running_server()
     _show(_shape(server) if server else SparkServer(running=False), json)
@@ -98,7 +97,7 @@ def _seconds(text: str) -> float:
 
 def _running() -> BackgroundServer:
     """The server that runs, also one of another version of Spark. Raises NoServer."""
-    from natsctl.spark.session.background import recorded_server
+    from natsctl.spark.session.connect import recorded_server
 
     server = recorded_server()
     if server is None or not server.runs:
@@ -110,7 +109,7 @@ def _shape(server: BackgroundServer) -> SparkServer:
     from datetime import UTC, datetime
 
     from natsctl.cli.spark.shapes import SparkServer
-    from natsctl.spark.session.background import log_file, memory_bytes
+    from natsctl.spark.session.connect import log_file, memory_bytes
 
     return SparkServer(
         running=server.runs,

@@ -1,4 +1,4 @@
-"""What the commands about Spark print with -j."""
+"""The documents that the commands about Spark print with -j."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from natsctl.api.model import Model, Size64, Time
 
 
 class WarmStart(Model, kw_only=True):
-    """What makes starts quick: `made` now, or there before; times are from nothing to the first answer."""
+    """The archive that makes starts quick; `made` is false where it was there before."""
 
     archive: str
     archive_bytes: Size64
     made: bool
-    before_s: float | None
-    after_s: float
 
 
 class SparkServer(Model, kw_only=True):

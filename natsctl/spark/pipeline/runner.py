@@ -111,6 +111,6 @@ class Run:
 
 
 def _told(failure: BaseException) -> str:
-    from natsctl.spark.session.translation import translated
+    from natsctl.spark.session.failures import translated
 
     return translated(failure).text

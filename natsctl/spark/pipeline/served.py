@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from natsctl.spark.paths import spark_path
 from natsctl.spark.pipeline.project import Project
 from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissing
-from natsctl.spark.session.jobs import is_remote
-from natsctl.spark.session.opened import open_session
-from natsctl.spark.session.options import LOCAL, SparkOptions
+from natsctl.spark.session.sessions import is_remote, open_session
+from natsctl.spark.session.spark_options import LOCAL, SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from natsctl.spark.paths import local_path, spark_path
 from natsctl.spark.pipeline.faults import Fault, PipelineFaults
-from natsctl.spark.session.jobs import is_remote
+from natsctl.spark.session.sessions import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

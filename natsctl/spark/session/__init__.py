@@ -1,9 +1,9 @@
-"""Sessions of Spark: which Java, how it is started quickly, which cluster, and how its failures are told.
+"""Sessions of Spark: the choice of Java and cluster, a quick start, and failures in natsctl's words.
 
 Nothing here imports PySpark until a session is opened.
 """
 
-from natsctl.spark.session.opened import open_session
-from natsctl.spark.session.options import SparkOptions
+from natsctl.spark.session.sessions import open_session
+from natsctl.spark.session.spark_options import SparkOptions
 
 __all__ = ["SparkOptions", "open_session"]

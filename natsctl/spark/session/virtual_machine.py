@@ -1,7 +1,10 @@
-"""Spark's Java process: started by itself, without the scripts and the second Java of spark-submit.
+"""Spark's Java process: its options, its archive of classes, its start and its end.
 
-It listens for PySpark on a port with a secret, and ends when its stdin does: with the command, however that ends. What
-it and the Python processes below it write goes to a file, which is shown when something fails.
+It is started without the scripts and the second Java of spark-submit. It listens for PySpark on a port with a secret,
+and ends when its stdin does: with the command, however that ends. Its output, and that of the Python processes below
+it, goes to a file that is shown when something fails.
+
+The archive holds Spark's classes as one Java process left them in memory; later ones map it instead of loading them.
 """
 
 from __future__ import annotations
@@ -15,13 +18,29 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from natsctl.spark.session.failures import SparkStartFailed
-from natsctl.spark.session.java import Java
-from natsctl.spark.session.spark_home import SparkHome, java_options
+from natsctl.spark.session.java import Java, choose_java
+from natsctl.spark.session.spark_home import (
+    SparkHome,
+    cache_folder,
+    installed_spark,
+    java_options,
+    key_of,
+    python_environment,
+    quick_home,
+)
+from natsctl.spark.session.spark_options import (
+    MANY_MESSAGES,
+    QUICK,
+    SparkOptions,
+    application_settings,
+    memory_option,
+    process_environment,
+)
 
 START_WAIT_S = 180.0
 """How long a Java may take until it listens, on a machine with much else to do."""
@@ -34,7 +53,7 @@ _CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start: the class path is Spark's jars behind `before`, `options` are for the Java.
+    """The command of a Spark: the class path is Spark's jars behind `before`, `options` are for the Java.
 
     It is killed when it takes longer than `end_wait_s` to end.
     """
@@ -48,12 +67,12 @@ class Launch:
     end_wait_s: float = END_WAIT_S
 
     def command(self, main: Sequence[str]) -> list[str]:
-        """The command line of the Java that runs the class `main`, with the words behind it."""
+        """Return the command line of the Java that runs the class `main`, with its arguments."""
         path = os.pathsep.join([*self.before, f"{self.home.jars}/*"])
         return [str(self.java.program), *self.options, *java_options(self.home, self.java), "-cp", path, *main]
 
     def submit(self, *what: str) -> list[str]:
-        """The command line of Spark's own entry, with all settings."""
+        """Return the command line of Spark's own entry, with all settings."""
         settings = [word for key, value in self.conf.items() for word in ("--conf", f"{key}={value}")]
         return self.command(["org.apache.spark.deploy.SparkSubmit", *settings, *what])
 
@@ -68,13 +87,13 @@ class VirtualMachine:
     secret: str
 
     def logged(self) -> str:
-        """The end of what it has written."""
+        """Return the end of its output."""
         return read_log(self.log)
 
 
 @contextlib.contextmanager
 def running_machine(launch: Launch, log: IO[bytes] | None = None) -> Iterator[VirtualMachine]:
-    """A Spark for PySpark, ended in the end; `log` gets what it writes. Raises SparkStartFailed."""
+    """Run a Spark for PySpark until the end of the block; `log` gets its output. Raises SparkStartFailed."""
     with contextlib.ExitStack() as stack:
         log = log or stack.enter_context(tempfile.TemporaryFile())
         process, port, secret = _started(launch, log)
@@ -85,14 +104,14 @@ def running_machine(launch: Launch, log: IO[bytes] | None = None) -> Iterator[Vi
 
 
 def read_log(log: IO[bytes]) -> str:
-    """The last LOG_SHOWN_BYTES of a file that another process writes."""
+    """Return the last LOG_SHOWN_BYTES of a file that another process writes."""
     size = os.fstat(log.fileno()).st_size
     first = max(0, size - LOG_SHOWN_BYTES)
     return os.pread(log.fileno(), size - first, first).decode("utf-8", "replace")
 
 
 def end(process: subprocess.Popen[bytes], wait_s: float = END_WAIT_S) -> None:
-    """Let a process end by itself, as its stdin has ended; one that does not is killed."""
+    """Close a process's stdin and wait until it ends; kill it where it does not."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -142,7 +161,7 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log:
 
 
 def start_failed(code: int, log: str) -> SparkStartFailed:
-    """A Spark that ended at its start, with the line of its log that says why."""
+    """Return the failure of a Spark that ended at its start, with the line of its log that says why."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if any(word in line for word in ("Error", "Exception", "error:", "Could not"))]
     why = (telling or lines or [f"exit code {code}"])[0]
@@ -150,6 +169,126 @@ def start_failed(code: int, log: str) -> SparkStartFailed:
 
 
 def _connection(told: bytes) -> tuple[int, str]:
-    """Port and secret as Spark writes them: a number of four bytes, then a text behind its length."""
+    """Parse port and secret as Spark writes them: a number of four bytes, then a text behind its length."""
     port, length = struct.unpack(">ii", told[:8])
     return port, told[8 : 8 + length].decode()
+
+
+UNUSED_S: Final = 30 * 86_400.0
+"""After that long without use an archive is removed when another one is made."""
+DUMP_WAIT_S: Final = 900.0
+_KIND: Final = "at exit"
+"""How archives are made; another way is another archive."""
+
+
+def archive_path(java: Java, home: SparkHome, caches: Path | None = None) -> Path:
+    """Return the path of the archive for this Java and these jars: another Java, jar or flag is another archive."""
+    jars = sorted((jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in home.jars.iterdir())
+    key = key_of(java.home, java.version, java.vendor, home.folder, jars, QUICK, _KIND)
+    return (caches or cache_folder()) / f"classes-{home.version}-java{java.major}-{key}.jsa"
+
+
+def class_data_options(java: Java, home: SparkHome, before: Sequence[str] = ()) -> list[str]:
+    """Return the options by which a Java takes the archive, if there is one; Java ignores one that does not fit."""
+    archive = archive_path(java, home)
+    if before or not archive.is_file():
+        return []
+    base = base_path(java)
+    used = [path for path in (base, archive) if path.is_file()]
+    for path in used:
+        os.utime(path)
+    return [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, used))}", "-Xshare:auto"]
+
+
+def recording(launch: Launch, archive: Path) -> Launch:
+    """Return the same launch without an archive, which at its end writes the classes that it has loaded to one."""
+    options = [word for word in launch.options if not word.startswith(("-XX:SharedArchiveFile", "-Xshare"))]
+    base = base_path(launch.java)
+    below = [f"-XX:SharedArchiveFile={base}"] if base.is_file() else []
+    options = [*options, *below, f"-XX:ArchiveClassesAtExit={archive}"]
+    return replace(launch, options=options, end_wait_s=DUMP_WAIT_S)
+
+
+def base_path(java: Java, caches: Path | None = None) -> Path:
+    """Return the path of the archive of Java's own classes, for a Java that comes without one."""
+    key = key_of(java.home, java.version, java.vendor)
+    return (caches or cache_folder()) / f"classes-java{java.major}-{key}.jsa"
+
+
+def make_base(java: Java) -> None:
+    """Make the archive of Java's own classes where it has none: the archive of Spark's classes builds on it.
+
+    Raises SparkStartFailed, OSError.
+    """
+    base = base_path(java)
+    if base.is_file() or any(java.home.glob("*/server/classes*.jsa")):
+        return
+    with being_made(base) as building:
+        command = [str(java.program), "-Xshare:dump", f"-XX:SharedArchiveFile={building}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=DUMP_WAIT_S, stdin=subprocess.DEVNULL
+            )
+        except subprocess.TimeoutExpired as failure:
+            raise no_archive(f"within {DUMP_WAIT_S:.0f} s") from failure
+        if done.returncode:
+            raise no_archive(f"(exit code {done.returncode})", done.stdout + done.stderr)
+
+
+@contextlib.contextmanager
+def being_made(archive: Path) -> Iterator[Path]:
+    """Yield a path to write an archive to, which becomes the archive if all goes well.
+
+    Raises SparkStartFailed where nothing was written, OSError.
+    """
+    remove_unused(archive.parent)
+    handle, name = tempfile.mkstemp(prefix=".classes-", suffix=".jsa", dir=archive.parent)
+    os.close(handle)
+    building = Path(name)
+    building.unlink()  # Java makes it itself
+    try:
+        yield building
+        if not building.is_file():
+            raise no_archive()
+        building.replace(archive)
+    finally:
+        building.unlink(missing_ok=True)
+
+
+def no_archive(why: str = "", log: str = "") -> SparkStartFailed:
+    """Return the failure to make an archive."""
+    return SparkStartFailed(f"Java made no archive of classes {why}".strip(), log)
+
+
+def remove_unused(caches: Path) -> None:
+    """Remove the archives that nobody has used for UNUSED_S."""
+    for old in caches.glob("classes-*.jsa"):
+        if time.time() - old.stat().st_mtime > UNUSED_S:
+            old.unlink(missing_ok=True)
+
+
+def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = None) -> Launch:
+    """Return the launch of a session: one that answers soon, unless it has much to read.
+
+    It takes the archive of classes where there is one. That also goes for the driver of a cluster, which plans and
+    waits while others do the work. What the user says of the JIT wins. Raises JavaUnsuitable, ExtraMissing, OSError.
+    """
+    environment = os.environ if environment is None else environment
+    java = choose_java(options.java, environment)
+    home = quick_home(installed_spark(environment))
+    settings = application_settings(options)
+    before = class_path(options, environment)
+    users = settings.get("spark.driver.extraJavaOptions", "").split()
+    compilers = () if options.is_local and options.messages >= MANY_MESSAGES else QUICK
+    flags = [*compilers, memory_option(settings), *users, *class_data_options(java, home, before)]
+    for_python = python_environment(environment) if options.is_local else dict(environment)
+    return Launch(java, home, flags, settings, process_environment(options, home.folder, for_python), before)
+
+
+def class_path(options: SparkOptions, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders of settings before Spark's jars: the user's own, and those of Hadoop for a cluster."""
+    names = ["SPARK_CONF_DIR", *(() if options.is_local else ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))]
+    folders = [environment[name] for name in names if environment.get(name)]
+    if not environment.get("SPARK_CONF_DIR") and (home := environment.get("SPARK_HOME")):
+        folders.insert(0, os.path.join(home, "conf"))  # noqa: PTH118  # a word of a class path
+    return tuple(folder for folder in folders if os.path.isdir(folder))  # noqa: PTH112

@@ -118,7 +118,7 @@ from natsctl.spark.pipeline.project import find_project
 from natsctl.spark.pipeline.served import session_for
 from natsctl.spark.pipeline.tables import restore_tables
 from natsctl.spark.pipeline.update import Updates
-from natsctl.spark.session.options import SparkOptions
+from natsctl.spark.session.spark_options import SparkOptions
 
 folder, url = sys.argv[1:]
 second = """from pyspark import pipelines as dp

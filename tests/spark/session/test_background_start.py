@@ -13,23 +13,23 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.session import background_start
-from natsctl.spark.session.background import (
+from natsctl.spark.session import connect
+from natsctl.spark.session.connect import (
     BackgroundServer,
     beginning_of,
     memory_bytes,
     recorded_server,
     running_server,
+    source_code,
     spark_version,
+    start_server,
     state_file,
     stop_server,
 )
-from natsctl.spark.session.background_start import start_server
+from natsctl.spark.session.doctor import MESSAGES, write_backup
 from natsctl.spark.session.failures import SparkStartFailed
-from natsctl.spark.session.options import SparkOptions
-from natsctl.spark.session.practice import MESSAGES, write_backup
-from natsctl.spark.session.source_code import source_code
 from natsctl.spark.session.spark_home import installed_spark, quick_home
+from natsctl.spark.session.spark_options import SparkOptions
 from tests.spark.session.fakes import java
 from tests.spark.source.backups import rows
 from tests.spark.source.streams import until
@@ -51,8 +51,8 @@ def started(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Backgr
         )
         return found[-1]
 
-    monkeypatch.setattr(background_start, "_started", start)
-    monkeypatch.setattr(background_start, "_warmed", lambda server, options: True)
+    monkeypatch.setattr(connect, "_started", start)
+    monkeypatch.setattr(connect, "_knows_source", lambda server: True)
     yield found
     for process in processes:
         process.kill()
@@ -83,17 +83,17 @@ def test_it_is_recorded_of_which_code_the_data_source_is(started: list[Backgroun
 def test_of_a_server_that_lacks_the_data_source_none_is_recorded(
     started: list[BackgroundServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_start, "_warmed", lambda server, options: False)
+    monkeypatch.setattr(connect, "_knows_source", lambda server: False)
     assert start_server(SparkOptions()).source_code == ""
 
 
 def test_a_server_that_can_not_answer_is_stopped(
     started: list[BackgroundServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(server: BackgroundServer, options: SparkOptions) -> bool:
+    def fail(server: BackgroundServer) -> bool:
         raise RuntimeError("no answer")
 
-    monkeypatch.setattr(background_start, "_warmed", fail)
+    monkeypatch.setattr(connect, "_knows_source", fail)
     with pytest.raises(RuntimeError, match="no answer"):
         start_server(SparkOptions())
     assert not started[0].runs

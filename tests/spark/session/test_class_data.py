@@ -13,23 +13,22 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.session import warming
-from natsctl.spark.session.class_data import (
+from natsctl.spark.session import doctor
+from natsctl.spark.session.failures import SparkStartFailed
+from natsctl.spark.session.java import Java, choose_java
+from natsctl.spark.session.spark_home import SparkHome
+from natsctl.spark.session.spark_options import MANY_MESSAGES, QUICK, SparkOptions
+from natsctl.spark.session.virtual_machine import (
     UNUSED_S,
     archive_path,
     base_path,
     being_made,
     class_data_options,
+    launch_of,
     make_base,
     recording,
     remove_unused,
 )
-from natsctl.spark.session.failures import SparkStartFailed
-from natsctl.spark.session.java import Java, choose_java
-from natsctl.spark.session.launches import launch_of
-from natsctl.spark.session.local_settings import QUICK
-from natsctl.spark.session.options import MANY_MESSAGES, SparkOptions
-from natsctl.spark.session.spark_home import SparkHome
 from tests.spark.session.fakes import java, spark
 
 
@@ -126,8 +125,8 @@ def test_an_archive_that_was_not_written_leaves_the_one_before(tmp_path: Path) -
 
 def test_work_of_minutes_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     said: queue.Queue[str] = queue.Queue()
-    monkeypatch.setattr(warming, "SAY_EVERY_S", 0.01)
-    with warming._Phases(said.put) as phase:
+    monkeypatch.setattr(doctor, "SAY_EVERY_S", 0.01)
+    with doctor._Phases(said.put) as phase:
         phase.begin("writing")
         assert said.get(timeout=60) == "writing"
         assert re.fullmatch(r"writing: \d+ s", said.get(timeout=60))

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from natsctl.spark.session import spark_home
-from natsctl.spark.session.caches import made_once
 from natsctl.spark.session.failures import ExtraMissing
 from natsctl.spark.session.java import choose_java
-from natsctl.spark.session.java_home import java_home
-from natsctl.spark.session.spark_home import installed_spark, quick_home
+from natsctl.spark.session.spark_home import installed_spark, java_home, made_once, quick_home
 from tests.spark.session.fakes import java, spark
 
 

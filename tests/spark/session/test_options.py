@@ -10,16 +10,21 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.spark import SOURCE_BY_NAME
-from natsctl.spark.session import local_settings
-from natsctl.spark.session.local_settings import application_settings, memory_option, process_environment
-from natsctl.spark.session.options import SparkOptions, parse_conf
+from natsctl.spark.session import spark_options
+from natsctl.spark.session.spark_options import (
+    SparkOptions,
+    application_settings,
+    memory_option,
+    parse_conf,
+    process_environment,
+)
 
 
 def test_a_failure_tells_its_text_when_its_java_has_ended() -> None:
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     from pyspark.errors import AnalysisException
 
-    from natsctl.spark.session.opened import texts_kept
+    from natsctl.spark.session.sessions import texts_kept
 
     class OfJava(AnalysisException):
         java: str | None = "there is no stream X"
@@ -87,7 +92,7 @@ def test_a_cluster_elsewhere_reaches_the_driver_by_its_own_name() -> None:
 
 def test_memory_is_a_quarter_of_the_machine_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     for machine_gib, heap in ((0, "-Xmx1024m"), (2, "-Xmx1024m"), (8, "-Xmx2048m"), (64, "-Xmx4096m")):
-        monkeypatch.setattr(local_settings, "machine_memory_bytes", lambda gib=machine_gib: gib << 30)
+        monkeypatch.setattr(spark_options, "machine_memory_bytes", lambda gib=machine_gib: gib << 30)
         assert memory_option({}) == heap
     assert memory_option({"spark.driver.memory": "3g"}) == "-Xmx3g"
     assert memory_option({"spark.driver.memory": "512"}) == "-Xmx512m"

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from natsctl.spark.session.quiet import quieten_interrupts
+from natsctl.spark.session.failures import quieten_interrupts
 
 
 def test_an_interrupt_is_raised_and_not_logged_and_everything_else_is(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from natsctl.spark.session.options import SparkOptions
-from natsctl.spark.session.practice import MESSAGES, has_source, write_backup
-from natsctl.spark.session.remote import Remote, remote_session
-from natsctl.spark.session.serving import sign_of_use
+from natsctl.spark.session.connect import Remote, has_source, remote_session
+from natsctl.spark.session.doctor import MESSAGES, write_backup
+from natsctl.spark.session.spark_options import SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,11 +49,9 @@ def test_a_second_session_starts_no_python_process(spark: SparkSession, served: 
             assert has_source(session), "the data source is known without being sent"
             table = session.read.format("jetstream").schema("seq bigint").option("backup", str(tmp_path)).load()
             assert table.where("seq > 1").count() == MESSAGES - 1
-            assert sign_of_use(spark) is None
         daemons.append(children(java))
     assert daemons[0]
     assert daemons[1] == daemons[0]
-    assert sign_of_use(spark) is not None
 
 
 def children(pid: int) -> set[int]:

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark import SOURCE_BY_NAME
-from natsctl.spark.session import source_code as room
-from natsctl.spark.session.source_code import source_code
+from natsctl.spark.session import connect as room
+from natsctl.spark.session.connect import source_code
 
 _PICKLED = """
 import sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.spark.session.translation import TEXT_MOST, SparkFailed, translated
+from natsctl.spark.session.failures import TEXT_MOST, SparkFailed, translated
 from natsctl.spark.source.errors import (
     DataLoss,
     JetStreamSourceError,

@@ -1,14 +1,82 @@
-"""What natsctl tells Spark before what the user says with --conf, and the options of its Java."""
+"""The options of a session: those of the command line, and the settings for Spark and its Java that follow."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from natsctl.api.errors import UsageError
 from natsctl.spark import SOURCE_BY_NAME
-from natsctl.spark.session.options import LOCAL, SparkOptions
+
+LOCAL = "local[*]"
+"""All cores of this machine, within one process."""
+
+MANY_MESSAGES = 3_000_000
+"""From so many on it pays to have Java compile once more what runs for each: 5 s of CPU, and 1.7 us less for each."""
+
+_LOCAL_MASTER = re.compile(r"local(\[[^\]]*\])?")
+_MASTERS = ("spark://", "yarn", "k8s://")
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """The place where Spark runs, and its settings; an empty `master` is this machine, or the server in the background.
+
+    `remote` is the URL of a Spark Connect server (sc://host:port), `conf` what spark-submit takes as --conf. `messages`
+    is how many are to be read, as far as that is known: a Java that is started suits it.
+    """
+
+    master: str = ""
+    remote: str = ""
+    java: str = ""
+    conf: tuple[tuple[str, str], ...] = ()
+    messages: int = 0
+
+    def check(self) -> None:
+        """Raise UsageError where values contradict each other or are none."""
+        if self.master and self.remote:
+            raise UsageError(
+                "--master and --remote exclude each other", hint="sc:// goes with --remote, all else with --master"
+            )
+        if self.remote and not self.remote.startswith("sc://"):
+            raise UsageError(
+                f"--remote {self.remote}: expected sc://host:port", hint="spark:// and yarn go with --master"
+            )
+        if self.master.startswith("sc://"):
+            raise UsageError(
+                f"--master {self.master} is a Spark Connect server", hint=f"give it as --remote {self.master}"
+            )
+        if self.master and not (self.is_local or self.master.startswith(_MASTERS)):
+            raise UsageError(
+                f"--master {self.master} is no master of Spark",
+                hint="local[N], spark://host:7077, yarn or k8s://https://host:port",
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs in one process on this machine."""
+        return not self.remote and _LOCAL_MASTER.fullmatch(self.master or LOCAL) is not None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """`conf` by key, the last of several."""
+        return dict(self.conf)
+
+
+def parse_conf(words: list[str] | None) -> tuple[tuple[str, str], ...]:
+    """Parse the words of `--conf KEY=VALUE`. Raises UsageError."""
+    pairs = []
+    for text in words or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--conf {text}: expected KEY=VALUE", hint="such as --conf spark.driver.memory=4g")
+        pairs.append((key.strip(), value))
+    return tuple(pairs)
+
 
 HEAP_LEAST_BYTES = 1 << 30
 HEAP_MOST_BYTES = 4 << 30
@@ -16,13 +84,13 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For work of seconds: half the time to the first answer; whole minutes of work want the JIT that these leave out."""
 
 SECRET_OPTIONS = "(?i)url|servers|user|password|token|nkey|credentials|content"
-"""The options of data sources that Spark leaves out of plans, failures and its pages: what logins may be in."""
+"""The options of data sources that Spark leaves out of plans, failures and its pages, as they may hold logins."""
 
 _LOOPBACK = ("127.", "localhost", "[::1]")
 
 
 def session_settings(options: SparkOptions) -> dict[str, str]:
-    """Settings of any session: what has been said by --conf wins."""
+    """Return the settings of any session: those of --conf win."""
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
@@ -32,7 +100,7 @@ def session_settings(options: SparkOptions) -> dict[str, str]:
 
 
 def application_settings(options: SparkOptions) -> dict[str, str]:
-    """Settings of an application that this command starts: all of it, on this machine or as a cluster's driver."""
+    """Return the settings of an application that this command starts, on this machine or as a cluster's driver."""
     master = options.master or LOCAL
     settings = {
         "spark.master": master,
@@ -52,7 +120,7 @@ def application_settings(options: SparkOptions) -> dict[str, str]:
 
 
 def cores(master: str) -> int:
-    """How many tasks run at once on local, local[2], local[*] or local[2,3]."""
+    """Return the number of tasks that run at once on local, local[2], local[*] or local[2,3]."""
     text = master.removeprefix("local").strip("[]").partition(",")[0].strip()
     if text == "*":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -60,7 +128,7 @@ def cores(master: str) -> int:
 
 
 def memory_option(settings: Mapping[str, str]) -> str:
-    """The heap: spark.driver.memory, else a quarter of the machine between HEAP_LEAST_BYTES and HEAP_MOST_BYTES."""
+    """Return the option of the heap: spark.driver.memory, else a quarter of the machine within the limits above."""
     said = settings.get("spark.driver.memory")
     if said:
         return f"-Xmx{said if said[-1:].isalpha() else f'{said}m'}".removesuffix("b")
@@ -68,7 +136,7 @@ def memory_option(settings: Mapping[str, str]) -> str:
 
 
 def machine_memory_bytes() -> int:
-    """The memory of the machine, or what its container may use; 0 where that is not told."""
+    """Return the memory of the machine, or of its container's limit; 0 where it is not known."""
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -81,7 +149,7 @@ def machine_memory_bytes() -> int:
 
 
 def process_environment(options: SparkOptions, home: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of Spark's Java, and of the Python processes that it starts here.
+    """Return the environment of Spark's Java, and of the Python processes that it starts here.
 
     On this machine those are this Python, with this natsctl. On a cluster the name has to be right on every machine, so
     it is what PYSPARK_PYTHON says, or python3, which here is found beside this Python first.
@@ -99,13 +167,13 @@ def process_environment(options: SparkOptions, home: Path, environment: Mapping[
 
 
 def python_program(options: SparkOptions, environment: Mapping[str, str]) -> str:
-    """The program that tasks run."""
+    """Return the Python program that tasks run."""
     if options.is_local:
         return sys.executable
     return options.settings.get("spark.pyspark.python") or environment.get("PYSPARK_PYTHON") or "python3"
 
 
 def _is_here(master: str) -> bool:
-    """Whether every master that is named is on this machine."""
+    """Return whether every master that is named is on this machine."""
     hosts = master.removeprefix("spark://").split(",")
     return master.startswith("spark://") and all(host.startswith(_LOOPBACK) for host in hosts)

@@ -1,37 +1,164 @@
-"""What Spark needs on this machine: what was found of it, and what to do where something is missing."""
+"""Checks of what Spark needs on this machine, and the archive of classes that makes its start quick."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+from natsctl.api.archive.archive import ArchivedStream
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.errors import NatsctlError
 from natsctl.api.model import Model, WireEnum
+from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.units import format_size
-from natsctl.spark.session.background import running_server
-from natsctl.spark.session.caches import cache_folder
-from natsctl.spark.session.class_data import archive_path
+from natsctl.spark.session.connect import running_server
 from natsctl.spark.session.failures import INSTALL_PIPELINES, INSTALL_SPARK, ExtraMissing, JavaUnsuitable
 from natsctl.spark.session.java import OLDEST, Java, choose_java, find_javas
-from natsctl.spark.session.local_settings import machine_memory_bytes, memory_option
-from natsctl.spark.session.options import SparkOptions
-from natsctl.spark.session.spark_home import installed_spark, quick_home
+from natsctl.spark.session.sessions import own_session
+from natsctl.spark.session.spark_home import cache_folder, installed_spark, quick_home
+from natsctl.spark.session.spark_options import SparkOptions, machine_memory_bytes, memory_option
+from natsctl.spark.session.virtual_machine import (
+    Launch,
+    archive_path,
+    being_made,
+    launch_of,
+    make_base,
+    no_archive,
+    read_log,
+    recording,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+MESSAGES = 100
+_NAME = "PRACTICE"
+_SCHEMA = "seq bigint, subject string, timestamp timestamp, value binary"
+_QUERY = """select subject, max(timestamp), sum(length(cast(value as string))) as total from practice
+    where seq > 5 and subject like 'ORDERS.%' group by subject order by total desc limit 5"""
+
+
+def practise(session: SparkSession) -> None:
+    """Run a query such as commands run, on a backup that is made for it, since that needs no NATS server."""
+    with tempfile.TemporaryDirectory(prefix="natsctl-spark-") as folder:
+        write_backup(Path(folder))
+        reader = session.read.format("jetstream").schema(_SCHEMA).options(filterPushdown="true", backup=folder)
+        reader.load().createOrReplaceTempView("practice")
+        session.sql(_QUERY).toArrow()
+
+
+def write_backup(folder: Path) -> None:
+    """Write a backup of MESSAGES messages of 128 bytes."""
+    state = StreamState(messages=MESSAGES, first_seq=1, last_seq=MESSAGES, num_subjects=1)
+    messages = [(seq, seq * 10**9, b"ORDERS.new", b"", b"." * 128) for seq in range(1, MESSAGES + 1)]
+    archive, frames = WriterV2(), FrameWriter()
+    begin = archive.begin(ArchivedStream(StreamConfig(name=_NAME), 1, state), ())
+    parts = [begin, *archive.messages(messages), *archive.end(MESSAGES, MESSAGES * 10**9)]
+    (folder / "stream.tar.s2").write_bytes(b"".join([*map(frames.write, parts), frames.finish()]))
+    told = {"config": {"name": _NAME}, "state": {"messages": MESSAGES, "first_seq": 1, "last_seq": MESSAGES}}
+    (folder / "backup.json").write_text(json.dumps(told))
+
+
+FIRST_QUERY = "select id % 3 as k, count(*) from range(1000) group by 1"
+"""The query that `timed_start` times from nothing to its answer."""
+SAY_EVERY_S = 10.0
+Say = Callable[[str], None]
+
+
+class Warmed(NamedTuple):
+    """The archive, and whether it was made now."""
+
+    archive: Path
+    made: bool
+
+
+def warm(options: SparkOptions, *, again: bool = False, say: Say = lambda text: None) -> Warmed:
+    """Make the archive of Spark's classes with one start of Spark, unless there is one and not `again`.
+
+    Raises JavaUnsuitable, SparkStartFailed, OSError.
+    """
+    launch = launch_of(options)
+    archive = archive_path(launch.java, launch.home)
+    if archive.is_file() and not again:
+        return Warmed(archive, made=False)
+    archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=archive.parent):  # a folder that cannot be written to fails before the work begins
+        pass
+    with _Phases(say) as phase, being_made(archive) as building, tempfile.TemporaryFile() as log:
+        phase.begin(f"starting Spark on Java {launch.java.version}")
+        make_base(launch.java)
+        with own_session(options, recording(launch, building), log) as session:
+            phase.begin("running a query")
+            practise(session)
+            phase.begin(f"writing {archive}")
+        if not building.is_file():
+            raise no_archive(log=read_log(log))
+    return Warmed(archive, made=True)
+
+
+def archive_of(options: SparkOptions) -> Path:
+    """Return the path of the archive for sessions with these options. Raises JavaUnsuitable, ExtraMissing."""
+    launch = launch_of(options)
+    return archive_path(launch.java, launch.home)
+
+
+def timed_start(options: SparkOptions, launch: Launch) -> float:
+    """Return the seconds from nothing to the first answer."""
+    begin_s = time.monotonic()
+    with own_session(options, launch) as session:
+        session.sql(FIRST_QUERY).collect()
+        return time.monotonic() - begin_s
+
+
+class _Phases:
+    """Progress by phases: each is announced, and its time every SAY_EVERY_S."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._text, self._begin_s = "", 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def begin(self, text: str) -> None:
+        """Begin a phase."""
+        self._text, self._begin_s = text, time.monotonic()
+        self._say(text)
+
+    def _go_on(self) -> None:
+        while not self._over.wait(SAY_EVERY_S):
+            if self._text:
+                self._say(f"{self._text}: {time.monotonic() - self._begin_s:.0f} s")
+
 
 NEEDED = (("pyspark", (4, 2)), ("pyarrow", (18,)))
-"""Packages, and the first version of each that will do."""
+"""The packages that are needed, and the oldest version of each."""
 FOR_SERVERS = (("pandas", (2, 2)), ("grpcio", ()), ("grpcio-status", ()), ("protobuf", ()), ("zstandard", ()))
-"""What --remote, the server in background and pipelines need beside them."""
+"""The packages that --remote, the server in the background and pipelines need beside them."""
 LEAST_MEMORY_BYTES = 2 << 30
 LEAST_DISK_BYTES = 1 << 30
 
 
 class State(WireEnum):
-    """How a finding is to be taken."""
+    """The severity of a finding."""
 
     GOOD = "good"
     WARNING = "warning"
@@ -39,7 +166,7 @@ class State(WireEnum):
 
 
 class Finding(Model, kw_only=True):
-    """One thing that was looked at; `do` says what to do about it."""
+    """The result of one check; `do` is the remedy."""
 
     name: str
     state: State
@@ -48,14 +175,14 @@ class Finding(Model, kw_only=True):
 
 
 class Checkup(Model, kw_only=True):
-    """Everything that was looked at; `ready` says that Spark will start."""
+    """The results of all checks; `ready` means that Spark will start."""
 
     ready: bool
     findings: list[Finding]
 
 
 def check_up(options: SparkOptions, environment: Mapping[str, str] | None = None, *, start: bool = False) -> Checkup:
-    """Look at everything, with `start` at a real start too."""
+    """Run all checks, with `start` also a start of Spark."""
     environment = os.environ if environment is None else environment
     findings = [
         _python(),
@@ -84,7 +211,7 @@ def _python() -> Finding:
 
 
 def _package(name: str, least: tuple[int, ...], *, needed: bool) -> Finding:
-    """Whether a package is there, and new enough."""
+    """Check that a package is installed, and new enough."""
     install = INSTALL_SPARK if needed else INSTALL_PIPELINES
     state = State.WRONG if needed else State.WARNING
     wanted = ".".join(str(number) for number in least)
@@ -103,7 +230,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _java(asked: str, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """The Java that is chosen, and those that are not."""
+    """Report the Java that is chosen, and those that are not."""
     chosen: Java | None = None
     try:
         java = chosen = choose_java(asked, environment)
@@ -119,7 +246,7 @@ def _java(asked: str, environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Spark itself, and what was made to start it quickly."""
+    """Check Spark itself, and the caches for its start."""
     try:
         spark = installed_spark(environment)
     except ExtraMissing as failure:
@@ -176,9 +303,8 @@ def _server() -> Finding:
 
 
 def _start(options: SparkOptions) -> Finding:
-    """A session that is opened, and answers."""
-    from natsctl.spark.session.launches import launch_of
-    from natsctl.spark.session.warming import timed_start
+    """Open a session and measure the time to its answer."""
+    from natsctl.spark.session.virtual_machine import launch_of
 
     try:
         return _finding("start", f"first answer after {timed_start(options, launch_of(options)):.1f} s")
