@@ -1,4 +1,4 @@
-"""Tests of a program that works on the ORDERS world: each begins with the streams as the documents say, and empty."""
+"""Tests of a program that uses the ORDERS streams: each starts with the streams that the documents describe, empty."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from natsctl.testing.jetstream import JetStreamServer, jetstream_fixture
 
 pytestmark = pytest.mark.asyncio
 
-# A server for this module; seen from pytest's root folder.
+# A server for this module; the path is relative to pytest's root folder.
 orders = jetstream_fixture("examples/configs/orders.yaml", scope="module")
 
 
 @pytest.fixture
 def server(orders: JetStreamServer) -> JetStreamServer:
-    """The module's server, as the documents say."""
+    """The module's server, with the streams that the documents describe."""
     orders.reset()
     return orders
 
 
 async def dispatch(client: Client) -> None:
-    """What is tested: take an order that has come in, and pass it on."""
+    """Process one received order (the code under test)."""
     work = await client.jetstream().pull_subscribe_bind("NEW", "ORDERS")
     [order] = await work.fetch(1)
     await client.jetstream().publish("ORDERS.processed", order.data)

@@ -10,14 +10,13 @@ from tests.support.permission_table.case import CLOSED, WAIT, Case
 _HEAD: Final = """\
 # Permissions, limits and logins: what clients see
 
-Every line is run against natsctl's server and against the reference nats-server by
-`tests/server/test_permissions_reference.py`. This page is made from the same table:
-`python -m tests.support.permission_table > docs/permissions.md`.
+`tests/server/test_permissions_reference.py` runs every line on natsctl's server and on nats-server. This page is
+generated from the same table: `python -m tests.support.permission_table > docs/permissions.md`.
 
-Clients connect as the users that the configuration names, with the password `x`, and go by `user:` where there are
-several; `→` is what is said, `←` what is heard up to the answer to a PING, nothing where there is no arrow. Messages
-hold one `x`. `<answer>` stands for any answer of JetStream. The log line is an `[ERR]` line and begins with
-`host:port - cid:N - "account/user:name" - `, without the user where nobody is let in.
+Clients connect as the users of the configuration, with the password `x`; where there are several, `user:` names the one
+that acts. `→` is what the client sends, `←` what it receives up to the answer to a PING; without an arrow it receives
+nothing. Messages consist of one `x`, and `<answer>` stands for any answer of JetStream. The log line is an `[ERR]` line
+and begins with `host:port - cid:N - "account/user:name" - `, without the user if the login failed.
 """
 REPLACING: Final = {
     "$JS.API.INFO": "limits and the level of the API",
