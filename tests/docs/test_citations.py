@@ -137,3 +137,11 @@ def test_a_heading_gives_the_anchor_that_github_makes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A `b` & [c](d)\n```\n# not this\n```\n## Same\n## Same\n### Named {#other}\n")
     assert anchors(page) == {"a-b--c", "same", "same-1", "other"}
+
+
+def test_every_decision_has_its_number_a_status_and_a_date() -> None:
+    form = re.compile(r"# (\d{4}): .+\n\n\| status \| date \|\n\| --- \| --- \|\n\| .+ \| \d{4}-\d\d-\d\d \|\n")
+    pages = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+    heads = [form.match(page.read_text(encoding="utf-8")) for page in pages]
+    assert [page.name for page, head in zip(pages, heads, strict=True) if not head or head[1] != page.name[:4]] == []
+    assert len({page.name[:4] for page in pages}) == len(pages)
