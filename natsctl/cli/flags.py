@@ -1,6 +1,6 @@
 """Flags that set one field of a configuration: the rows of the tables, how values are read and put in place.
 
-A table (stream/flags.py, consumer/flags.py) says for each flag which field it sets. Commands take all flags of a table
+A table (in stream/create.py, consumer/definition.py) has the field of each flag. Commands take all flags of a table
 with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that were on the
 command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and `--help` come
 from the same rows.

@@ -22,6 +22,9 @@ LINK = re.compile(r"(?<!!)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *(?:\{ *#([\w-]+) *\})?$", re.MULTILINE)
 EXPLICIT = re.compile(r"<a (?:id|name)=\"([\w-]+)\"")
+MODULE = re.compile(r"(?<![\w/.@<~$-])(?:[a-z_]+/)*[a-z]\w*\.py\b")
+OTHERS = frozenset({"nats.py", "transformations/by_subject.py"})
+"""A repository of that name, and a file that `pipeline init` writes."""
 SKIPPED = ("__pycache__", "node_modules", "build", "dist", ".bin")
 """Folders of what is installed and built."""
 
@@ -71,6 +74,20 @@ def exists(cited: str) -> bool:
 
 def test_every_path_that_is_cited_exists() -> None:
     missing = [f"{path}: {cited}" for path, text in texts() for cited in PATH.findall(text) if not exists(cited)]
+    assert missing == []
+
+
+def test_every_module_that_is_named_without_its_whole_path_exists() -> None:
+    ends = {
+        "/".join(path.split("/")[start:]) for path in files() if path.endswith(".py") for start in range(9)
+    } | OTHERS
+    missing = [
+        f"{path}: {cited}"
+        for path, text in texts()
+        if path.endswith(".md") or path.startswith("natsctl/")
+        for cited in (MODULE.findall(text) if ".py" in text else ())
+        if cited not in ends
+    ]
     assert missing == []
 
 
