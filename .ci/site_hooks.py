@@ -42,7 +42,7 @@ def _expanded(entry: Any) -> Any:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the examples as files, and a page for each of their folders."""
+    """Add the examples as files, a page for each of their folders, and the changelog."""
     for path in sorted(EXAMPLES.rglob("*")):
         name = path.relative_to(ROOT).as_posix()
         if HIDDEN.search(name):
@@ -51,7 +51,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, f"{name}/index.md", content=_listing(path), inclusion=_unlisted()))
         else:
             files.append(File.generated(config, f"{name}.txt", content=path.read_text(encoding="utf-8")))
+    files.append(File.generated(config, "changelog.md", content=_changelog()))
     return files
+
+
+def _changelog() -> str:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](").replace("](examples/", "](../examples/")
 
 
 def _unlisted() -> Any:
