@@ -22,6 +22,7 @@ from natsctl.cli.main import run as run_main
 from natsctl.spark.export.continuing import Note, prepare, remove_strays, report_of
 from natsctl.spark.export.target import Target, target_of
 from natsctl.spark.export.writing import check_written, replace_folder, writer_of
+from natsctl.spark.loading import source as source_module
 from natsctl.spark.loading.columns import headers_of, payload_of
 from natsctl.spark.loading.headers import left_out
 from natsctl.spark.loading.loading import look, messages
@@ -360,6 +361,7 @@ def test_tables_of_others_are_read_with_all_their_columns_and_by_the_names_of_fi
         ({"a.csv": b"subject,value\na,1\n", "b.csv": b"value,subject\n1,a\n"}, "does not conform"),
         ({"a.csv": b"subject,value\na,1\nb\n"}, "Malformed CSV record: b"),
         ({"a.csv": b"subject,value\na,\xe9\n"}, "not in UTF-8"),
+        ({"a.csv": b"subject,value\na,1\n", "b.csv.gz": gzip.compress(b"subject,value\na,\xe9\n")}, "not in UTF-8"),
         ({"a.csv": b"subject,value,headers\na,1,A: 1\n"}, "headers in a text are JSON"),
         ({"a.jsonl": b'{"subject": "a", "value_base64": "!!!"}\n'}, "malformed"),
         ({"a.jsonl": b'{"subject": "a", "value": "1", "headers": [{"name": "A"}]}\n'}, "a header has no key"),
@@ -377,6 +379,13 @@ def test_what_cannot_be_read_as_it_was_meant_is_told(
         rows_of(spark, tmp_path)
     told = translated(failed.value)
     assert why in f"{told} {told.hint}"
+
+
+def test_text_is_utf8_however_it_is_cut_for_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "PIECE_BYTES", 1)
+    for text, valid in (("é€😀".encode(), True), (b"a\xc3", False), (b"\xc3a", False), (b"", True)):
+        (tmp_path / "a.csv").write_bytes(text)
+        assert source_module._is_utf8(tmp_path / "a.csv") is valid
 
 
 def _pairs(headers: Any) -> list[tuple[str, bytes]]:

@@ -32,7 +32,11 @@ class Content(NamedTuple):
 
 
 def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Content:
-    """Read all rows once, for a stream that takes those subjects and is not sent those headers."""
+    """Read all rows once, for a stream that takes those subjects and is not sent those headers.
+
+    Ids of their own, and headers that are left out, are each counted by another pass over that column, where there are
+    any: a distinct count beside other ones takes Spark two more shuffles.
+    """
     from pyspark.sql import functions as f
 
     subject = f.coalesce(f.col("subject"), f.lit(""))
@@ -45,13 +49,13 @@ def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Conte
             f.min("seq"),
             f.max("seq"),
             f.count(_OWN),
-            f.countDistinct(_OWN),
             f.sum(f.expr(has(left))),
         )
         .collect()[0]
     )
-    counts = _counts(rows, left) if total[7] else {}
-    return Content(total[0], total[1] or 0, total[2], total[3], total[4], total[5] > total[6], counts)
+    counts = _counts(rows, left) if total[6] else {}
+    is_repeated = bool(total[5]) and rows.select(f.countDistinct(f.expr(OWN_ID))).collect()[0][0] < total[5]
+    return Content(total[0], total[1] or 0, total[2], total[3], total[4], is_repeated, counts)
 
 
 def _counts(rows: DataFrame, left: Sequence[Obeyed]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is read once more, which costs less so
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # times as pandas writes them, which Spark refuses otherwise
 }
+PIECE_BYTES = 1 << 20
 _NO_FILES = "UNABLE_TO_INFER_SCHEMA"
 _COLUMNS = "stream string, seq bigint, subject string, headers string, value string"
 """The columns of what has no rows that would tell them."""
@@ -70,8 +73,7 @@ def _found_format(place: Path) -> Format:
     if place.is_dir():
         if (place / "_delta_log").is_dir():
             return DELTA
-        names = (one.name for one in place.rglob("*") if one.is_file() and not _is_hidden(one.relative_to(place)))
-        found = {known.name for name in names if (known := named_format(name)) is not None}
+        found = {known.name for one in _files(place) if (known := named_format(one.name)) is not None}
         if len(found) > 1:
             raise UsageError(f"{place} holds files of several formats", hint=f"--format {'|'.join(FORMATS)} chooses")
         return FORMATS[found.pop()] if found else PARQUET
@@ -79,6 +81,13 @@ def _found_format(place: Path) -> Format:
     if known is None:
         raise UsageError(f"{place} has no ending that tells its format", hint=f"give --format {'|'.join(FORMATS)}")
     return known
+
+
+def _files(place: Path) -> list[Path]:
+    """Return the file, or those in the folder that Spark reads."""
+    if not place.is_dir():
+        return [place]
+    return [one for one in place.rglob("*") if one.is_file() and not _is_hidden(one.relative_to(place))]
 
 
 def _is_hidden(path: Path) -> bool:
@@ -150,10 +159,27 @@ def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: s
 
 
 def _check_encoding(spark: SparkSession, source: Source, path: str) -> None:
-    """Raises UsageError for text that is no UTF-8, of which Spark would replace what it cannot read."""
-    lines = spark.read.text(path)
-    if not lines.where("not is_valid_utf8(value)").selectExpr("1").isEmpty():
+    """Raise UsageError for text that is no UTF-8, of which Spark would replace what it cannot read."""
+    files = [] if is_url(source.path) else _files(Path(source.path))
+    if files and all(one.name.lower().endswith(source.format.endings) for one in files):
+        valid = all(map(_is_utf8, files))  # a tenth of what Spark takes for it
+    else:
+        valid = spark.read.text(path).where("not is_valid_utf8(value)").selectExpr("1").isEmpty()
+    if not valid:
         raise UsageError(f"{source.path} is not in UTF-8", hint="iconv or an editor puts it into UTF-8")
+
+
+def _is_utf8(file: Path) -> bool:
+    """Return whether the text of a file that is not compressed is UTF-8."""
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    try:
+        with file.open("rb") as content:
+            while piece := content.read(PIECE_BYTES):
+                decode(piece)
+        decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _columns(kinds: dict[str, str]) -> str:
