@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and servers and clients that it vouches for, as files.
+"""Certificates for tests: an authority, and the servers and clients that it signs, as files.
 
 authority = Authority(folder)
 server = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
@@ -24,14 +24,14 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Issued:
-    """Where a certificate and its key are."""
+    """The files of a certificate and its key."""
 
     cert: Path
     key: Path
 
 
 class Authority:
-    """An authority with a folder for everything it makes; its own certificate is `cert`."""
+    """An authority with a folder for its files; its own certificate is `cert`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""A clock that only moves when it is told to."""
+"""A clock that moves only on request."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class VirtualClock:
         return self._monotonic_ns
 
     def advance(self, ns: int) -> None:
-        """Let time pass on both clocks."""
+        """Advance both clocks."""
         if ns < 0:
             raise ValueError("time does not go back; use set_wall for a clock that was put back")
         self._wall_ns += ns
         self._monotonic_ns += ns
 
     def set_wall(self, wall_ns: int) -> None:
-        """Let the wall clock jump, as an administrator or NTP does; the monotonic clock goes on."""
+        """Set the wall clock, as an administrator or NTP does; the monotonic clock is not changed."""
         self._wall_ns = wall_ns

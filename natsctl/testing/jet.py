@@ -1,4 +1,4 @@
-"""One client's short words for JetStream on a `Machine`: make streams and consumers, publish, pull, ack, look."""
+"""A JetStream client of a `Machine`: create streams and consumers, publish, pull, acknowledge, inspect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECOND: Final = 1_000_000_000
 
 
 class Jet:
-    """A client of a machine; every call returns when the machine is at rest again."""
+    """A client of a machine; every call returns when the machine is idle again."""
 
     def __init__(self, machine: Machine | None = None) -> None:
         """Connect to `machine`, or to a new one."""
@@ -26,22 +26,22 @@ class Jet:
         return self.wire.request(f"$JS.API.{verb}", body)
 
     def stream(self, name: str = "S", *subjects: str, **config: Any) -> Any:
-        """Make a stream and return its info; it captures `s.>` unless told otherwise."""
+        """Create a stream and return its info; its subject is `s.>` unless others are given."""
         body = {"name": name, "subjects": list(subjects) or ["s.>"], **config}
         return ok(self.api(f"STREAM.CREATE.{name}", body))
 
     def consumer(self, name: str = "C", stream: str = "S", **config: Any) -> Any:
-        """Make a durable consumer, explicit ack unless told otherwise, and return its info."""
+        """Create a durable consumer, with explicit acks by default, and return its info."""
         config = {"durable_name": name, "ack_policy": "explicit", **config}
         return ok(self.api(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}))
 
     def ephemeral(self, stream: str = "S", **config: Any) -> Any:
-        """Make a consumer that the server names, and return its info."""
+        """Create an ephemeral consumer, which the server names, and return its info."""
         body = {"stream_name": stream, "config": {"ack_policy": "explicit", **config}}
         return ok(self.api(f"CONSUMER.CREATE.{stream}", body))
 
     def info(self, name: str = "C", stream: str = "S") -> Any:
-        """Return what CONSUMER.INFO says."""
+        """Return the answer of CONSUMER.INFO."""
         return ok(self.api(f"CONSUMER.INFO.{stream}.{name}"))
 
     def counts(self, name: str = "C", stream: str = "S") -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Jet:
         }
 
     def backup(self, name: str = "S", **options: Any) -> tuple[dict[str, Any], bytes]:
-        """Return what a client keeps of a stream: configuration and state, and the archive of a snapshot."""
+        """Return a backup of a stream: its configuration and state, and the archive of a snapshot."""
         sid = self.listen("backup.in")
         answer = ok(self.api(f"STREAM.SNAPSHOT.{name}", {"deliver_subject": "backup.in", **options}))
         parts = []
@@ -83,7 +83,7 @@ class Jet:
         self.wire.send(b"".join(lines))
 
     def pull(self, body: object = b"", name: str = "C", stream: str = "S", inbox: str = "") -> list[Message]:
-        """Send a pull request and return everything that arrived for it by the time the machine rests."""
+        """Send a pull request and return the messages that arrived until the machine was idle."""
         inbox = inbox or f"_INBOX.pull.{self.machine.rng.getrandbits(40)}"
         sid = self.wire.subscribe(inbox)
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -91,11 +91,11 @@ class Jet:
         return self.wire.take(sid)
 
     def ack(self, message: Message, payload: bytes = b"") -> None:
-        """Answer a delivered message."""
+        """Acknowledge a delivered message."""
         self.wire.publish(message.reply.decode(), payload)
 
     def double_ack(self, message: Message, payload: bytes = b"") -> list[Message]:
-        """Answer a delivered message and return the server's answers to that."""
+        """Acknowledge a delivered message and return the server's answers."""
         inbox = f"_INBOX.ack.{self.machine.rng.getrandbits(40)}"
         sid = self.wire.subscribe(inbox)
         self.wire.publish(message.reply.decode(), payload, inbox)
@@ -104,15 +104,15 @@ class Jet:
         return answers
 
     def listen(self, subject: str) -> bytes:
-        """Subscribe and return the sid, for `heard`."""
+        """Subscribe and return the subscription id, for `heard`."""
         return self.wire.subscribe(subject)
 
     def heard(self, sid: bytes) -> list[Message]:
-        """Return what arrived on a subscription since the last call."""
+        """Return the messages of a subscription since the last call."""
         return self.wire.take(sid)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.machine.advance(int(seconds * SECOND))
 
 

@@ -36,14 +36,14 @@ Scope = Literal["function", "class", "module", "package", "session"]
 
 
 class JetStreamServer:
-    """One server with what the documents say; a context manager."""
+    """One server with the assets that documents describe; a context manager."""
 
     def __init__(
         self, *documents: str | Path, store_dir: str | Path | None = None, variables: Mapping[str, str] | None = None
     ) -> None:
         """Read files, folders and patterns; `variables` come before the environment in `${NAME}` of documents.
 
-        Without `store_dir` everything is forgotten at the end. Raises UsageError with all that is wrong in documents.
+        Without `store_dir` everything is removed at the end. Raises UsageError with every mistake in the documents.
         """
         from natsctl.plan.documents import load_documents
         from natsctl.plan.wanted import DocumentSet
@@ -57,7 +57,7 @@ class JetStreamServer:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The URL that clients connect to."""
         return self._running.url
 
     @property
@@ -72,7 +72,7 @@ class JetStreamServer:
         return self._server
 
     def start(self) -> JetStreamServer:
-        """Listen, and carry the documents out; raises NatsctlError where that can not be, with nothing left running."""
+        """Listen, and apply the documents; raises NatsctlError if that fails, with nothing left running."""
         if self._store_dir is None:
             self._folder = tempfile.TemporaryDirectory(prefix="natsctl-")
         folder = Path(self._folder.name if self._folder else str(self._store_dir))
@@ -87,11 +87,11 @@ class JetStreamServer:
         return self
 
     def reset(self) -> None:
-        """Bring the server back to the documents: whatever streams there are go, and theirs are made anew, empty."""
+        """Return to the documents: delete every stream, and create those of the documents again, empty."""
         self._ask(self._renew)
 
     def stop(self) -> None:
-        """Stop the server and forget what it stored; safe to call twice."""
+        """Stop the server and remove its data; safe to call twice."""
         server, self._server = self._server, None
         folder, self._folder = self._folder, None
         if server is not None:
@@ -111,7 +111,7 @@ class JetStreamServer:
         await self._provide(manager)
 
     def _ask(self, work: Callable[[Manager], Awaitable[T]]) -> T:
-        """Do work as a client, on the server's own loop: the caller's may be the one that this call holds up."""
+        """Do work as a client on the server's event loop, because this call may block the caller's."""
         return self._running.run(self._on_connection(work))
 
     async def _on_connection(self, work: Callable[[Manager], Awaitable[T]]) -> T:
@@ -140,10 +140,10 @@ def jetstream_fixture(
     store_dir: str | Path | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Any:
-    """Return a fixture of pytest whose value is a running `JetStreamServer`, called as the variable that it is put in.
+    """Return a pytest fixture whose value is a running `JetStreamServer`; it has the name of its variable.
 
-    Relative paths are seen from pytest's root folder. With a wider scope than a function's, tests share the server:
-    `reset` it where they must not see what others left.
+    Relative paths start at pytest's root folder. With a wider scope than a function's, tests share the server:
+    `reset` it for a test that must not see the data of others.
     """
     import pytest
 

@@ -67,7 +67,7 @@ class Wire:
         self.raw: list[bytes] = []
 
     def send(self, data: bytes) -> None:
-        """Hand bytes to the server and let it come to rest."""
+        """Send bytes to the server and run it until it is idle."""
         self.session.receive(data)
         self._machine.settle()
 
@@ -76,7 +76,7 @@ class Wire:
         self.send(encode_pub(subject.encode(), reply.encode(), header, payload))
 
     def subscribe(self, subject: str, queue: str = "") -> bytes:
-        """Subscribe and return the sid."""
+        """Subscribe and return the subscription id."""
         self._sids += 1
         sid = b"%d" % self._sids
         self.send(encode_sub(subject.encode(), queue.encode(), sid))
@@ -87,7 +87,7 @@ class Wire:
         self.send(encode_unsub(sid, 0))
 
     def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
-        """Send a request and return the JSON of its answer (the raw Message where it is no JSON)."""
+        """Send a request and return the JSON of its answer (the raw Message if it is not JSON)."""
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
         self._sids += 1
         sid, inbox = b"%d" % self._sids, b"_INBOX.%d.%d" % (self.session.cid, self._sids)
@@ -99,13 +99,13 @@ class Wire:
         return answers[0].json() if answers[0].payload else answers[0]
 
     def take(self, sid: bytes | None = None) -> list[Message]:
-        """Return what arrived since the last call, in order; with `sid`, of one subscription."""
+        """Return the messages since the last call, in order; with `sid`, those of one subscription."""
         taken = [m for m in self._inbox if sid in (None, m.sid)]
         self._inbox = [m for m in self._inbox if sid not in (None, m.sid)]
         return taken
 
     def drain(self, chunks: Iterable[bytes]) -> None:
-        """Read what the server wrote."""
+        """Read bytes from the server."""
         for chunk in chunks:
             for op in self._parser.feed(chunk):
                 if op[0] == ops.MSG:
@@ -114,16 +114,16 @@ class Wire:
                     self.errors.append(op[1])
 
     def close(self) -> None:
-        """Vanish, as a client whose connection broke."""
+        """Disconnect without notice, as a broken connection does."""
         self.session.closed()
         self._machine.settle()
 
 
 class Drain(Protocol):
-    """Who reads what the server writes to one connection."""
+    """Reader of the bytes that the server writes to one connection."""
 
     def drain(self, chunks: Iterable[bytes]) -> None:
-        """Read what the server wrote."""
+        """Read bytes from the server."""
 
 
 class Machine:
@@ -162,7 +162,7 @@ class Machine:
         return self.rng.getrandbits(32) | 1
 
     def connect(self, name: str = "test", **options: Any) -> Wire:
-        """Return a client that has said CONNECT."""
+        """Return a connected client."""
         session = self.broker.connect("127.0.0.1", 40000)
         wire = self._wires[session] = Wire(self, session)
         connect = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "name": name}
@@ -171,18 +171,18 @@ class Machine:
         return wire
 
     def attach(self, session: Session, reader: Drain) -> None:
-        """Let `reader` have what the server writes to a connection that is no client's."""
+        """Give `reader` the bytes that the server writes to a connection other than a client's."""
         self._wires[session] = reader
 
     def turn(self) -> bool:
-        """Do what the shell does once per loop turn, and tell whether there may be more to do."""
+        """Run one cycle of the event loop, and return whether there may be more to do."""
         more = self.engine.run_ready(TURN_BUDGET)
         worked = self.commit() if not self.hold_commits else False
         self._drain()
         return more or worked
 
     def commit(self) -> bool:
-        """Commit every dirty stream once and tell whether there was one, or one in flight."""
+        """Commit every dirty stream once, and return whether there was one, or one in flight."""
         waiting, self._flights = self._flights, []
         for stream in tuple(self.store.dirty):
             commit = stream.begin_commit()
@@ -196,7 +196,7 @@ class Machine:
         return bool(waiting)
 
     def _runs_ahead(self, commit: Commit) -> bool:
-        """Let the disk work of a commit in flight be done now, or with its end; tell which."""
+        """Do the disk work of a commit in flight now or with its end; return which."""
         if self.slow is None or self.slow.random() < 0.5:
             return False
         commit.run()
@@ -212,7 +212,7 @@ class Machine:
         stream.finish_commit(commit, fault)
 
     def settle(self) -> None:
-        """Take turns until nothing is left to do at this moment; a few turns where commits are slow."""
+        """Run cycles until nothing is left to do at this moment; a few cycles if commits are slow."""
         if self.slow is not None:
             for _ in range(self.slow.randint(1, 3)):
                 self.turn()
@@ -224,7 +224,7 @@ class Machine:
         raise AssertionError(f"not at rest after {MAX_TURNS} turns")
 
     def advance(self, ns: int) -> None:
-        """Let time pass, stopping at every deadline on the way."""
+        """Advance the clock, stopping at every deadline on the way."""
         end = self.clock.monotonic_ns() + ns
         while True:
             deadline = self.engine.next_deadline_ns()
@@ -237,7 +237,7 @@ class Machine:
         self.settle()
 
     def restarted(self, crash: Callable[[SimDisk], None] = SimDisk.kill) -> Machine:
-        """Return a machine that starts on what this one left on disk, after `kill` or `power_loss`."""
+        """Return a new machine on the disk of this one, after `kill` or `power_loss`."""
         crash(self.disk)
         return Machine(self.disk, self.clock, self.rng.getrandbits(32), self._store_options, self._options)
 

@@ -1,4 +1,4 @@
-"""A NATS server as a child process: natsctl's own or the reference `nats-server`, started and stopped the same way.
+"""A NATS server as a child process: natsctl's own or `nats-server`, started and stopped in the same way.
 
 Both take the same flags and write the same ports file, so a test that is given a `ServerProcess` cannot tell which one
 it talks to except by asking `kind`. The process that is started is the server itself (no wrapper forks), so `kill` is a
@@ -32,7 +32,7 @@ _OF_GO_BYTES: Final = re.compile(_OF_GO.pattern.encode())
 
 
 def reference_binary() -> str | None:
-    """Return the path of the reference `nats-server`, None without one.
+    """Return the path of `nats-server`, None without one.
 
     One that was put on PATH comes before the one that the extra `dev` installs beside Python, which may be older.
     """
@@ -48,7 +48,7 @@ def _reference_in(folders: tuple[str, ...]) -> str | None:
 
 @functools.cache
 def reference_version() -> str:
-    """Return the version of the reference server, empty without one."""
+    """Return the version of nats-server, empty without one."""
     binary = reference_binary()
     if binary is None:
         return ""
@@ -109,7 +109,7 @@ class ServerProcess:
         return self._process.pid
 
     def start(self) -> ServerProcess:
-        """Start the server and wait until its ports file tells where it listens."""
+        """Start the server and wait until its ports file names its URL."""
         self.store_dir.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -126,14 +126,14 @@ class ServerProcess:
         raise RuntimeError(f"{self.kind} server did not start:\n{self.log()}")
 
     def log(self) -> str:
-        """What the server has written to its log so far."""
+        """Return the text of the log so far."""
         return self.log_path.read_text(errors="replace")
 
     def await_removals(self) -> None:
         """Wait until no file of a deleted stream is left.
 
         nats-server 2.15 removes them after its answer, and cannot delete a stream of the same name before that is done:
-        it says that it did, leaves its files, and the next stream of that name begins behind its last sequence.
+        it answers with success, leaves the files, and the next stream of that name continues behind the last sequence.
         """
         deadline = time.monotonic() + READY_WITHIN_S
         while self._is_removing():
@@ -152,7 +152,7 @@ class ServerProcess:
         return self._end(signal.SIGTERM)
 
     def kill(self) -> int:
-        """kill -9 the server and return its exit status."""
+        """Kill the server (SIGKILL) and return its exit status."""
         return self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> int:

@@ -169,12 +169,12 @@ class SimDisk:
     # -- what can happen to it
 
     def kill(self) -> None:
-        """End the process: open files and locks are gone, the cache stays."""
+        """End the process: open files and locks are lost, the cache stays."""
         self.life += 1
         self._locks.clear()
 
     def power_loss(self) -> None:
-        """End the machine: keep what was synced, and of the rest what the seed and the personality let survive."""
+        """End the machine: synced data stays, and of the rest what seed and personality let survive."""
         self.kill()
         if self.personality is Personality.ORDERED:
             survivors = self._waiting[: self.rng.randint(0, len(self._waiting))]
