@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Answer(Generic[T]):
-    """`raw` is the JSON object as the server sent it, unknown fields and all.
+    """`raw` is the JSON object as the server sent it, with unknown fields.
 
     `value` is the same as a model, made on first use. `kind` is that model, or the endpoint that knows it.
     """
@@ -30,14 +30,14 @@ class Answer(Generic[T]):
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The JSON object; raises ProtocolError when the answer is none."""
+        """Return the JSON object; raises ProtocolError if the answer is not one."""
         if self._raw is None:
             self._raw = parse_object(self._body, self.subject)
         return self._raw
 
     @property
     def value(self) -> T:
-        """The typed model; raises ProtocolError when a field has another type than the contract's."""
+        """Return the typed model; raises ProtocolError if a field has another type than the contract's."""
         if self._value is None:
             import msgspec
 
@@ -50,7 +50,7 @@ class Answer(Generic[T]):
 
 
 class Listing(list[T]):
-    """What was collected over all pages; `raw` is the first page's answer with the entries of all of them."""
+    """The entries of all pages; `raw` is the answer of the first page with the entries of all."""
 
     def __init__(self, entries: list[T], raw: dict[str, Any]) -> None:
         super().__init__(entries)
@@ -58,7 +58,7 @@ class Listing(list[T]):
 
 
 def parse_object(body: bytes, subject: str) -> dict[str, Any]:
-    """The JSON object of an answer; raises ProtocolError."""
+    """Return the JSON object of an answer; raises ProtocolError."""
     try:
         raw = json.loads(body)
     except (ValueError, RecursionError) as failure:

@@ -18,11 +18,11 @@ _REFUSED = ("authorization violation", "authentication", "user authentication", 
 
 
 class NobodyListens(Unreachable):
-    """The address refused the connection: no server is there."""
+    """The address refused the connection: no server listens there."""
 
 
 async def connect(target: Target, *, name: str, trace: bool = False) -> Connection:
-    """A connection to the first address of the target that takes us, within its timeout each.
+    """Return a connection to the first address of the target that accepts it, within the timeout for each.
 
     Raises NotAuthorised, NobodyListens or another Unreachable (of the last address tried), or UsageError for
     unreadable secrets.
@@ -40,7 +40,7 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
 
 
 async def _open(connection: Connection, options: dict[str, Any]) -> None:
-    """Open a connection to the first address of its target that takes us; raises as `connect`."""
+    """Open a connection to the first address of its target that accepts it; raises as `connect`."""
     target = connection.target
     failure: NatsctlError | None = None
     for url in target.urls:
@@ -64,7 +64,7 @@ async def _open(connection: Connection, options: dict[str, Any]) -> None:
 
 
 def _explained(reason: Exception, url: str, target: Target) -> NatsctlError:
-    """The failure of one address as a person needs it."""
+    """Return the failure of one address with a hint for the user."""
     where = without_login(url)
     named = f" (from {target.origin})" if target.origin not in ("default", "--server") else ""
     text = (getattr(reason, "strerror", None) or str(reason)).removeprefix("nats: ").strip("'\" ")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Manager:
-    """JetStream on one connection; messages are read and written by client/messaging/messages.py."""
+    """Requests of the JetStream API on one connection; `natsctl.client.messaging` reads and writes messages."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -54,13 +54,13 @@ class Manager:
     # -- account
 
     async def account_info(self) -> Answer[AccountInfoAnswer]:
-        """Use and limits of the account."""
+        """Return use and limits of the account."""
         return await self.requests.ask(endpoints.INFO)
 
     # -- streams
 
     async def stream_create(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamCreateAnswer]:
-        """Create the stream that `config` names; an equal one that exists is an answer too."""
+        """Create the stream that `config` names; an existing stream with an equal configuration is a success too."""
         return await self._send_stream(endpoints.STREAM_CREATE, config)
 
     async def stream_update(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamUpdateAnswer]:
@@ -78,7 +78,7 @@ class Manager:
     async def stream_info(
         self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False
     ) -> Answer[StreamInfoAnswer]:
-        """Configuration and state; `subjects_filter` counts messages by subject, over all pages."""
+        """Return configuration and state; `subjects_filter` adds the messages by subject, over all pages."""
         body: dict[str, Any] = {}
         if deleted_details:
             body["deleted_details"] = True
@@ -108,33 +108,33 @@ class Manager:
         return await self.requests.ask(endpoints.STREAM_PURGE, stream, body=body or None)
 
     async def stream_step_down(self, stream: str, *, preferred: str = "") -> Answer[StreamLeaderStepdownAnswer]:
-        """Have the stream's leader hand over, to the server `preferred` if that is given."""
+        """Move the stream's leader to another server, to `preferred` if that is given."""
         body = {"placement": {"preferred": preferred}} if preferred else None
         return await self.requests.ask(endpoints.STREAM_LEADER_STEPDOWN, stream, body=body)
 
     async def stream_peer_remove(self, stream: str, peer: str) -> Answer[StreamRemovePeerAnswer]:
-        """Have a server leave the stream's group; another one takes its place."""
+        """Remove a server from the stream's group; another one takes its place."""
         return await self.requests.ask(endpoints.STREAM_PEER_REMOVE, stream, body={"peer": peer})
 
     async def stream_names(self, *, subject: str = "") -> Listing[str]:
-        """The names of all streams, or of those that take messages on `subject`."""
+        """Return the names of all streams, or of those that store messages on `subject`."""
         body = {"subject": subject} if subject else None
         return await self.requests.names(endpoints.STREAM_NAMES, "streams", body=body)
 
     def stream_name_pages(self, *, subject: str = "") -> AsyncIterator[list[str]]:
-        """The names of each page as it comes, those that were not on one before."""
+        """Yield the names of each page as it arrives, without those of earlier pages."""
         body = {"subject": subject} if subject else None
         return self.requests.name_pages(endpoints.STREAM_NAMES, "streams", body=body)
 
     async def stream_list(self, *, subject: str = "") -> Listing[Answer[StreamInfo]]:
-        """Configuration and state of all streams, or of those that take messages on `subject`."""
+        """Return configuration and state of all streams, or of those that store messages on `subject`."""
         from natsctl.api.stream import StreamInfo
 
         body = {"subject": subject} if subject else None
         return await self.requests.entries(endpoints.STREAM_LIST, "streams", StreamInfo, body=body)
 
     def stream_pages(self, *, subject: str = "") -> AsyncIterator[Listing[Answer[StreamInfo]]]:
-        """The entries of `stream_list`, each page as it comes."""
+        """Yield the entries of `stream_list`, each page as it arrives."""
         from natsctl.api.stream import StreamInfo
 
         body = {"subject": subject} if subject else None
@@ -143,7 +143,7 @@ class Manager:
     async def message_get(
         self, stream: str, *, seq: int = 0, last_by_subj: str = "", next_by_subj: str = ""
     ) -> Answer[StreamMsgGetAnswer]:
-        """One stored message: by sequence, the last on a subject, or the next on a subject from `seq` on."""
+        """Return one stored message: by sequence, the last on a subject, or the next on a subject from `seq` on."""
         said = {"seq": seq, "last_by_subj": last_by_subj, "next_by_subj": next_by_subj}
         body = {name: value for name, value in said.items() if value}
         return await self.requests.ask(endpoints.STREAM_MSG_GET, stream, body=body)
@@ -160,19 +160,19 @@ class Manager:
         return await self.requests.ask(endpoints.STREAM_TEMPLATE_CREATE, str(config["name"]), body=config)
 
     async def template_names(self) -> Listing[str]:
-        """The names of all stream templates."""
+        """Return the names of all stream templates."""
         return await self.requests.names(endpoints.STREAM_TEMPLATE_NAMES, "streams")
 
     def template_name_pages(self) -> AsyncIterator[list[str]]:
-        """The names of each page as it comes, those that were not on one before."""
+        """Yield the names of each page as it arrives, without those of earlier pages."""
         return self.requests.name_pages(endpoints.STREAM_TEMPLATE_NAMES, "streams")
 
     async def template_info(self, template: str) -> Answer[StreamTemplateInfoAnswer]:
-        """A template's configuration and the streams it has made."""
+        """Return a template's configuration and the streams it has created."""
         return await self.requests.ask(endpoints.STREAM_TEMPLATE_INFO, template)
 
     async def template_delete(self, template: str) -> Answer[StreamTemplateDeleteAnswer]:
-        """Delete a template and every stream that it made."""
+        """Delete a template and every stream that it created."""
         return await self.requests.ask(endpoints.STREAM_TEMPLATE_DELETE, template)
 
     # -- consumers
@@ -200,7 +200,7 @@ class Manager:
         return await self.requests.ask(endpoints.CONSUMER_CREATE, *tokens, body=body, headers=headers)
 
     async def consumer_info(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer]:
-        """Configuration and state of a consumer."""
+        """Return configuration and state of a consumer."""
         return await self.requests.ask(endpoints.CONSUMER_INFO, stream, consumer)
 
     async def consumer_delete(self, stream: str, consumer: str) -> Answer[ConsumerDeleteAnswer]:
@@ -208,21 +208,21 @@ class Manager:
         return await self.requests.ask(endpoints.CONSUMER_DELETE, stream, consumer)
 
     async def consumer_names(self, stream: str) -> Listing[str]:
-        """The names of a stream's consumers."""
+        """Return the names of a stream's consumers."""
         return await self.requests.names(endpoints.CONSUMER_NAMES, "consumers", stream)
 
     def consumer_name_pages(self, stream: str) -> AsyncIterator[list[str]]:
-        """The names of each page as it comes, those that were not on one before."""
+        """Yield the names of each page as it arrives, without those of earlier pages."""
         return self.requests.name_pages(endpoints.CONSUMER_NAMES, "consumers", stream)
 
     async def consumer_list(self, stream: str) -> Listing[Answer[ConsumerInfo]]:
-        """Configuration and state of a stream's consumers."""
+        """Return configuration and state of a stream's consumers."""
         from natsctl.api.consumer import ConsumerInfo
 
         return await self.requests.entries(endpoints.CONSUMER_LIST, "consumers", ConsumerInfo, stream)
 
     def consumer_pages(self, stream: str) -> AsyncIterator[Listing[Answer[ConsumerInfo]]]:
-        """The entries of `consumer_list`, each page as it comes."""
+        """Yield the entries of `consumer_list`, each page as it arrives."""
         from natsctl.api.consumer import ConsumerInfo
 
         return self.requests.entry_pages(endpoints.CONSUMER_LIST, "consumers", ConsumerInfo, stream)
@@ -233,23 +233,23 @@ class Manager:
         return await self.requests.ask(endpoints.CONSUMER_PAUSE, stream, consumer, body=body)
 
     async def consumer_unpin(self, stream: str, consumer: str, group: str) -> Answer[ConsumerUnpinAnswer]:
-        """Let another client be pinned in a priority group."""
+        """Unpin the client of a priority group, so that another one is pinned."""
         return await self.requests.ask(endpoints.CONSUMER_UNPIN, stream, consumer, body={"group": group})
 
     async def consumer_reset(self, stream: str, consumer: str, seq: int = 0) -> Answer[ConsumerResetAnswer]:
-        """Deliver again from a stream sequence on, or without one what is not acknowledged."""
+        """Deliver again from a stream sequence on; without one, every message that is not acknowledged."""
         body = {"seq": seq} if seq else None
         return await self.requests.ask(endpoints.CONSUMER_RESET, stream, consumer, body=body)
 
     async def consumer_step_down(
         self, stream: str, consumer: str, preferred: str = ""
     ) -> Answer[ConsumerLeaderStepdownAnswer]:
-        """Ask a consumer's leader to let another server lead, `preferred` if it can."""
+        """Move the consumer's leader to another server, to `preferred` if possible."""
         body = {"placement": {"preferred": preferred}} if preferred else None
         return await self.requests.ask(endpoints.CONSUMER_LEADER_STEPDOWN, stream, consumer, body=body)
 
 
 def _field(config: Any, name: str) -> str:
-    """A text field of a model or of a plain object, "" when it has none."""
+    """Return a text field of a model or of a plain object, "" if it has none."""
     value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
     return value or ""

@@ -32,7 +32,7 @@ _EVENT_PREFIX = "$JS.EVENT"
 
 
 class TargetKind(enum.Enum):
-    """How the server was chosen."""
+    """The way in which the server was chosen."""
 
     NAMED = "named"
     DEFAULT = "default"
@@ -40,7 +40,7 @@ class TargetKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server to connect to; `origin` says for error texts who named it."""
+    """A server to connect to; `origin` is the source of its address, for error texts."""
 
     kind: TargetKind
     urls: tuple[str, ...]
@@ -50,27 +50,27 @@ class Target:
 
     @property
     def api_prefix(self) -> str:
-        """The subject prefix of JetStream API requests there."""
+        """Return the subject prefix of JetStream API requests there."""
         if self.settings.jetstream_api_prefix:
             return self.settings.jetstream_api_prefix.rstrip(".")
         domain = self.settings.jetstream_domain
         return f"$JS.{domain}.API" if domain else _API_PREFIX
 
     def event_subject(self, subject: str) -> str:
-        """A subject of JetStream's advisories and metrics (`$JS.EVENT.…`) as it is called there."""
+        """Return a subject of JetStream's advisories and metrics (`$JS.EVENT.…`) with the prefix used there."""
         prefix = self.settings.jetstream_event_prefix.rstrip(".")
         return subject.replace(_EVENT_PREFIX, prefix, 1) if prefix and subject.startswith(_EVENT_PREFIX) else subject
 
     @property
     def shown(self) -> str:
-        """The URLs without logins, for texts."""
+        """Return the URLs without logins, for texts."""
         return ", ".join(without_login(url) for url in self.urls)
 
 
 def resolve(
     flags: Settings, environment: Mapping[str, str], context: str | None = None, *, no_context: bool = False
 ) -> Target:
-    """The server that flags, environment and contexts name, or the default one if none is named."""
+    """Return the server that flags, environment and contexts name, or the default one."""
     said = from_environment(environment)
     name = "" if no_context else context or environment.get("NATS_CONTEXT", "")
     contexts = Contexts(environment)
@@ -89,7 +89,7 @@ def resolve(
 
 
 def _selected(contexts: Contexts, name: str, *, needed: bool) -> Settings:
-    """The selected context; one that is gone is an error only where it would have named the server."""
+    """Return the selected context; a missing one is an error only if it would have named the server."""
     try:
         return contexts.load(name)
     except ContextNotFound as failure:
@@ -101,14 +101,14 @@ def _selected(contexts: Contexts, name: str, *, needed: bool) -> Settings:
 
 
 def _expanded(settings: Settings) -> Settings:
-    """The paths in the settings with `~` and `$VAR` replaced."""
+    """Return the settings with `~` and `$VAR` in paths replaced."""
     paths = {name: getattr(settings, name) for name in ("creds", "nkey", "cert", "key", "ca")}
     expanded: dict[str, Any] = {name: expand_path(path) for name, path in paths.items() if path}
     return replace(settings, **expanded)
 
 
 def server_urls(text: str, origin: str) -> tuple[str, ...]:
-    """The URLs of a comma separated list, scheme and port added where left out; raises UsageError."""
+    """Return the URLs of a comma separated list, with scheme and port added; raises UsageError."""
     urls = tuple(_url(part.strip(), origin) for part in text.split(",") if part.strip())
     if not urls:
         raise UsageError(f"{origin}: no server in {text!r}")

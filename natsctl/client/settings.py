@@ -36,9 +36,9 @@ _COMPLETES = {"user": ("password",), "user_jwt": ("user_seed",)}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One source's values, "" or None for what it does not say.
+    """Values of one source, "" or None for those it does not set.
 
-    Names are the keys of the nats tool's context files; those below `color_scheme` are said by flags only.
+    Names are the keys of the context files of the `nats` tool; those below `color_scheme` come from flags only.
     """
 
     url: str = ""

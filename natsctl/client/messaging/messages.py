@@ -25,7 +25,7 @@ TERM = b"+TERM"
 
 
 class NoStream(Unreachable):
-    """No stream takes messages on that subject."""
+    """No stream stores messages on that subject."""
 
 
 async def publish(
@@ -38,7 +38,7 @@ async def publish(
 ) -> Answer[PubAck]:
     """Publish and wait for the stream's ack; on a cluster also for the election of the stream's leader.
 
-    Raises NoStream when nobody listens on the subject, ApiFailure when the message is refused.
+    Raises NoStream if the subject has no subscriber, ApiFailure if the message is refused.
     """
     if manager.connection.dry_run:
         raise Previewed(Planned(subject, body, headers))
@@ -53,7 +53,7 @@ async def publish(
 
 
 def ack_of(message: Message, subject: str) -> Answer[PubAck]:
-    """The ack that a message is; raises as `publish`."""
+    """Return the publish acknowledgement in a message; raises as `publish`."""
     from natsctl.api.messages import PubAck
 
     raw = refused_by(message, subject)
@@ -63,7 +63,7 @@ def ack_of(message: Message, subject: str) -> Answer[PubAck]:
 
 
 def refused_by(message: Message, subject: str) -> dict[str, Any]:
-    """The object in a stream's answer to a message. Raises NoStream, or ApiFailure for a message that is refused."""
+    """Return the object in a stream's answer to a message. Raises NoStream, or ApiFailure for a refused message."""
     if message.status == NO_RESPONDERS:
         failure = NoStream(f"no responders on {subject}: no stream takes it", hint="natsctl str ls shows the streams")
         failure.subject = subject
@@ -75,9 +75,9 @@ def refused_by(message: Message, subject: str) -> dict[str, Any]:
 
 
 async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, wait: bool = True) -> None:
-    """Tell the server what became of a delivered message; with `wait` return once it has stored that.
+    """Acknowledge a delivered message, or answer with another `kind`; with `wait` return once that is stored.
 
-    Raises Unreachable when nobody takes it any more: the consumer was removed meanwhile.
+    Raises Unreachable if the consumer was removed meanwhile.
     """
     if not wait:
         await manager.connection.publish(message.reply, kind)
