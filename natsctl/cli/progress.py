@@ -41,16 +41,19 @@ class Tracker(Protocol):
 
 @contextmanager
 def progress(
-    what: str, total: float | None, unit: str = BYTES, *, bar: bool = True, quiet: bool = False
+    what: str, total: float | None, unit: str = BYTES, *, bar: bool = True, quiet: bool = False, timed: bool = True
 ) -> Iterator[Tracker]:
-    """Something to tell how much of `total` (None: unknown) is done; with `quiet` nothing is shown."""
+    """Yield a tracker of how much of `total` (None: unknown) is done; with `quiet` nothing is shown.
+
+    Without `timed` neither rate nor remaining time is shown: for totals that grow, as those of Spark's tasks do.
+    """
     if quiet:
         yield _Silent()
     elif bar and sys.stderr.isatty():
-        with _bars(unit) as bars:
+        with _bars(unit, timed=timed) as bars:
             yield _Bar(bars, bars.add_task(safe(what), total=total))
     else:
-        yield _Lines(what, total, unit)
+        yield _Lines(what, total, unit, timed=timed)
 
 
 class _Silent:
@@ -59,8 +62,8 @@ class _Silent:
 
 
 class _Lines:
-    def __init__(self, what: str, total: float | None, unit: str) -> None:
-        self._what, self._total, self._unit = what, total, unit
+    def __init__(self, what: str, total: float | None, unit: str, *, timed: bool = True) -> None:
+        self._what, self._total, self._unit, self._timed = what, total, unit, timed
         self._last_s = time.monotonic()
         self._begin: tuple[float, float] | None = None
         """How much was done when that was first known, and when: what came before says nothing about the rate."""
@@ -77,9 +80,10 @@ class _Lines:
 
     def _figures(self, done: float, newly: float, elapsed_s: float) -> str:
         """The figures of a line, `newly` of which were done in the time."""
-        rate = newly / elapsed_s if elapsed_s else 0
+        rate = newly / elapsed_s if elapsed_s and self._timed else 0
         if not self._total:
-            return f"{amount(done, self._unit)}, {amount(rate, self._unit)}/s"
+            known = amount(done, self._unit)
+            return f"{known}, {amount(rate, self._unit)}/s" if self._timed else known
         share = f"{100 * done / self._total:.0f}% of {amount(self._total, self._unit)}"
         if not rate:
             return share
@@ -97,7 +101,7 @@ class _Bar:
         self._bars.update(self._task, completed=done, total=known)
 
 
-def _bars(unit: str) -> Progress:
+def _bars(unit: str, *, timed: bool = True) -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -119,7 +123,8 @@ def _bars(unit: str) -> Progress:
             done = amount(task.completed, unit)
             if task.total:
                 done = f"{_number(task.completed, unit)} of {amount(task.total, unit)}"
-            rate = f", {_number(task.speed, unit)}/s" if task.speed and console.width >= RATE_FROM_COLUMNS else ""
+            has_rate = timed and task.speed and console.width >= RATE_FROM_COLUMNS
+            rate = f", {_number(task.speed or 0, unit)}/s" if has_rate else ""
             return Text(f"{done}{rate}", no_wrap=True)
 
     console = Console(
@@ -128,7 +133,8 @@ def _bars(unit: str) -> Progress:
     what = TextColumn("{task.description}", markup=False)
     # The bar takes what the words leave; without a ratio of its own it would squeeze them.
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
-    return Progress(what, bar, TaskProgressColumn(), Figures(), TimeRemainingColumn(), console=console, expand=True)
+    remaining = [TimeRemainingColumn()] if timed else []
+    return Progress(what, bar, TaskProgressColumn(), Figures(), *remaining, console=console, expand=True)
 
 
 def _number(number: float, unit: str) -> str:

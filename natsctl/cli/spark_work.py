@@ -47,7 +47,7 @@ def run_on_spark(
     messages: int = 0,
     opening: Callable[[SparkOptions], AbstractContextManager[SparkSession]] | None = None,
     stop: Callable[[], None] = lambda: None,
-    measured: Callable[[], Measured | None] = lambda: None,
+    measured: Callable[[], Measured | None] | None = None,
 ) -> T:
     """The result of `work(spark session, options of the data source for this command's server)`.
 
@@ -65,13 +65,13 @@ def run_on_spark(
     options = replace(spark.options, messages=messages)
     server = server_options(session) if needs_server else {}
     quiet = session.json
-    with _Meter(what, quiet=quiet or not bar) as meter:
+    with _Meter(what, quiet=quiet or not bar, timed_tasks=measured is None) as meter:
         try:
             with (opening or open_session)(options) as opened, job_status(opened) as status:
                 running = _Running(opened, lambda: work(opened, server), stop)
                 while not running.over(LOOK_S):
                     if bar and not quiet:
-                        meter.show(measured() or Measured(TASKS, *status()))
+                        meter.show((measured and measured()) or Measured(TASKS, *status()))
                 return running.result()
         except Previewed:
             raise
@@ -95,8 +95,9 @@ class Measured(NamedTuple):
 class _Meter:
     """A bar of the unit that was measured last: another unit is another bar."""
 
-    def __init__(self, what: str, *, quiet: bool) -> None:
-        self._what, self._quiet = what, quiet
+    def __init__(self, what: str, *, quiet: bool, timed_tasks: bool = True) -> None:
+        """Without `timed_tasks` no rate is made of tasks, as most of the work is measured otherwise."""
+        self._what, self._quiet, self._timed_tasks = what, quiet, timed_tasks
         self._stack = ExitStack()
         self._unit = TASKS
 
@@ -117,7 +118,8 @@ class _Meter:
         self._tracker.at(now.done, now.total)
 
     def _opened(self, unit: str) -> Tracker:
-        return self._stack.enter_context(progress(self._what, None, unit, quiet=self._quiet))
+        timed = self._timed_tasks or unit != TASKS
+        return self._stack.enter_context(progress(self._what, None, unit, quiet=self._quiet, timed=timed))
 
 
 def server_options(session: Session) -> dict[str, str]:

@@ -95,12 +95,16 @@ def test_work_that_is_measured_in_another_unit_gets_another_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("natsctl.cli.progress.LINE_EVERY_S", 0.0)
-    with _Meter("Import", quiet=False) as meter:
-        for measured in (Measured("tasks", 0, 0), Measured("tasks", 1, 4), Measured("messages", 0, 500)):
-            meter.show(measured)
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("Import: 25% of 4 tasks")
-    assert second.endswith("Import: 0% of 500 messages")
+    steps = ((0, 0), (1, 4), (2, 4)), ((0, 500), (5, 500))
+    with _Meter("Import", quiet=False, timed_tasks=False) as meter:
+        for unit, some in zip(("tasks", "messages"), steps, strict=True):
+            for done, total in some:
+                meter.show(Measured(unit, done, total))
+    tasks, more_tasks, first, second = capsys.readouterr().err.splitlines()
+    assert tasks.endswith("Import: 25% of 4 tasks")
+    assert more_tasks.endswith("Import: 50% of 4 tasks"), "their number grows: no time can be made of them"
+    assert first.endswith("Import: 0% of 500 messages")
+    assert second.endswith("left")
 
 
 def test_an_import_goes_on_when_the_server_cannot_be_asked_how_far_it_is() -> None:
