@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,6 +81,35 @@ def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path
         assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
         assert sum(line.strip().startswith("natsctl.yml:") for line in ended.err.splitlines()) == 3
         assert "runs in process" not in ended.out
+
+
+_RUN = """#!/bin/sh
+[ -e {shop}/sound ] || {{ echo '{{"error": {{"description": "a.sql:3: no column x", "hint": ""}}}}'; exit 2; }}
+echo '{{"pid": '$$', "state": "updating", "flows": {{"a": {{"state": "FAILED", "error": "of its first batch"}}}}}}' \\
+    > {shop}/.natsctl/run.json
+exec sleep 100
+"""
+"""A run that finds its pipeline unsound, or else one whose first batch fails."""
+
+
+@pytest.mark.ours("a run of its own")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Popen's, of a process that runs on
+def test_a_run_in_the_background_is_reported_once_its_pipeline_is_sound(
+    natsctl: Natsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = tmp_path / "shop"
+    natsctl("pipeline", "init", str(shop))
+    program = tmp_path / "python"
+    program.write_text(_RUN.format(shop=shop))
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    ended = natsctl("pipeline", "run", str(shop), "-d")
+    assert (ended.code, ended.out) == (2, "")
+    assert "the run ended: a.sql:3: no column x" in ended.err
+    (shop / "sound").touch()
+    started = natsctl("pipeline", "run", str(shop), "-d", "-j")
+    assert started.code == 0
+    os.kill(started.json["pid"], signal.SIGKILL)
 
 
 @pytest.mark.ours("flags alone")
