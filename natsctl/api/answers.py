@@ -1,6 +1,6 @@
 """One struct per answer of the API. `type` is the struct's tag, written first; errors are made by `as_error`.
 
-With an error the reference still writes the plain values of the body as zeros and leaves its objects out: those zeros
+With an error nats-server still writes the plain values of the body as zeros and leaves its objects out: those zeros
 are the `error_body` of the endpoint.
 """
 
@@ -250,5 +250,5 @@ def stream_info_answer(info: StreamInfo, page: Paged | None = None) -> StreamInf
 
 
 def as_error(answer: type[Model], error: ApiError, error_body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of an answer that failed: type, error, then the zeros the reference still writes."""
+    """Return the JSON object of an answer that failed: type, error, then the zeros nats-server still writes."""
     return {"type": type_of(answer), "error": msgspec.to_builtins(error), **error_body}

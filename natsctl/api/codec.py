@@ -1,6 +1,6 @@
-"""JSON on the wire as the reference writes and reads it, and documents that people write.
+"""JSON on the wire as nats-server writes and reads it, and documents that people write.
 
-`encode` escapes like Go; `decode(strict=True)` refuses what the reference's strict API refuses, with its texts; `load`
+`encode` escapes like Go; `decode(strict=True)` refuses what nats-server's strict API refuses, with its texts; `load`
 takes the parsed content of a file and tells what is wrong in it by path. Both are imported on first use.
 """
 
@@ -19,7 +19,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class InvalidJSON(NatsctlError):
-    """A JSON text that is not what it should be; the text is what the reference puts after `invalid JSON: `."""
+    """A JSON text that is not what it should be; the text is what nats-server puts after `invalid JSON: `."""
 
 
 def encode(value: object) -> bytes:
@@ -46,7 +46,7 @@ _decoder_of = _Decoders()
 def decode(raw: bytes, wanted: type[T], strict: bool = False) -> T:
     """Return the value of a JSON text. Raises InvalidJSON.
 
-    `strict` (for models) refuses unknown keys and wrong types with the reference's texts, takes an empty text as the
+    `strict` (for models) refuses unknown keys and wrong types with nats-server's texts, takes an empty text as the
     zero value, and reads null as absent; else unknown keys are ignored.
     """
     if strict and issubclass(wanted, Model):

@@ -1,7 +1,7 @@
 """The functions of a mapping's destination: `$2`, `{{partition(10,1,2)}}`, `{{split(1,-)}}` and more.
 
 `parse_function` reads one token of a destination, `piece_of` says what its function makes of the tokens of a subject.
-Which arguments are refused, and with which text, is the reference's (server/subject_transform.go).
+Which arguments are refused, and with which text, is nats-server's (server/subject_transform.go).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FNV_PRIME: Final = 0x01000193
 
 
 class BadTransform(NatsctlError):
-    """A source or destination that can not be compiled; the text is the reference's."""
+    """A source or destination that can not be compiled; the text is nats-server's."""
 
     def __init__(self, kind: str, text: str) -> None:
         """Name which side is wrong: `source` or `destination`."""
@@ -116,7 +116,7 @@ def _argument(token: str, text: str, largest: int = INT64_MAX) -> int:
 
 
 def _count(token: str, text: str) -> int:
-    """Return a number of partitions; a negative one wraps around as in the reference."""
+    """Return a number of partitions; a negative one wraps around as in nats-server."""
     number = _argument(token, text)
     if number > INT32_MAX:
         raise _bad(_BAD_ARGUMENT, token)
@@ -201,7 +201,7 @@ def partition(key: bytes, count: int) -> bytes:
 def split(token: bytes, delimiter: bytes) -> bytes:
     """Return a token with dots for delimiters; those at its ends and next to each other leave no empty token.
 
-    Two at its beginning do leave one, as in the reference.
+    Two at its beginning do leave one, as in nats-server.
     """
     parts = token.split(delimiter) if delimiter else _characters(token)
     made = []

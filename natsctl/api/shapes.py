@@ -9,7 +9,7 @@ import msgspec
 
 from natsctl.api.model import Model
 
-# Names of the reference's types, where they differ from ours; its error texts quote them.
+# Names of nats-server's types, where they differ from ours; its error texts quote them.
 _GO_NAMES: Final = {
     "StreamCreateRequest": "StreamConfigRequest",
     "StreamUpdateRequest": "StreamConfigRequest",

@@ -1,4 +1,4 @@
-"""Strict reading of requests: every fault the reference's JSON decoder finds, in document order and with its text."""
+"""Strict reading of requests: every fault nats-server's JSON decoder finds, in document order and with its text."""
 
 import re
 from typing import Any, Final
@@ -41,7 +41,7 @@ class _Float:
 
 
 class Fault(Exception):
-    """The first thing wrong with a request, in the reference's words."""
+    """The first thing wrong with a request, in nats-server's words."""
 
 
 _decoder = msgspec.json.Decoder(float_hook=_Float)

@@ -104,7 +104,7 @@ class Sequence:
 
 
 def check_mapping(src: str, dest: str) -> None:
-    """Raise BadTransform unless a configuration may hold this mapping; texts are ValidateMapping's of the reference."""
+    """Raise BadTransform unless a configuration may hold this mapping; texts are ValidateMapping's of nats-server."""
     if not dest:
         return
     ended = False
@@ -161,7 +161,7 @@ def _expression(tokens: list[str]) -> str:
         if token == ">":
             parts.append(_TAIL)
         elif token.startswith("*"):
-            parts.append(_TOKEN)  # a token that only begins with a star matches everything too, as in the reference
+            parts.append(_TOKEN)  # a token that only begins with a star matches everything too, as in nats-server
         else:
             parts.append(f"({re.escape(token)})")
     return r"\.".join(parts)
@@ -217,7 +217,7 @@ def _group(number: int) -> Reader:
 
 
 def _first_token(found: re.Match[bytes]) -> bytes:
-    """Return what the reference reads for a wildcard below 1."""
+    """Return what nats-server reads for a wildcard below 1."""
     return found[0].partition(b".")[0]
 
 

@@ -1,9 +1,9 @@
-"""Which reference this server speaks for: its version, its JetStream API level, and where both are shown."""
+"""The nats-server release that this server follows: its version, its JetStream API level, and where both are shown."""
 
 from typing import Final
 
 SERVER_VERSION: Final = "2.15.2"
-"""The reference version whose behaviour clients may expect; they gate features on it."""
+"""nats-server version whose behaviour clients may expect; they gate features on it."""
 
 API_LEVEL: Final = 5
 """The JetStream API level of that version: what a request or a stored configuration may ask for at most."""

@@ -121,7 +121,7 @@ class Broker:
         self.long_work: deque[Iterator[None]] = deque()
         """What sessions that have closed had subscribed to, and is yet to be removed (slices.py)."""
         self._event_seq = 0
-        self._last_cid = 3  # the reference's small ids are taken by its own internal clients
+        self._last_cid = 3  # nats-server's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
         self._greeters: list[Callable[[Account], None]] = []
         self._followers: list[Callable[[Account], None]] = []

@@ -42,7 +42,7 @@ def make_server_id(rng: Rng) -> str:
 
 
 def info_json(broker: Broker, session: Session, *, connect_info: bool = False, lame_duck: bool = False) -> bytes:
-    """Return INFO's body for one session, keys in the reference's order."""
+    """Return INFO's body for one session, keys in nats-server's order."""
     options = broker.options
     websocket = options.websocket if session.kind == "websocket" else None
     info: dict[str, object] = {
@@ -95,7 +95,7 @@ def _wanted_of_clients(broker: Broker, session: Session) -> dict[str, bool]:
 
 
 def server_info(broker: Broker) -> dict[str, object]:
-    """Return who says what the system account hears, keys in the reference's order; each call counts one message."""
+    """Return who says what the system account hears, keys in nats-server's order; each call counts one message."""
     options = broker.options
     server: dict[str, object] = {"name": broker.server_name, "host": options.host, "id": broker.server_id}
     if options.domain:
@@ -113,7 +113,7 @@ def server_info(broker: Broker) -> dict[str, object]:
 
 
 def user_info_json(broker: Broker, session: Session) -> bytes:
-    """Return the answer to `$SYS.REQ.USER.INFO`, keys in the reference's order."""
+    """Return the answer to `$SYS.REQ.USER.INFO`, keys in nats-server's order."""
     account, grant = session.account, session.login.grant
     data: dict[str, object] = {"user": session.user, "account": account.name}
     data["account_name"] = account.config.display_name or account.name

@@ -42,7 +42,7 @@ class WebSocketListener(msgspec.Struct):
 
 
 class BrokerOptions(msgspec.Struct, kw_only=True):
-    """Options of a broker; the defaults are the reference server's."""
+    """Options of a broker; the defaults are nats-server's."""
 
     server_id: str = ""
     """56 characters that begin with N; made from the random source where empty."""

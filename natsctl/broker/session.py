@@ -356,7 +356,7 @@ class Session:
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return False
         if self.pedantic and (has_wildcard(subject) or not has_valid_tokens(subject)):
-            self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
+            self.err("Invalid Publish Subject")  # and delivered all the same, like nats-server
         to = self.account.mapped(subject) if self.permit is not None else subject
         if self._is_forbidden(to):
             refuse_publish(self, to)

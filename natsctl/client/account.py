@@ -73,8 +73,8 @@ async def overview(
 async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None = None) -> Answers:
     """What servers tell of this account on `$SYS.REQ.ACCOUNT.PING.<what>`, all pages of it.
 
-    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet. Of a cluster of
-    the reference's servers only the quickest gets its answer through to an account: it is asked until that was the
+    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet. In a cluster of
+    nats-servers only the fastest answer reaches an account: it is asked until that was the
     one that is connected to, and what the others said meanwhile counts too.
     """
     connection = manager.connection

@@ -1,4 +1,4 @@
-"""Tells the system account that the disk is full, as the reference does before it gives up JetStream.
+"""Tells the system account that the disk is full, as nats-server does before it gives up JetStream.
 
 This server goes on: what is stored stays readable, and publishes are taken again once there is room.
 """

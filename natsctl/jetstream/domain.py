@@ -1,6 +1,6 @@
 """The second name of a server's JetStream: `$JS.<domain>.API`, as mappings of what clients publish.
 
-Source: reference, the mapping table of a domain. Verbs that are not in it have no responder under the domain's name.
+Source: nats-server, the mapping table of a domain. Verbs that are not in it have no responder under the domain's name.
 """
 
 from __future__ import annotations

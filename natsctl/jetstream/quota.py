@@ -1,4 +1,4 @@
-"""What one account may have of JetStream, and why something more is refused. Source: reference, limits of accounts.
+"""What one account may have of JetStream, and why something more is refused. Source: nats-server, limits of accounts.
 
 Theory of operation. Nothing is counted here: streams, consumers and reservations are looked up in the account when
 somebody asks for more, so that a restart, a restore or a removal needs no bookkeeping. Bytes of messages are counted
@@ -31,7 +31,7 @@ class Quota:
     def refuse_new(self, config: StreamConfig, sized: bool = True) -> ApiError | None:
         """Return why there is no room for one more stream, or None; the configuration may not be checked yet.
 
-        A stream of that name that exists is not counted. Without `sized` nothing is said of bytes: the reference does
+        A stream of that name that exists is not counted. Without `sized` nothing is said of bytes: nats-server does
         not know yet which storage a request means that does not name it.
         """
         others = len(self._js.streams) - (config.name in self._js.streams)

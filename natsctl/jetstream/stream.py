@@ -212,9 +212,9 @@ class Stream:
         count = yield from self.store.purging(filters, below_seq, keep)
         self._purged |= not (filters or below_seq or keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
-            self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
+            self.store.skip_to(below_seq - 1)  # nats-server goes on behind the sequence that was asked for
         for consumer in self._takers_of(filters):  # they move even where nothing was taken
-            # The reference tells of a single message only, and of one on disk by the subject of the purge.
+            # nats-server tells of a single message only, and of one on disk by the subject of the purge.
             if count == 1 and oldest in consumer.state.pending and self._tells(consumer, filters):
                 consumer.retry.tell_gone(oldest)
             yield from consumer.purged(filters)

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SHARE: Final = 0.75
-"""Part of memory and of free disk space that streams may use; the reference server's choice."""
+"""Part of memory and of free disk space that streams may use; nats-server's choice."""
 
 _BLOCK_BYTES: Final = 512
 """Unit of st_blocks."""
 
 _DISK_FALLBACK_BYTES: Final = 1 << 40
-"""Max Storage where free space cannot be asked: 1 TiB, the reference server's figure."""
+"""Max Storage where free space cannot be asked: 1 TiB, nats-server's figure."""
 
 _MEMORY_FALLBACK_BYTES: Final = 256 << 20
-"""Max Memory where memory cannot be asked: the reference server's figure."""
+"""Max Memory where memory cannot be asked: nats-server's figure."""
 
 
 def default_max_memory() -> int:

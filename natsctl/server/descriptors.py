@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 CLIENTS_MOST: Final = 65_536
-"""Clients at the same time; the reference server's max_connections."""
+"""Clients at the same time; nats-server's max_connections."""
 
 OPEN_STREAMS_MOST: Final = 256
 """Streams whose files stay open between commits, two descriptors each."""

@@ -90,7 +90,7 @@ def named(kind: str) -> Iterator[None]:
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket bound to the address; raises OSError when it is in use or not this machine's.
 
-    An unspecified address, `0.0.0.0` too, is every one of the machine, IPv6 included. Source: the reference.
+    An unspecified address, `0.0.0.0` too, is every one of the machine, IPv6 included. Source: nats-server.
     """
     if host in UNSPECIFIED and socket.has_dualstack_ipv6():
         sock = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)

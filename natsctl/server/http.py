@@ -33,7 +33,7 @@ MAX_CONNECTIONS: Final = 512
 """Connections at one time."""
 
 HEAD_S: Final = 5.0
-"""How long a request may take to arrive, and a TLS handshake. Source: reference, ReadHeaderTimeout."""
+"""How long a request may take to arrive, and a TLS handshake. Source: nats-server, ReadHeaderTimeout."""
 
 IDLE_S: Final = 120.0
 """How long a connection may stay between two requests."""

@@ -57,7 +57,7 @@ def reference_version() -> str:
 
 
 def as_released(said: AnyStr) -> AnyStr:
-    """Return what the reference server says, with the version that natsctl's reports where it names its own."""
+    """Return what nats-server says, with the version that natsctl's reports where it names its own."""
     own = reference_version() or SERVER_VERSION
     if isinstance(said, bytes):
         return said.replace(own.encode(), SERVER_VERSION.encode())
@@ -67,7 +67,7 @@ def as_released(said: AnyStr) -> AnyStr:
 def alike(said: AnyStr) -> AnyStr:
     """Return what either server says as it can be compared: see `as_released`.
 
-    The words of Go's decoder of JSON are left out where the reference was built with another Go than the version that
+    The words of Go's decoder of JSON are left out where nats-server was built with another Go than the version that
     natsctl's reports: `Go struct field .batch` there is `Go struct field JSApiConsumerGetNextRequest.batch` here. That
     there is an error, its number and its code are compared all the same.
     """

@@ -15,7 +15,7 @@ def encode_err(text: str) -> bytes:
 
 
 def encode_info(json: bytes) -> bytes:
-    """Return the INFO line; the blank before its end is the reference's."""
+    """Return the INFO line; the blank before its end is nats-server's."""
     return b"INFO %b \r\n" % json
 
 

@@ -28,12 +28,12 @@ class ProtocolFault(Exception):
 
     @property
     def text(self) -> str:
-        """The text between the quotes of `-ERR`, empty where the reference closes without one."""
+        """The text between the quotes of `-ERR`, empty where nats-server closes without one."""
         return self.kind.value
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one peer may send, in bytes. Defaults are the reference server's."""
+    """What one peer may send, in bytes. Defaults are nats-server's."""
 
     max_control_line: int = 4096
     """Arguments of one operation, without its verb and the blanks after it."""

@@ -25,7 +25,7 @@ _BLANKS_ALIKE = bytes.maketrans(b"\t\r", b"  ")
 VT = ord("\v")
 FF = ord("\f")
 MAX_SIZE_DIGITS = 9
-"""Digits of a size in an argument line. Source: the reference refuses longer ones as malformed."""
+"""Digits of a size in an argument line. Source: nats-server refuses longer ones as malformed."""
 MAX_FAST_SIZE = 8191
 """Bytes of body up to which a size is looked up instead of parsed."""
 
@@ -42,7 +42,7 @@ def fast_sizes(most: int) -> dict[bytes, int]:
 def words_of(args: bytes) -> list[bytes]:
     """Return the arguments of a line: blanks, tabs and CRs part them; VT and FF do not, which `bytes.split` takes too.
 
-    A subject of a PUB may have a CR inside on the reference, where a SUB's may not.
+    A subject of a PUB may have a CR inside on nats-server, where a SUB's may not.
     """
     return [word for word in args.translate(_BLANKS_ALIKE).split(b" ") if word]
 
@@ -119,7 +119,7 @@ class Framing:
     def _split_verb(self, line: bytes, complete: bool) -> tuple[bytes, bytes]:
         """Return (verb, the bytes after it) of a line or, where not `complete`, of the beginning of one.
 
-        Raises ProtocolFault as soon as no verb can begin so, like the reference, which reads byte by byte.
+        Raises ProtocolFault as soon as no verb can begin so, like nats-server, which reads byte by byte.
         """
         verb = line.partition(b" ")[0]
         if verb in self.VERBS and (len(verb) < len(line) or verb in self.LOOSE_VERBS):

@@ -8,7 +8,7 @@
 
 INFO, CONNECT, PING, PONG and -ERR are those of `wire.ops`. A message that only plain subscriptions of the other side
 take is `LMSG subject [reply] size`; one that queue groups were chosen for names them: `LMSG subject + reply q1 q2
-size`, or `LMSG subject | q1 size` without a reply. Source: reference, leafnode.go.
+size`, or `LMSG subject | q1 size` without a reply. Source: nats-server, leafnode.go.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
 NO_BODY: Final = -1
 CR: Final = ord("\r")
 LINE_FACTOR: Final = 16
-"""How much longer than a client's a control line between servers may be. Source: reference, overMaxControlLineLimit."""
+"""Control lines between servers may be longer by this factor. Source: nats-server, overMaxControlLineLimit."""
 
 
 def leaf_limits(limits: Limits) -> Limits:
@@ -112,7 +112,7 @@ def _interest(fields: list[bytes]) -> Op:
     if len(fields) == 1:
         return (LEAF_SUB, fields[0], b"", 1)
     if len(fields) == 3:
-        # What is no weight counts as one member. Source: reference, processLeafSub.
+        # What is no weight counts as one member. Source: nats-server, processLeafSub.
         return (LEAF_SUB, fields[0], fields[1], max(parse_size(fields[2]), 1))
     raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to LS+")
 

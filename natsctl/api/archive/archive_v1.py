@@ -1,4 +1,4 @@
-"""Version 1 archives: a tar of the reference's block files, what every released server reads and writes.
+"""Version 1 archives: a tar of nats-server's block files, what every released server reads and writes.
 
 `meta.inf` (configuration) and `meta.sum`, then `msgs/<i>.blk` with the messages (blocks.py), then for each consumer
 `obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums are HighwayHash-64. Files of other names, which servers
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class _StreamMeta(StreamConfig):
-    """`meta.inf` of a stream; keys are written in the order of the fields, which the reference does not mind."""
+    """`meta.inf` of a stream; keys are written in the order of the fields, which nats-server does not mind."""
 
     Created: str = ZERO_TIME
 

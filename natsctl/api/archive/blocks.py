@@ -1,4 +1,4 @@
-"""Block files of version 1 archives: records with their hashes, as the reference keeps messages on disk.
+"""Block files of version 1 archives: records with their hashes, as nats-server keeps messages on disk.
 
 A record is: length (bit 31: it has a header block), sequence, time in ns, length of the subject; then subject, header
 block after its length, payload, and the HighwayHash-64 of all that but the lengths, keyed by the stream's name and the

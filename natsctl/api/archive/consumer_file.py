@@ -1,4 +1,4 @@
-"""A consumer's state as the reference keeps it in `o.dat`: varints relative to the ack floor."""
+"""A consumer's state as nats-server keeps it in `o.dat`: varints relative to the ack floor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outer layer of an archive: framed Snappy, which every S2 reader reads, and S2 frames, which the reference writes.
+"""The outer layer of an archive: framed Snappy, which every S2 reader reads, and S2 frames, which nats-server writes.
 
 A frame is a type byte, a length of three bytes, and (types 0x00 compressed and 0x01 plain) a masked CRC-32C of its
 content. cramjam writes, and does the arithmetic of checks and plain Snappy blocks; only blocks with S2's own codes

@@ -1,6 +1,6 @@
 """Which normalised consumer configurations are refused.
 
-The order of `CHECKS` is that of the reference: a client that made two mistakes is told the same one. Source:
+The order of `CHECKS` is that of nats-server: a client that made two mistakes is told the same one. Source:
 docs/compatibility.md#consumer-configuration.
 """
 

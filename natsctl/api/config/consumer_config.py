@@ -23,7 +23,7 @@ DEFAULT_MAX_ACK_PENDING: Final = 1000
 DEFAULT_INACTIVE_THRESHOLD_NS: Final = 5 * SECOND
 DEFAULT_PIN_NS: Final = 2 * MINUTE
 FLOW_CONTROL_HEARTBEAT_NS: Final = SECOND
-"""Idle heartbeat of a consumer whose acks are flow control answers: the only one the reference allows."""
+"""Idle heartbeat of a consumer whose acks are flow control answers: the only one nats-server allows."""
 
 _LEAST: Final = (
     ("max_waiting", 0),

@@ -209,7 +209,7 @@ def _takes(config: StreamConfig, subject_filter: str) -> bool:
 
 
 def check_filters(config: StreamConfig) -> ApiError | None:
-    """Refuse filters of a new stream that are no subjects; an update takes them, as the reference does."""
+    """Refuse filters of a new stream that are no subjects; an update takes them, as nats-server does."""
     mirror = config.mirror
     if mirror is not None and mirror.filter_subject and not is_valid_subject(mirror.filter_subject):
         return error(

@@ -1,6 +1,6 @@
 """What a stream configuration becomes, and which ones are refused. Source: docs/compatibility.md#stream-configuration.
 
-The order of `CHECKS` is that of the reference: a client that made two mistakes is told the same one.
+The order of `CHECKS` is that of nats-server: a client that made two mistakes is told the same one.
 """
 
 from __future__ import annotations

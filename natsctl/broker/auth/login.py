@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
 NONCE_BITS: Final = 88
-"""Random bits of a nonce; the reference's 11 bytes."""
+"""Random bits of a nonce; nats-server's 11 bytes."""
 MUCH_HELD_BYTES: Final = 64 << 10
 """What may arrive while an answer is worked out before the shell is told again, and stops reading."""
 MAX_HELD_BYTES: Final = 8 << 20

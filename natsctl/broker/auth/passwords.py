@@ -27,7 +27,7 @@ _known: OrderedDict[str, bytes] = OrderedDict()
 
 
 def is_bcrypt(configured: str) -> bool:
-    """Return whether a configured secret is a bcrypt hash; the reference's expression."""
+    """Return whether a configured secret is a bcrypt hash; nats-server's expression."""
     return _BCRYPT.match(configured) is not None
 
 

@@ -3,7 +3,7 @@
 Theory of operation. Deny wins; where there is an allow list, everything else is denied. What may be published is
 looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than what is denied:
 it is let in, and each message is looked at when it is delivered (guard.py). One that is wider than what is allowed is
-refused, but for `>` where `*` is allowed, which the reference lets in with all that follows: here it gets what `*`
+refused, but for `>` where `*` is allowed, which nats-server lets in with all that follows: here it gets what `*`
 does. With a response rule, the reply subjects of delivered messages are noted, and each may be published to so often
 and so long.
 """
@@ -18,13 +18,13 @@ from natsctl.api.subjects import has_wildcard, is_subset, matches, overlaps
 from natsctl.broker.auth.permissions import Permissions, ResponseRule
 
 MAX_CACHED: Final = 512
-"""Subjects whose answer is kept; then all are forgotten. Source: reference, maxPermCacheSize is 128."""
+"""Subjects whose answer is kept; then all are forgotten. Source: nats-server, maxPermCacheSize is 128."""
 MAX_REPLIES: Final = 16384
 """Reply subjects that one session may answer at once; then the oldest are forgotten."""
 PRUNE_EVERY: Final = 4096
-"""Replies noted after which those that are used up or too old are looked for. Source: reference, replyPermLimit."""
+"""Replies noted after which those that are used up or too old are looked for. Source: nats-server, replyPermLimit."""
 PRUNE_NS: Final = 1_000_000_000
-"""Time after which they are. Source: reference, replyPruneTime."""
+"""Time after which they are. Source: nats-server, replyPruneTime."""
 
 
 class Patterns:

@@ -1,7 +1,7 @@
 """Static authentication: one token, one user, or the users that configuration lists.
 
 Theory of operation. One authenticator serves one kind of listener: WebSocket clients have their own where their block
-says so. What is asked first decides, in the reference's order: a public nkey that the client shows, then the names in
+says so. What is asked first decides, in nats-server's order: a public nkey that the client shows, then the names in
 its certificate where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that
 shows nothing. Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, whoever is
 refused for a name or a secret waits as long as the most costly hash takes, whether the name is unknown, its secret

@@ -1,4 +1,4 @@
-"""Random names and hashes of base62 digits, as the reference makes them."""
+"""Random names and hashes of base62 digits, as nats-server makes them."""
 
 from __future__ import annotations
 

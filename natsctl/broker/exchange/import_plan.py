@@ -3,8 +3,8 @@
 Theory of operation. A plan is made of all configurations at once, exports first, then imports of streams, then those
 of services, because each import is held against the exports and against the imports before it. What it finds are
 values that can be compared: the broker applies the difference to the plan before. Accounts that come one by one, as
-those of operators do, are added to the plan where they change nothing for the others. Rules and texts are the
-reference's (server/accounts.go).
+those of operators do, are added to the plan where they change nothing for the others. Rules and texts are
+nats-server's (server/accounts.go).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from natsctl.broker.exchange.account_config import (
 from natsctl.broker.exchange.import_subjects import destination_of, pattern_of, swapped
 
 MAX_SEARCH_DEPTH: Final = 1024
-"""Accounts on one path that a search for cycles follows. Source: reference, MaxAccountCycleSearchDepth."""
+"""Accounts on one path that a search for cycles follows. Source: nats-server, MaxAccountCycleSearchDepth."""
 CYCLE: Final = "import forms a cycle"
 _TOO_DEEP: Final = "search cycle depth exhausted"
 _INVALID: Final = "sublist: invalid subject"
@@ -54,7 +54,7 @@ class ServiceLink(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with one export or import of an account, in the reference's words."""
+    """What is wrong with one export or import of an account, in nats-server's words."""
 
     account: str
     item: StreamExport | ServiceExport | StreamImport | ServiceImport

@@ -1,7 +1,7 @@
 """The two names of an imported subject: what the exporting account calls it, and what the importing one does.
 
 A local name is written as a pattern (`bar.*.*`) or as a destination that tells where each token comes from
-(`bar.$2.$1`, `bar.{{wildcard(2)}}.$1`). Source: server/subject_transform.go of the reference.
+(`bar.$2.$1`, `bar.{{wildcard(2)}}.$1`). Source: server/subject_transform.go of nats-server.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def carried_back(subject: str, source: str, destination: str) -> str:
 def common(subject: str, local: str) -> tuple[str, bool] | None:
     """Return what of a pattern `local` a subscription to `subject` may take, and whether that is only a part of it.
 
-    None where they have nothing in common. What the reference does not narrow is not narrowed here.
+    None where they have nothing in common. What nats-server does not narrow is not narrowed here.
     """
     if subject == local:
         return local, False

@@ -82,7 +82,7 @@ class WeightedMapping:
 def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
     """Return a configured mapping; what its weights leave stays where it is, unless the source is a destination too.
 
-    Raises BadTransform with the reference's text.
+    Raises BadTransform with nats-server's text.
     """
     src, total = config.source, 0
     if not is_valid_subject(src):

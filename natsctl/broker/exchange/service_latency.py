@@ -1,6 +1,6 @@
 """How long exported services take: which requests are measured, and what is told of them.
 
-Source: reference, shouldSample and ServiceLatency in server/accounts.go.
+Source: nats-server, shouldSample and ServiceLatency in server/accounts.go.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Trace = dict[str, list[str]]
 
 
 class ServiceLatency(Model):
-    """The metric, keys in the reference's order; times in ns."""
+    """The metric, keys in nats-server's order; times in ns."""
 
     type: str = field(default_factory=lambda: TYPE)
     id: str = field(default_factory=blank)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_WAITING: Final = 131_072
 """Requests of one exporting account that may wait for responses (about 400 bytes each); the oldest is given up."""
 _DIGITS: Final = 6
-"""Random digits of an account's prefix, and of each request. Source: reference."""
+"""Random digits of an account's prefix, and of each request. Source: nats-server."""
 _ACKS: Final = b"$JS.ACK."
 """Replies that are left as they are, so that messages of pull consumers can be acknowledged across accounts."""
 
@@ -158,7 +158,7 @@ class Responses:
         self.give_up(waiting, INTEREST_LOST)
 
     def tick(self) -> None:
-        """Give up what has waited for too long; like the reference, within two thresholds."""
+        """Give up what has waited for too long; like nats-server, within two thresholds."""
         now_ns = self._account.broker.clock.monotonic_ns()
         if not self._look_ns or now_ns < self._look_ns:
             return

@@ -3,7 +3,7 @@
 Theory of operation. Nothing stands in an exporting account until somebody here subscribes to what is imported. Then
 each subscription gets a stand-in there, on what of the exported subjects it asks for, in its own queue group, so that
 members in both accounts are one group. A stand-in hands messages over under their local subject and ends with its
-subscription. Stand-ins have none themselves: what is imported can not be exported again, as in the reference.
+subscription. Stand-ins have none themselves: what is imported can not be exported again, as in nats-server.
 """
 
 from __future__ import annotations

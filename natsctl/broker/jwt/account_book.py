@@ -27,7 +27,7 @@ SECOND_NS: Final = 1_000_000_000
 NEVER_S: Final = 1 << 62
 """A time that does not come."""
 ASK_AGAIN_S: Final = 1
-"""How long an expired account waits before its resolver is asked again. Source: reference, updateAccount."""
+"""How long an expired account waits before its resolver is asked again. Source: nats-server, updateAccount."""
 
 INVALID: Final = "account validation failed"
 

@@ -1,4 +1,6 @@
-"""Requests of the system account about account JWTs: push, look up, list, pull, delete. Source: reference, accounts.go.
+"""Requests of the system account about account JWTs: push, look up, list, pull, delete.
+
+Source: nats-server, accounts.go.
 
 Without a store (the resolver is what configuration lists) a pushed JWT comes into force for an account that is alive,
 and is not kept. With one it is kept first.
@@ -136,7 +138,7 @@ class ClaimRequests:
         except StoreRefused as fault:
             self._failed(reply, account, failed, fault)
             return
-        except JwtError as fault:  # kept all the same, like the reference
+        except JwtError as fault:  # kept all the same, like nats-server
             self._note(f'DirResolver - Update for account "{account}" resulted in error {fault}')
         self._done(reply, account, "jwt updated" if store.full else "jwt updated cache")
 

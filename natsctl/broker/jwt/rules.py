@@ -9,7 +9,7 @@ from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
 from natsctl.broker.jwt.claims import Permission, Permissions, ResponsePermission
 
 DEFAULT_RESPONSES: Final = 1
-"""Replies to one message where a JWT names none. Source: reference, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""
+"""Replies to one message where a JWT names none. Source: nats-server, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""
 
 
 def permissions_of(rules: Permissions) -> BrokerPermissions | None:

@@ -1,4 +1,4 @@
-"""How JWTs look at subjects: laxer than the server, and in the words of the reference's jwt package."""
+"""How JWTs look at subjects: laxer than the server, and in the words of nats-server's jwt package."""
 
 from __future__ import annotations
 

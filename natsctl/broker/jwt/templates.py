@@ -15,7 +15,7 @@ from natsctl.broker.jwt.claims import AccountClaims, Permission, Template, UserC
 from natsctl.broker.jwt.token import JwtError
 
 MAX_EXPANSIONS: Final = 4096
-"""Subjects that the templates of one list may become. Source: reference, maxPermTemplateSubjectExpansions."""
+"""Subjects that the templates of one list may become. Source: nats-server, maxPermTemplateSubjectExpansions."""
 
 _FIELD: Final = re.compile(r"\{{2}([^}]+)\}{2}")
 _TAG: Final = re.compile(r"(account-)?tag\((.*)\)\Z", re.IGNORECASE | re.DOTALL)

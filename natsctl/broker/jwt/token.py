@@ -12,7 +12,7 @@ from natsctl.api.codec import InvalidJSON, read_folded
 from natsctl.broker.jwt.nkey import Kind, has_signed, is_public
 
 MAX_TOKEN_BYTES: Final = 1 << 20
-"""Longest JWT. Source: reference, jwt.MaxTokenSize."""
+"""Longest JWT. Source: nats-server, jwt.MaxTokenSize."""
 NEWEST_VERSION: Final = 2
 ISSUERS: Final[dict[str, tuple[Kind, ...]]] = {
     "operator": ("operator",),
@@ -30,7 +30,7 @@ _TO_STANDARD: Final = str.maketrans("-_", "+/")
 
 
 class JwtError(Exception):
-    """A JWT that is not accepted; the text is the reference's where it has one, and never holds the JWT."""
+    """A JWT that is not accepted; the text is nats-server's where it has one, and never holds the JWT."""
 
 
 class ProxyRequired(JwtError):

@@ -1,4 +1,4 @@
-"""What a user's verified JWT lets a connection be: the checks in the reference's order, and the grant."""
+"""What a user's verified JWT lets a connection be: the checks in nats-server's order, and the grant."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What is wrong with verified claims: every blocking fault as a sentence, times included or not.
 
-The sentences are those of the reference's jwt package: tools show them to whoever pushes an account.
+The sentences are those of nats-server's jwt package: tools show them to whoever pushes an account.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 REVIEW_NS: Final = 10 * SECOND_NS
 """How often a user with a JWT is looked at again: accounts expire, users are revoked."""
 RESERVED_CLUSTER: Final = "-"
-"""The name that the reference keeps for messages without an origin."""
+"""The name that nats-server keeps for messages without an origin."""
 
 
 class AcceptedLink(LeafLink):

@@ -1,4 +1,4 @@
-"""What of JetStream crosses a leaf node connection, by the domains of both sides. Source: reference, leafnode.go."""
+"""What of JetStream crosses a leaf node connection, by the domains of both sides. Source: nats-server, leafnode.go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bodies of INFO and CONNECT between servers, keys in the reference's order."""
+"""The bodies of INFO and CONNECT between servers, keys in nats-server's order."""
 
 from __future__ import annotations
 

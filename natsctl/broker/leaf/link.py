@@ -37,11 +37,11 @@ PENDING_FACTOR: Final = 4
 MAX_INTERESTS: Final = 1 << 20
 """Subscriptions that the other side of one link may have."""
 FIRST_PING_NS: Final = SECOND_NS
-"""When the first PING goes out, which measures the round trip. Source: reference, firstPingInterval."""
+"""When the first PING goes out, which measures the round trip. Source: nats-server, firstPingInterval."""
 DELAY_NS: Final = 30 * SECOND_NS
 """How long to wait before connecting again after a loop, a violation, or a name that both sides have."""
 ACK_DOTS: Final = 8
-"""Dots before the subject that a delivery carries behind its ack subject. Source: reference, jsAckDeliverIdx."""
+"""Dots before the subject that a delivery carries behind its ack subject. Source: nats-server, jsAckDeliverIdx."""
 
 
 class LeafLink(Session):

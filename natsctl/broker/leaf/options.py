@@ -11,7 +11,7 @@ from natsctl.broker.auth.grant import Authenticator
 from natsctl.broker.options import SECOND_NS
 
 FIRST_INFO_NS: Final = SECOND_NS
-"""How long a hub may take for its INFO. Source: reference, DEFAULT_LEAFNODE_INFO_WAIT."""
+"""How long a hub may take for its INFO. Source: nats-server, DEFAULT_LEAFNODE_INFO_WAIT."""
 
 Signer: TypeAlias = Callable[[bytes], Mapping[str, str]]
 """Called with the hub's nonce; returns the fields of CONNECT that say who we are. Raises SignFault."""

@@ -55,7 +55,7 @@ class LeafPeer(Protocol):
 
     @property
     def compression(self) -> str:
-        """The compression that was settled, as the reference spells it; empty for none was spoken of."""
+        """The compression that was settled, as nats-server spells it; empty for none was spoken of."""
 
     @property
     def start_ns(self) -> int:

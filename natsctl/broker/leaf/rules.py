@@ -3,7 +3,7 @@
 Theory of operation. `send` rules say what we may put on the connection, `ask` rules what we may ask the other side
 for, `export` rules, which a hub has, what the other side may send. Deny wins; where there is an allow list everything
 else is denied. Interest may be wider than what is allowed (`foo.>` where `foo.bar` is): messages are looked at again.
-Answers for literal subjects are kept, bounded, until a rule changes. Source: reference, leafnode.go and client.go.
+Answers for literal subjects are kept, bounded, until a rule changes. Source: nats-server, leafnode.go and client.go.
 """
 
 from __future__ import annotations

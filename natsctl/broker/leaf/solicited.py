@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.leafs import Leafs
 
 ANSWER_NS: Final = 2 * SECOND_NS
-"""How long the other side may take to answer CONNECT. Source: reference, connectProcessTimeout."""
+"""How long the other side may take to answer CONNECT. Source: nats-server, connectProcessTimeout."""
 OLD_VERSION_DELAY_NS: Final = 5 * SECOND_NS
 """How long to wait where the other side wants a newer server."""
 PROTOCOL: Final = 2

@@ -24,7 +24,7 @@ def is_complete(live: Answer[StreamInfoAnswer]) -> bool:
 
 
 def ranges(deleted: Iterable[int]) -> list[Gap]:
-    """Sequences in ascending order as ranges; a 0, which the reference names in an empty stream, is none."""
+    """Sequences in ascending order as ranges; a 0, which nats-server names in an empty stream, is none."""
     found: list[Gap] = []
     for seq in filter(None, deleted):
         if found and found[-1][1] + 1 == seq:

@@ -276,7 +276,7 @@ class Restore:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Throw away what was taken in from a client that is gone, and tell nobody, as the reference."""
+        """Throw away what was taken in from a client that is gone, and tell nobody, as nats-server."""
         self._failure = error(ErrCode.STREAM_RESTORE, err="no chunk came for too long")
         self._staging.discard()
         self._js.account.unsubscribe(self._subscription)

@@ -48,7 +48,7 @@ CHUNK_RANGE: Final = (1 << 10, 1 << 20)
 DEFAULT_WINDOW: Final = 8 << 20
 WINDOW_RANGE: Final = (1 << 10, 32 << 20)
 INTEREST_WAIT_NS: Final = 2 * SECOND
-"""How long a snapshot waits for somebody to subscribe to its deliver subject; then it sends, as the reference does."""
+"""How long a snapshot waits for somebody to subscribe to its deliver subject; then it sends, as nats-server does."""
 FLOW_WAIT_NS: Final = 5 * SECOND
 """How long it waits for an ack when the window is full."""
 READ_MESSAGES: Final = 512

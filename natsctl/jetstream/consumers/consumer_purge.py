@@ -1,4 +1,4 @@
-"""Where a purge of the stream puts a consumer. Source: reference, consumer.go purge and stream.go purgeLocked.
+"""Where a purge of the stream puts a consumer. Source: nats-server, consumer.go purge and stream.go purgeLocked.
 
 A consumer all of whose messages may be gone stands at the first one that is left: delivered and ack floor move there
 though nothing was delivered. One whose filters are wider than what was purged only loses what was pending.

@@ -47,7 +47,7 @@ def _behind(store: StreamStore, newest: Sequence[int], end: int) -> ConsumerStat
 
 
 def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: bool = False) -> ConsumerState:
-    """Return the state of a consumer that has delivered nothing. Source: reference, consumer.go selectStartingSeqNo.
+    """Return the state of a consumer that has delivered nothing. Source: nats-server, consumer.go selectStartingSeqNo.
 
     `one_per_subject` says that the stream keeps one message per subject: each is then the last of its subject.
     """

@@ -6,7 +6,7 @@ the latest delivery (moved by redelivery, progress and nak). First deliveries ha
 `order`, the queue of everything put into `pending`, is sorted; entries that left `pending` are dropped from its head by
 `settle`, which follows every turn's acks. `redelivered` counts deliveries beyond the first.
 
-The ack floor is what CONSUMER.INFO shows, and moves as at the reference (filestore.go UpdateAcks): when an ack leaves
+The ack floor is what CONSUMER.INFO shows, and moves as in nats-server (filestore.go UpdateAcks): when an ack leaves
 nothing pending it becomes `delivered`; when the oldest entry is acknowledged it becomes one below the next. An oldest
 entry that was given up after max_deliver leaves the floor `stuck` until nothing is pending. With ack policy all the
 floor is the pair of sequences that the latest ack named.

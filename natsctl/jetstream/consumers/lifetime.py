@@ -91,7 +91,7 @@ class Lifetime:
             consumer.journal.expired(consumer)
 
     def _unacked_ns(self) -> int:
-        """Return how long the last ack that may still come keeps the consumer alive. Source: reference, consumer.go."""
+        """Return how long the last outstanding ack keeps the consumer alive. Source: nats-server, consumer.go."""
         consumer = self._consumer
         last_ns = max(map(consumer.redelivery.deadline, consumer.state.pending), default=0)
         return last_ns + self._threshold_ns - consumer.now_ns() if last_ns else 0

@@ -3,7 +3,7 @@
 Theory of operation. The first request served while nobody is pinned gets a new id, which every message carries in
 `Nats-Pin-Id`; requests that name it are served and start `priority_timeout` anew. When that passes without one, or an
 UNPIN comes, the pin is gone, and the next request gets another. A request with any other id is ended with a status. A
-restart forgets the pin. Source: reference, consumer.go assignNewPinId, unassignPinId, setPinnedTimer.
+restart forgets the pin. Source: nats-server, consumer.go assignNewPinId, unassignPinId, setPinnedTimer.
 """
 
 from __future__ import annotations

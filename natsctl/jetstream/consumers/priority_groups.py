@@ -2,7 +2,7 @@
 
 Theory of operation. `waiting` is a queue whose head is served; a request that wants more goes to the tail, or with
 policy prioritized behind the others of its priority. Policies overflow and pinned_client pass requests over: such a one
-goes to the tail, and when all have been passed over the message has to wait. Source: reference, consumer.go
+goes to the tail, and when all have been passed over the message has to wait. Source: nats-server, consumer.go
 nextWaiting and insertAtPosition.
 """
 
@@ -91,7 +91,7 @@ def priority_of(consumer: Consumer) -> Priority | None:
 
 
 def group_states(groups: list[str], pin: Pin | None) -> list[PriorityGroupState]:
-    """Return what CONSUMER.INFO shows of priority groups: the first one, as at the reference."""
+    """Return what CONSUMER.INFO shows of priority groups: the first one, as in nats-server."""
     if pin is None or not pin.id:
         return [PriorityGroupState(group=groups[0], pinned_ts=ZERO_TIME)]
     return [PriorityGroupState(group=groups[0], pinned_client_id=pin.id, pinned_ts=format_time(pin.since_ns))]

@@ -1,8 +1,8 @@
 """One pull request: how its body reads, why it is refused, and what is left of it while it is open.
 
-A body is nothing, a whole number or a JSON object; what is none of them asks for one message, as at the reference. A
-number below 1 is served one message, and the status of its end counts from the number that was sent. Source: reference,
-consumer.go nextReqFromMsg and processNextMsgRequest.
+A body is nothing, a whole number or a JSON object; anything else asks for one message, as in nats-server. A number
+below 1 is served one message, and the status of its end counts from the number that was sent.
+Source: nats-server, consumer.go nextReqFromMsg and processNextMsgRequest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INT64: Final = 1 << 63
 """Sizes at and above this are refused."""
 
 _EMBEDDED: Final = r"(GetNextRequest\.)((group|min_pending|min_ack_pending|id|priority) )"
-"""Fields that the reference keeps in a struct of its own, which its texts name."""
+"""Fields that nats-server keeps in a struct of its own, which its texts name."""
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _decode: Final = msgspec.json.Decoder(PullRequest).decode
@@ -123,12 +123,12 @@ def parse(body: bytes) -> tuple[PullRequest, bool]:
 
 
 def _decode_exactly(text: bytes) -> PullRequest:
-    """Read what the quick decoder does not take; raises Refused with the reference's words."""
+    """Read what the quick decoder does not take; raises Refused with nats-server's words."""
     try:
         return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
     except (Fault, msgspec.MsgspecError) as fault:
         words = re.sub(_EMBEDDED, r"\1PriorityGroup.\2", str(fault))
-        if words == "unexpected EOF":  # of a stream; of a text in one piece the reference says
+        if words == "unexpected EOF":  # of a stream; of a text in one piece nats-server says
             words = "unexpected end of JSON input"
         raise Refused(_BAD_REQUEST % words.encode()) from fault
 

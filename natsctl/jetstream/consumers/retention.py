@@ -92,7 +92,7 @@ class Retention:
     def becoming(self) -> Steps[None]:
         """Let go what is acknowledged already, at once where that is not too much: the policy was changed.
 
-        What no consumer takes stays, as with the reference, unless there are no consumers at all.
+        What no consumer takes stays, as with nats-server, unless there are no consumers at all.
         """
         store = self._stream.store
         if self.by_interest and not len(self.interest) and store.messages:

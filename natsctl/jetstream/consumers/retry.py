@@ -170,7 +170,7 @@ class Retry:
     def message_gone(self, sseq: int, reason: str) -> None:
         """Drop a pending entry whose message left the stream.
 
-        With acks of all it counts as acknowledged, and what came before it, as at the reference. Where flow control
+        With acks of all it counts as acknowledged, and what came before it, as in nats-server. Where flow control
         acknowledges, it stands for itself alone, other than there: what came before it is on its way to a stream that
         may not have it yet, and a work queue would let go what is nowhere else.
         """
@@ -200,7 +200,7 @@ class Retry:
             yield STEP
 
     def _redeliveries(self, sseq: int) -> int:
-        """Return what the reference calls deliveries of a message that is gone: how often again, at least 1."""
+        """Return what nats-server calls deliveries of a message that is gone: how often again, at least 1."""
         return max(self._consumer.state.deliveries(sseq) - 1, 1)
 
     def _given_up(self, sseq: int) -> bool:

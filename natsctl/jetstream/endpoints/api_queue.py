@@ -24,7 +24,7 @@ LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST", "STREAM.BLOCKS"
 """Verbs that answer with a page of infos, or a block of messages."""
 
 MOST_WAITING: Final = 10_000
-"""Requests of one account that may wait; one more, and all of them are dropped, as by the reference's queue."""
+"""Requests of one account that may wait; one more, and all of them are dropped, as by nats-server's queue."""
 
 COST: Final = 256
 """What one request takes of a turn's budget of messages: the infos of a page."""

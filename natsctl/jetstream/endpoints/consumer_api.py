@@ -161,7 +161,7 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def _refuse_reset(consumer: Consumer, seq: int) -> str:
-    """Return why a consumer can not start over at a sequence, "" when it can. Source: reference, resetStartingSeq."""
+    """Return why a consumer can not start over at a sequence, "" when it can. Source: nats-server, resetStartingSeq."""
     config = consumer.config
     if config.deliver_policy is DeliverPolicy.ALL:
         return ""

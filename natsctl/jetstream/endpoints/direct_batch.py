@@ -2,7 +2,7 @@
 
 Theory of operation. A batch is sent over as many turns of the engine's ready queue as it needs, so that a large one
 neither holds the loop nor stands in memory as a whole. What is pending is counted once, before the first message, and
-counted down from there, as at the reference; a message that vanishes meanwhile is passed over. What one turn sends goes
+counted down from there, as in nats-server; a message that vanishes meanwhile is passed over. What one turn sends goes
 to the requester in one call.
 """
 

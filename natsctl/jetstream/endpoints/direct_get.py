@@ -28,7 +28,7 @@ GROUP: Final = b"_sys_"
 """The queue group of everyone who can answer for a stream."""
 
 CAUGHT_UP: Final = 10
-"""A mirror that has fewer messages than this to copy answers for its origin. Source: reference."""
+"""A mirror that has fewer messages than this to copy answers for its origin. Source: nats-server."""
 
 EMPTY_REQUEST: Final = headers.status_line(408, "Empty Request")
 MALFORMED_REQUEST: Final = headers.status_line(408, "Malformed Request")

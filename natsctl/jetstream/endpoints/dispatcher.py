@@ -1,7 +1,7 @@
 """From `$JS.API.…` to the function that serves the verb, and back with its answer.
 
 Theory of operation. One subscription per account takes `$JS.API.>`, so an unknown verb is met with silence, like at
-the reference. Verbs that exist per object (CONSUMER.MSG.NEXT, DIRECT.GET) have subscriptions of their own; for those
+nats-server. Verbs that exist per object (CONSUMER.MSG.NEXT, DIRECT.GET) have subscriptions of their own; for those
 this one says "not mine", and a request for an object that is missing gets the broker's 503. Everything else: find the
 verb in the table of `api.endpoints`, hold the body to its rule, call the function, encode, send, count, tell the
 audit. Verbs with long answers wait in a queue and are served one a turn.

@@ -132,7 +132,7 @@ def ceiling_of(store: StreamStore, request: DirectGetRequest) -> int:
 def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int, most: int) -> list[int]:
     """Return the newest sequence at or below `up_to` of each subject that multi_last matches, the first `most` of them.
 
-    On disk nothing is found above the last sequence, in memory everything is: so it is at the reference.
+    On disk nothing is found above the last sequence, in memory everything is: so it is in nats-server.
     """
     if not up_to or (up_to > store.last_seq and store.storage == "file"):
         return []

@@ -37,7 +37,7 @@ PENDING: Final = Pending()
 
 
 class Uncounted:
-    """An error answer that the reference counts among the good ones."""
+    """An error answer that nats-server counts among the good ones."""
 
     __slots__ = ("error",)
 

@@ -134,7 +134,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if stream is None:
         return js.no_stream(config.name)
     api_level.stamp(config)
-    refusal = rules.settle(draft)  # the reference looks twice: what it has filled in is then judged too
+    refusal = rules.settle(draft)  # nats-server looks twice: what it has filled in is then judged too
     if refusal is not None:
         return refusal
     if config.num_replicas > 1:

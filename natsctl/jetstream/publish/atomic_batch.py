@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
 
 MAX_ID_BYTES: Final = 64
-"""Longest id of a batch. Source: reference, error 10179."""
+"""Longest id of a batch. Source: nats-server, error 10179."""
 
 MESSAGE_COST: Final = 640
 """What a staged message takes beside its bytes."""

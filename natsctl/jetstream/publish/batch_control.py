@@ -1,6 +1,6 @@
 """The reply subject of a message of a fast batch: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
 
-Source: server/stream.go of the reference, ADR-50.
+Source: server/stream.go of nats-server, ADR-50.
 """
 
 from __future__ import annotations

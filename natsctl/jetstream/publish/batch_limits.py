@@ -6,7 +6,7 @@ import msgspec
 
 
 class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of atomic and fast batches. Source: reference, stream.go, for all but the bytes."""
+    """Limits of atomic and fast batches. Source: nats-server, stream.go, for all but the bytes."""
 
     timeout_ns: int = 10_000_000_000
     """How long a batch stays open without a message."""
@@ -17,7 +17,7 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     fast_of_stream: int = 1000
     fast_of_server: int = 50_000
     staged_bytes_of_stream: int = 128 * 1024 * 1024
-    """Memory for messages of atomic batches that are not committed; the reference keeps them on disk."""
+    """Memory for messages of atomic batches that are not committed; nats-server keeps them on disk."""
     staged_bytes_of_server: int = 512 * 1024 * 1024
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
 
 MAX_HEADER_BYTES: Final = 65535
-"""Longest header block that is stored. Source: reference, error 10097."""
+"""Longest header block that is stored. Source: nats-server, error 10097."""
 
 MAX_DIGITS: Final = 4000
 """Digits of a number that are read; more are another number than the one that is compared with, whatever they are."""
 
 MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
-"""Largest message that a stream on disk takes, with what its record needs besides. Source: reference, filestore.go."""
+"""Largest message of a stream on disk, with the overhead of its record. Source: nats-server, filestore.go."""
 
 
 def check_bounds(stream: Stream, message: Incoming) -> ApiError | None:
@@ -228,5 +228,5 @@ def judge(stream: Stream, message: Incoming) -> ApiError | int:
 
 
 def read_seq(text: bytes) -> int:
-    """Return a sequence as the reference reads it, -1 (which nothing equals) for anything but digits."""
+    """Return a sequence as nats-server reads it, -1 (which nothing equals) for anything but digits."""
     return int(text[-MAX_DIGITS:]) % 2**64 if text.isdigit() else -1

@@ -47,7 +47,7 @@ class Republish:
         if to is None or not self._stream.account.has_interest(to):
             return
         if not (is_valid_subject(to) and is_literal(to)):
-            return  # as in the reference, a subject that nobody may publish on ends it here
+            return  # as in nats-server, a subject that nobody may publish on ends it here
         lines = b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n" % (
             self._stream.name.encode(),
             subject,

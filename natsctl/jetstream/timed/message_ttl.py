@@ -2,7 +2,7 @@
 
 Theory of operation. A message that carries the header is stored with the flag TIMED. Where the stream allows TTLs its
 deadline goes into `_deadlines`, 16 bytes a message; one alarm stands at the earliest, never closer than the
-granularity that the reference has. Messages that say `never` are listed in `_never`, for max_age spares them. What is
+granularity that nats-server has. Messages that say `never` are listed in `_never`, for max_age spares them. What is
 due is removed some messages per turn. After a restart both are filled again from the flagged messages
 (timed_messages.py); a message that is gone leaves its entries behind, which are skipped, and swept once they prevail.
 """
@@ -47,9 +47,9 @@ _NOT_IN_GO: Final = b"dwMyY"
 
 @lru_cache(KNOWN_TEXTS)
 def parse_ttl(text: bytes) -> int | None:
-    """Return the nanoseconds of a TTL, whole seconds as the reference counts them; 0: none, -1: never, None: invalid.
+    """Return the nanoseconds of a TTL, whole seconds as nats-server counts them; 0: none, -1: never, None: invalid.
 
-    A Go duration of a second or more, digits (seconds), or `never`. Source: reference, stream.go.
+    A Go duration of a second or more, digits (seconds), or `never`. Source: nats-server, stream.go.
     """
     if not text:
         return 0
@@ -111,7 +111,7 @@ def check_batch_ttl(stream: Stream, message: Incoming) -> ApiError | None:
 def raise_to_marker(stream: Stream, message: Incoming) -> None:
     """Let a message live at least as long as a delete marker: one that went earlier could hide behind an older marker.
 
-    Where a subject has one message at most nothing can be hidden. Source: reference, stream.go.
+    Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.
     """
     least_ns = stream.config.subject_delete_marker_ttl // SECOND_NS * SECOND_NS
     if 0 < message.ttl_ns < least_ns and stream.config.max_msgs_per_subject != 1:

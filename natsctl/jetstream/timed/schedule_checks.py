@@ -1,4 +1,4 @@
-"""Why a message with a schedule is refused, and one that speaks of somebody else's. Source: reference, stream.go."""
+"""Why a message with a schedule is refused, and one that speaks of somebody else's. Source: nats-server, stream.go."""
 
 from __future__ import annotations
 

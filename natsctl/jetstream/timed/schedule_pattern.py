@@ -1,7 +1,7 @@
 """What the `Nats-Schedule` header says: when a message is to be produced, once or again and again.
 
 `@at <RFC 3339>`, `@every <Go duration of a second or more>`, a cron pattern of six fields or one of the short names,
-the last two in a time zone where one is given. Source: reference, scheduler.go.
+the last two in a time zone where one is given. Source: nats-server, scheduler.go.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Mirror:
         """Return what stream infos show."""
         info = self.upstream.info()
         if not self.upstream.asked:
-            info.filter_subject = ""  # the reference learns of it with its first request
+            info.filter_subject = ""  # nats-server learns of it with its first request
         return info
 
     # What the connection asks

@@ -1,7 +1,7 @@
 """Names that a stream and its origin must agree on: subjects, consumers, index of a source, identity of a stream.
 
-All are the reference's, so that a stream of another server can be mirrored and sourced from, and the headers that one
-server wrote are understood by the next. Source: server/stream.go, server/consumer.go of the reference.
+All are nats-server's, so that a stream of another server can be mirrored and sourced from, and the headers that one
+server wrote are understood by the next. Source: server/stream.go, server/consumer.go of nats-server.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Source:
         return config
 
     def _begin_late(self, config: ConsumerConfig) -> None:
-        """Leave out what is older than the stream's newest message, once messages have gone. Source: reference."""
+        """Leave out what is older than the stream's newest message, once messages have gone. Source: nats-server."""
         store, starts_at = self._stream.store, self.source.opt_start_time
         newest_ns = min(store.last_ts_ns, self._stream.engine.clock.now_ns())
         if config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE or not newest_ns:

@@ -9,7 +9,7 @@ them, means a loss, and the consumer is made anew behind `sseq`.
 
 Flow control is answered only when everything that came before it is durable here: a slow disk holds the origin back,
 what is in flight is bounded by the origin's window, and a work queue over there removes nothing that could be lost
-here. Failures wait longer each time, up to `RETRY_MAX_NS`. Source: server/stream.go of the reference.
+here. Failures wait longer each time, up to `RETRY_MAX_NS`. Source: server/stream.go of nats-server.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
 
 ANSWER_NS: Final = 30 * SECOND
-"""How long to wait for a consumer to be made. Source: reference."""
+"""How long to wait for a consumer to be made. Source: nats-server."""
 RESET_ANSWER_NS: Final = 5 * SECOND
-"""How long to wait for a consumer to be reset. Source: reference."""
+"""How long to wait for a consumer to be reset. Source: nats-server."""
 RETRY_NS: Final = SECOND // 2
 """Wait after the first failure; it doubles with each further one."""
 RETRY_MAX_NS: Final = 10 * SECOND
-"""Longest wait between attempts: the reference waits up to two minutes, and a new origin as long for its mirror."""
+"""Longest wait between attempts: nats-server waits up to two minutes, and a new origin as long for its mirror."""
 HELD_NS: Final = 2 * SECOND
 """Wait after something that could not be stored: the connection itself is fine, so nothing doubles."""
 JITTER: Final = 0.1
 """Part of a wait that is random, so that many mirrors of one origin do not ask at once."""
 STALLED_BEATS: Final = 3
-"""Heartbeats that name the same unanswered flow control request before it is an error. Source: reference."""
+"""Heartbeats that name the same unanswered flow control request before it is an error. Source: nats-server."""
 
 _RANDOM: Final = 8
 _CONTROL: Final = b"NATS/1.0 100 "

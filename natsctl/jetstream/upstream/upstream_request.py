@@ -1,7 +1,7 @@
 """What a mirror or source asks its origin for: a consumer that is made for it, or a durable one put back.
 
 Newer servers are told which level of the API the request needs and which stream the origin was; older ones, which
-refuse that, are asked for a plain direct consumer. Source: server/stream.go of the reference.
+refuse that, are asked for a plain direct consumer. Source: server/stream.go of nats-server.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 HEARTBEAT_NS: Final = SECOND
 STALLED_NS: Final = 10 * SECOND
-"""Silence after which a consumer is given up; what an unused one lives for at the origin. Source: reference."""
+"""Silence after which a consumer is given up; what an unused one lives for at the origin. Source: nats-server."""
 ACK_WAIT_NS: Final = 22 * 3600 * SECOND
-"""Of a consumer without acks. Source: reference."""
+"""Of a consumer without acks. Source: nats-server."""
 
 NEWEST_LEVEL: Final = 5
 """API level of requests that name the identity of the origin."""

@@ -1,6 +1,6 @@
 """nats.conf as server options: which keys exist, what each one sets, and what is wrong with a value.
 
-Keys are found without regard to case, as the reference does. A key that the reference knows and this server does not
+Keys are found without regard to case, as nats-server does. A key that nats-server knows and this server does not
 serve is refused by name; so is one that nobody knows. Flags of the command line win over the file.
 """
 
@@ -35,7 +35,7 @@ from natsctl.server.options import ServerOptions
 ELSEWHERE: Final = frozenset({
     "mqtt", "proxies",
 })  # fmt: skip
-"""Keys of the reference that no code here serves: saying so is better than running without them."""
+"""Keys of nats-server that no code here serves: saying so is better than running without them."""
 
 
 def read_config(path: Path, options: ServerOptions, environment: Mapping[str, str]) -> ServerOptions:
@@ -92,7 +92,7 @@ def _server_name(item: Item) -> str:
 
 
 def _tags(item: Item) -> tuple[str, ...]:
-    """Return tags as the reference keeps them: in small letters, without blanks around, each once."""
+    """Return tags as nats-server keeps them: in small letters, without blanks around, each once."""
     return tuple(dict.fromkeys(text_of(tag).strip().lower() for tag in items_of(item)))
 
 

@@ -25,7 +25,7 @@ def default_domains(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def domain_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with default domains, in the reference's words."""
+    """Yield what is wrong with default domains, in nats-server's words."""
     accounts = {config.name: config for config in options.accounts}
     for name, domain in options.default_js_domain:
         config = accounts.get(name)

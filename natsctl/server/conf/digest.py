@@ -1,4 +1,4 @@
-"""A configuration as one hash, the same that the reference makes of the same file; shown at the start and in varz.
+"""A configuration as one hash, the same that nats-server makes of the same file; shown at the start and in varz.
 
 It is the SHA-256 of what the file says as JSON in Go's form: keys sorted, `<`, `>` and `&` escaped, a line end.
 """

@@ -18,7 +18,7 @@ from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.options import ServerOptions
 
 OLDEST_VERSION: Final = (2, 8, 0)
-"""Below it `min_version` says nothing. Source: reference, checkLeafMinVersionConfig."""
+"""Below it `min_version` says nothing. Source: nats-server, checkLeafMinVersionConfig."""
 LeafSetter: TypeAlias = Callable[[LeafNodesOptions, Item], LeafNodesOptions]
 
 

@@ -65,7 +65,7 @@ def _write_timeout(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def _unlimited(name: str) -> Setter:
-    """Return the setter of a number of which the reference takes 0 and less as none."""
+    """Return the setter of a number of which nats-server takes 0 and less as none."""
     return set_option(name, lambda item: max(number_of(item), 0))
 
 

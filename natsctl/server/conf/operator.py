@@ -19,7 +19,7 @@ from natsctl.server.options import ServerOptions
 
 JWT_PREFIX: Final = "eyJ"
 CACHED_ACCOUNTS: Final = 1000
-"""Accounts that a cache keeps where nobody says. Source: reference, NewCacheDirAccResolver."""
+"""Accounts that a cache keeps where nobody says. Source: nats-server, NewCacheDirAccResolver."""
 _DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)(?:\r?\n-{3,}[^\n]*-{3,}|\Z)")
 _MEMORY: Final = re.compile(r"(?:MEM|MEMORY)\s*", re.IGNORECASE)
 _WRONG_RESOLVER: Final = (

@@ -1,4 +1,4 @@
-"""What must hold between operators and other options; the sentences are the reference's."""
+"""What must hold between operators and other options; the sentences are nats-server's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from natsctl.server.options import ServerOptions
 
 
 def operator_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong between operators and other options: the key it is about, and the reference's sentence."""
+    """Yield what is wrong between operators and other options: the key it is about, and nats-server's sentence."""
     operator = options.operator
     if operator is None:
         return

@@ -6,7 +6,7 @@ line ends, pairs by `;` too; `#` and `//` comments; strings bare, in double quot
 `$NAME` for a key of this block, of one around it, or of the environment; `include file`, relative to the including
 file. Key names keep their spelling.
 
-What is read and what is refused is as in the reference (its package conf), which reads character by character: a key
+What is read and what is refused is as in nats-server (its package conf), which reads character by character: a key
 ends at a blank, `:` or `=` and nowhere else, a bare text at a blank, line end or one of `,;]}'`. Two things differ: an
 array may end in a bare number (`[1]`), and there are limits. Words are in words.py.
 """
@@ -154,7 +154,7 @@ class _Parser:
             if self._take("{"):
                 self._pairs(block)
             elif self._peek() == "}" and not self._text[self._at + 1 :].strip():
-                break  # one brace too many at the very end is let be, like the reference
+                break  # one brace too many at the very end is let be, like nats-server
             else:
                 self._pair(block, top=True)
                 self._end_of_value("}", "a top-level value")
@@ -277,7 +277,7 @@ class _Parser:
             self._take("'")
         if self._depth >= MAX_DEPTH:
             raise Fault(at, "too many includes within includes")
-        path = self._folder / name.lstrip("/")  # the reference joins the names, whatever the second one begins with
+        path = self._folder / name.lstrip("/")  # nats-server joins the names, whatever the second one begins with
         try:
             text = _read(path)
         except (OSError, ValueError) as error:

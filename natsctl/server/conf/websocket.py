@@ -116,7 +116,7 @@ WEBSOCKET_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
 
 
 def websocket_complaints(options: ServerOptions) -> Iterator[str]:
-    """Yield what is wrong with a listener as a whole, in the reference's words."""
+    """Yield what is wrong with a listener as a whole, in nats-server's words."""
     websocket = options.websocket
     if websocket is None:
         return

@@ -1,7 +1,7 @@
 """The words of nats.conf: what a value without braces or brackets means, and where it ends.
 
 A word that begins with a digit is a number, a number with a unit, an address, a date, or a text; which one is decided
-by the first character that does not fit, as in the reference (its package conf): `64MB` is a number, `10ms` a text,
+by the first character that does not fit, as in nats-server (its package conf): `64MB` is a number, `10ms` a text,
 `1.5s` and `12-ab` are faults. Every function takes the whole text and the place of the word, and returns the value
 and the place after it; a `Fault` says what is wrong, and its caller knows the line.
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from natsctl.server.leaf.listener import LeafDoor
 
 HANDSHAKE_S: Final = 2.0
-"""How long TLS may take where the remote says nothing. Source: reference, DEFAULT_LEAF_TLS_TIMEOUT."""
+"""How long TLS may take where the remote says nothing. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""
 
 LinkMaker = Callable[[str, int, str, bool], "SolicitedLink"]
 """Called with host, port, kind of transport, and whether TLS is under it."""
@@ -169,7 +169,7 @@ class RemoteConnection(ClientConnection):
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """Return what is wrong, as the reference says it of certificates."""
+    """Return what is wrong, as nats-server says it of certificates."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
     return error_text(error)

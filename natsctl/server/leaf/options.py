@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from natsctl.server.options import TlsOptions
 
 DEFAULT_LEAF_PORT: Final = 7422
-"""Where a remote's url leads that names no port. Source: reference, DEFAULT_LEAFNODE_PORT."""
+"""Where a remote's url leads that names no port. Source: nats-server, DEFAULT_LEAFNODE_PORT."""
 RECONNECT_S: Final = 1.0
 FIRST_INFO_S: Final = 1.0
 DIAL_TIMEOUT_S: Final = 1.0

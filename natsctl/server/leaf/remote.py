@@ -193,7 +193,7 @@ def _is_ip(host: str) -> bool:
 
 
 def _dial_text(url: LeafUrl, error: OSError | UnicodeError) -> str:
-    """Return why a connection could not be made, in the reference's words."""
+    """Return why a connection could not be made, in nats-server's words."""
     if isinstance(error, TimeoutError):
         return f"dial tcp {url.address}: i/o timeout"
     if isinstance(error, (socket.gaierror, UnicodeError)):

@@ -13,7 +13,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 def uptime(age_ns: int) -> str:
-    """Return an age as the reference spells it, such as `1d2h3m4s`; a year has 365 days."""
+    """Return an age as nats-server spells it, such as `1d2h3m4s`; a year has 365 days."""
     seconds = max(age_ns, 0) // SECOND_NS
     days = seconds // 86400
     parts = (

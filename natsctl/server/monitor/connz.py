@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natsctl.server.view import ServerView
 
 DEFAULT_LIMIT: Final = 1024
-"""Connections of a page where nobody says. Source: reference, DefaultConnListSize."""
+"""Connections of a page where nobody says. Source: nats-server, DefaultConnListSize."""
 
 
 class ConnState(IntEnum):

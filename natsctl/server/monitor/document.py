@@ -1,4 +1,4 @@
-"""JSON as the reference indents it, in pieces: long lists are written element by element.
+"""JSON as nats-server indents it, in pieces: long lists are written element by element.
 
 A long list may be an iterator, which is asked for an element when the one before it has been written; so an answer
 about thousands of streams is never in memory as a whole. `whole` makes plain lists of them, for who answers at once.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from natsctl.server.view import ServerView
 
 SYNC_INTERVAL_NS: Final = 120_000_000_000
-"""What the reference shows where every message is synced. Source: reference, defaultSyncInterval."""
+"""What nats-server shows where every message is synced. Source: nats-server, defaultSyncInterval."""
 
 
 def jetstream_stats(server: ServerView) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def jetstream_config(server: ServerView) -> dict[str, Any]:
     if engine.options.domain:
         config["domain"] = engine.options.domain
     if options.max_memory > 0 or (options.max_storage > 0 and not options.storage_derived):
-        config["compress_ok"] = True  # the reference says so of configured sizes alone
+        config["compress_ok"] = True  # nats-server says so of configured sizes alone
     return {**config, "strict": True}
 
 

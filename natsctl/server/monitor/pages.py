@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 TEXT: Final = "text/plain; charset=utf-8"
 ANYBODY: Final = (("Access-Control-Allow-Origin", "*"),)
-"""Pages of other origins may read what the endpoints answer, as with the reference."""
+"""Pages of other origins may read what the endpoints answer, as with nats-server."""
 FORBIDDEN: Final = Page(403, b"403 Forbidden: not a name of this server\n", TEXT)
 BAD_REQUEST: Final = Page(400, b"400 Bad Request", TEXT)
 _ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)

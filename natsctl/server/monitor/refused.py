@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class Refused(ValueError):
-    """Options that an endpoint can not answer; the text is the reference's, sent with status 400."""
+    """Options that an endpoint can not answer; the text is nats-server's, sent with status 400."""

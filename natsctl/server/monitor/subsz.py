@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from natsctl.server.view import ServerView
 
 DEFAULT_LIMIT: Final = 1024
-"""Subscriptions of a page where nobody says. Source: reference, DefaultSubListSize."""
+"""Subscriptions of a page where nobody says. Source: nats-server, DefaultSubListSize."""
 
 FANOUT_ROUTES: Final = 4096
 """Cached routes per account that fan-outs are taken from."""

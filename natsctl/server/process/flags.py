@@ -1,4 +1,4 @@
-"""The flags of `natsctl server run`: the reference server's own spellings, and what each one sets."""
+"""The flags of `natsctl server run`: nats-server's own spellings, and what each one sets."""
 
 from __future__ import annotations
 

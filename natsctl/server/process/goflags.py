@@ -1,4 +1,4 @@
-"""Command lines by the rules of Go's `flag` package, which the reference server's flags follow.
+"""Command lines by the rules of Go's `flag` package, which nats-server's flags follow.
 
 A flag has one or two dashes; its value stands after `=` or is the next argument; a boolean flag takes a value after
 `=` only; the first argument that is no flag, or `--`, ends the flags.  Values are checked by their kind here, and

@@ -1,4 +1,4 @@
-"""Log lines in the reference server's form: `[pid] 2026/11/21 07:00:00.000001 [INF] text`.
+"""Log lines in nats-server's form: `[pid] 2026/11/21 07:00:00.000001 [INF] text`.
 
 A file that has grown to its limit is put aside under its name and the time, and the next one begins; of those files
 only the newest are kept where a number is given. `reopen` is for programs that move the file themselves.

@@ -1,6 +1,6 @@
 """What a reload may change: which options differ, how the log calls them, and which ones need a restart.
 
-Names in refusals are the reference's field names and texts its own: tools and people look for them.
+Names in refusals are nats-server's field names and texts its own: tools and people look for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIXED: Final = {
     "system_account": "SystemAccount", "jetstream": "JetStream", "domain": "JetStreamDomain", "sync": "SyncInterval",
     "archive_version": "ArchiveVersion", "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
 }  # fmt: skip
-"""Options that need a restart, by their names in the reference."""
+"""Options that need a restart, by their names in nats-server."""
 
 SAYS: Final[dict[str, Callable[[Any], str]]] = {
     "client_advertise": lambda value: f"Reload: client_advertise = {value}",
@@ -61,7 +61,7 @@ SAYS: Final[dict[str, Callable[[Any], str]]] = {
 """Options that a reload takes, in the order of their log lines."""
 
 _ALWAYS: Final = ("users", "accounts")
-"""Told at every reload, as the reference does, which can not tell whether they differ."""
+"""Told at every reload, as nats-server does, which can not tell whether they differ."""
 
 
 def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> ServerOptions:

@@ -35,7 +35,7 @@ _LISTENER: Final[tuple[tuple[str, Callable[[LeafNodesOptions], Any], Callable[[A
     ("IsolateLeafnodeInterest", lambda block: block.isolate, _plain),
     ("DialTimeout", lambda block: block.dial_timeout_s, format_seconds),
 )
-"""What stays of the block: the reference's field, where it is here, how its value is shown."""
+"""What stays of the block: nats-server's field, where it is here, how its value is shown."""
 
 _REMOTE: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("NoRandomize", "no_randomize", _plain),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
 
 HEARTBEAT_NS: Final = 30 * 1_000_000_000
-"""Time between two events of an account whose connections stay. Source: reference, eventsHBInterval."""
+"""Time between two events of an account whose connections stay. Source: nats-server, eventsHBInterval."""
 
 
 class AccountEvents:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
 
 FIRST_NS: Final = 250_000_000
-"""Time from the start to the first STATSZ; each wait is twice as long as the one before. Source: reference."""
+"""Time from the start to the first STATSZ; each wait is twice as long as the one before. Source: nats-server."""
 LONGEST_NS: Final = 10 * 1_000_000_000
 RATE_LIMIT_NS: Final = 1_000_000_000
-"""Least time between two STATSZ that nobody asked for. Source: reference, defaultStatszRateLimit."""
+"""Least time between two STATSZ that nobody asked for. Source: nats-server, defaultStatszRateLimit."""
 
 
 class Heartbeat:

@@ -20,7 +20,7 @@ ACCOUNT_NAMES: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONN
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
 
 USER_INFO: Final = "$SYS.REQ.USER.*.INFO"
-"""Where the reference has its own accounts ask for `$SYS.REQ.USER.INFO`; who asks there is nobody that it knows."""
+"""Where nats-server has its own accounts ask for `$SYS.REQ.USER.INFO`; who asks there is nobody that it knows."""
 
 DEBUG_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.NSUBS": "NSUBS", "$SYS.DEBUG.SUBSCRIBERS": "SUBSCRIBERS"}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def statsz(server: ServerView) -> dict[str, Any]:
-    """Return the message, keys in the reference's order."""
+    """Return the message, keys in nats-server's order."""
     broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
     stats: dict[str, Any] = {
         "start": format_time(broker.start_ns),

@@ -1,4 +1,4 @@
-"""Names that the reference's configuration and log know of TLS, beside those of OpenSSL."""
+"""Names that nats-server's configuration and log know of TLS, beside those of OpenSSL."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def suite_name(openssl: str) -> str:
 
 
 def error_text(error: ssl.SSLError) -> str:
-    """Return the words of the reference's log for a failed handshake, or OpenSSL's where it has none."""
+    """Return the words of nats-server's log for a failed handshake, or OpenSSL's where it has none."""
     text = _REASONS.get(error.reason or "", "")
     if isinstance(error, ssl.SSLCertVerificationError):
         return text + _VERIFY.get(error.verify_code, "certificate signed by unknown authority")

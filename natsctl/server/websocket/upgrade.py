@@ -1,6 +1,6 @@
 """The HTTP request that becomes a WebSocket connection, and the answers to those that do not.
 
-Checks come in the order of RFC 6455 section 4.2.1, as in the reference's wsUpgrade; h11 reads the request.
+Checks come in the order of RFC 6455 section 4.2.1, as in nats-server's wsUpgrade; h11 reads the request.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def host_and_port(text: str, scheme: str) -> tuple[str, str]:
 
 
 def allowed_origin(text: str) -> Origin:
-    """Return an entry of `allowed_origins`; raises ValueError with the reference's words."""
+    """Return an entry of `allowed_origins`; raises ValueError with nats-server's words."""
     try:
         origin = origin_of(text)
     except ValueError as error:
