@@ -100,7 +100,7 @@ class LocalCluster:
                 os.kill(pid, signal.SIGKILL)
 
     def log(self) -> str:
-        """What master and workers have written, and the executors' stderr."""
+        """Return the logs of master and workers, and the executors' stderr."""
         parts = [daemon.log_path for daemon in self._daemons]
         parts += sorted(self._folder.glob("worker-*/app-*/*/stderr"))
         return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-8000:]}" for path in parts if path.exists())
@@ -131,7 +131,7 @@ class LocalCluster:
         return daemon
 
     def _environment(self, spark: SparkHome) -> dict[str, str]:
-        """What executors inherit: a JAVA_HOME that all of Spark's words suit, and this Python first."""
+        """Return the environment of executors: a JAVA_HOME that takes all of Spark's options, and this Python first."""
         options = SparkOptions(master=self.url or "spark://127.0.0.1:0")
         found = process_environment(options, spark.folder, os.environ)
         found["JAVA_HOME"] = str(java_home(self.java))
@@ -158,7 +158,7 @@ class _Daemon:
             )
 
     def told(self, find: Callable[[str], Found | None]) -> Found:
-        """What is found in the log, once it is there."""
+        """Return the match in the log, once it is there."""
         until_s = time.monotonic() + START_WITHIN_S
         while not (found := find(self.log_path.read_text(errors="replace"))):
             if self.process.poll() is not None or time.monotonic() > until_s:

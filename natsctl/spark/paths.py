@@ -16,13 +16,13 @@ _OTHER_PLACES: Final = ("dbfs", "hdfs", "s3a")
 
 
 def spark_path(path: Path) -> str:
-    """How Spark is told of a path that it writes to."""
+    """Return the spelling for Spark of a path that it writes to."""
     whole = path.absolute().as_posix()
     return f"{_SCHEME}//{whole if whole.startswith('/') else f'/{whole}'}"
 
 
 def spark_input(path: Path) -> str:
-    """How Spark is told of a path that it reads, which it would take for a pattern otherwise."""
+    """Return the spelling for Spark of a path that it reads, and would take for a pattern otherwise."""
     return _OF_PATTERNS.sub(r"\\\1", spark_path(path))
 
 

@@ -19,14 +19,12 @@ from nats.js.api import StreamConfig
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
-from natsctl.spark.export.continuing import Note, prepare, remove_strays, report_of
-from natsctl.spark.export.target import Target, target_of
-from natsctl.spark.export.writing import check_written, replace_folder, writer_of
-from natsctl.spark.loading import source as source_module
-from natsctl.spark.loading.columns import headers_of, payload_of
-from natsctl.spark.loading.headers import left_out
-from natsctl.spark.loading.loading import look, messages
-from natsctl.spark.loading.source import NUMBER, NoFile, read_rows, source_of
+from natsctl.spark.files import import_source as source_module
+from natsctl.spark.files.export import Target, check_written, replace_folder, target_of, writer_of
+from natsctl.spark.files.import_source import NUMBER, NoFile, read_rows, source_of
+from natsctl.spark.files.incremental_export import Note, prepare, remove_strays, report_of
+from natsctl.spark.files.message_columns import headers_of, left_out, payload_of
+from natsctl.spark.files.stream_import import look, messages
 from natsctl.spark.paths import spark_path
 from natsctl.spark.session.failures import translated
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS

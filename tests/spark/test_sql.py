@@ -16,10 +16,8 @@ from nats.js.api import StreamConfig
 
 from natsctl.cli.suggest import did_you_mean
 from natsctl.spark.sql.catalogue import Catalogue
-from natsctl.spark.sql.counted import Facts
-from natsctl.spark.sql.counted_reader import counted
-from natsctl.spark.sql.queries import Queries
-from natsctl.spark.sql.statements import UnknownTable
+from natsctl.spark.sql.counted import Facts, counted
+from natsctl.spark.sql.queries import Queries, UnknownTable
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ Pipeline = Annotated[
 
 
 def known_folder() -> Path:
-    """Where the folders of pipelines are noted by name: XDG_STATE_HOME (~/.local/state)."""
+    """Return the file with the folders of pipelines by name, in XDG_STATE_HOME (~/.local/state)."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "natsctl" / "pipelines"
 
@@ -47,8 +47,7 @@ def note_pipeline(name: str, folder: Path) -> None:
 
 def chosen_project(pipeline: str) -> Project:
     """The project that is meant. Raises NoPipeline, PipelineFaults."""
-    from natsctl.spark.pipeline.faults import NoPipeline
-    from natsctl.spark.pipeline.project import find_project
+    from natsctl.spark.pipeline.project import NoPipeline, find_project
 
     if not pipeline:
         return find_project()

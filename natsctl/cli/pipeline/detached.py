@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from natsctl.spark.pipeline.runner import RunPlan
 
 CHECK_WAIT_S: Final = 300.0
-"""How long a run may take to start Spark and to check its pipeline; one that takes longer is not waited for."""
+"""The time for a run to start Spark and to check its pipeline; one that takes longer is not waited for."""
 SILENT_S: Final = 2.0
 STOP_WAIT_S: Final = 90.0
-"""How long a run may take to end: what is on its way is finished or undone, and Spark ends."""
+"""The time for a run to end: to finish or undo its work, and to end Spark."""
 POLL_S: Final = 0.1
 _SECRETS: Final = {
     "user": "NATS_USER",
@@ -35,7 +35,7 @@ _SECRETS: Final = {
     "jwt": "NATS_JWT",
     "seed": "NATS_SEED",
 }
-"""What other users of the machine would see among a process's words."""
+"""Options that other users of the machine would see among a process's arguments, by their variables."""
 
 
 def start_detached(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:

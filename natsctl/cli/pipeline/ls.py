@@ -15,9 +15,8 @@ def ls(names: Names = False, json: Json = False) -> None:
     from natsctl.cli.pipeline.status import moment
     from natsctl.cli.render.spark_reports import render_known
     from natsctl.cli.screen import show_table
-    from natsctl.spark.pipeline.faults import NoPipeline, PipelineFaults
-    from natsctl.spark.pipeline.project import find_project
-    from natsctl.spark.pipeline.status import run_state
+    from natsctl.spark.pipeline.project import NoPipeline, PipelineFaults, find_project
+    from natsctl.spark.pipeline.run_record import run_state
 
     known = known_pipelines()
     if names:

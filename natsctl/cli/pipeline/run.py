@@ -100,7 +100,7 @@ def _may_empty(session: Session, tables: list[str], force: bool) -> bool:
 
 def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
     from natsctl.cli.spark_work import run_on_spark, server_options
-    from natsctl.spark.pipeline.named_streams import check_streams
+    from natsctl.spark.pipeline.project import check_streams
     from natsctl.spark.pipeline.run_record import Recorder, only_run
     from natsctl.spark.pipeline.served import session_for
 
@@ -126,7 +126,7 @@ def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -
 
 
 def teller(session: Session) -> Callable[[Event], None]:
-    """What shows an event on stdout: a line for a person, or with -j a document."""
+    """Return a function that prints an event: a line for a person, or with -j a document."""
     from natsctl.cli.render.spark_reports import event_line
 
     def tell(event: Event) -> None:
@@ -134,7 +134,6 @@ def teller(session: Session) -> Callable[[Event], None]:
             output.emit_json_line(event_document(event))
         else:
             output.emit(event_line(event))
-            sys.stdout.flush()
             sys.stdout.flush()
 
     return tell

@@ -1,4 +1,4 @@
-"""What `natsctl pipeline` prints with -j."""
+"""The documents that `natsctl pipeline` prints with -j."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Initialised(msgspec.Struct):
 
 
 class CheckedFault(msgspec.Struct):
-    """What is wrong in a file; line 0 is the file as a whole."""
+    """A fault in a file; line 0 is the file as a whole."""
 
     file: str
     line: int
@@ -23,7 +23,7 @@ class CheckedFault(msgspec.Struct):
 
 
 class Checked(msgspec.Struct):
-    """What Spark and the server say of a project before anything runs."""
+    """The result of the checks of a project by Spark and the server."""
 
     pipeline: str
     folder: str
@@ -55,7 +55,7 @@ class Started(msgspec.Struct):
 
 
 class StreamStatus(msgspec.Struct):
-    """How far a flow has read a stream; `bytes` is of average messages, `trouble` empty where all is well."""
+    """The progress of a flow in a stream; `bytes` is of average messages, `trouble` empty where all is well."""
 
     stream: str
     seq: int

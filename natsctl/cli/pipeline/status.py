@@ -63,7 +63,7 @@ def status(
 def _of_project(session: Session, project: Project) -> Status:
     from natsctl.cli.pipeline.shapes import Status
     from natsctl.spark.pipeline.checkpoints import pipeline_progress
-    from natsctl.spark.pipeline.status import run_state
+    from natsctl.spark.pipeline.run_record import run_state
 
     take_context(session, project)
     state, pid, record = run_state(project)
@@ -92,7 +92,7 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
     from natsctl.cli.pipeline.shapes import Status
     from natsctl.spark.paths import local_path
     from natsctl.spark.pipeline.checkpoints import read_progress
-    from natsctl.spark.pipeline.faults import NoPipeline
+    from natsctl.spark.pipeline.project import NoPipeline
 
     folder = local_path(checkpoint)
     if folder is None:
@@ -111,7 +111,7 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
     """Every flow that has a checkpoint, with what the server says of its streams."""
     from natsctl.cli.pipeline.shapes import FlowStatus, StreamStatus
     from natsctl.cli.spark_work import server_options
-    from natsctl.spark.pipeline.lag import lags
+    from natsctl.spark.pipeline.checkpoints import lags
     from natsctl.spark.pipeline.run_record import FlowRecord
     from natsctl.spark.session.failures import translated
     from natsctl.spark.source.errors import JetStreamSourceError

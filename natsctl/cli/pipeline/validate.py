@@ -29,7 +29,7 @@ def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", jso
     from msgspec import to_builtins
 
     from natsctl.cli.pipeline.shapes import Checked, CheckedFault
-    from natsctl.spark.pipeline.faults import PipelineFaults
+    from natsctl.spark.pipeline.project import PipelineFaults
 
     faults: list[CheckedFault] = []
     name, folder = pipeline, ""
@@ -49,17 +49,16 @@ def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", jso
 
 
 def _check(session: Session, spark: SparkFlags, project: Project) -> None:
-    """What can be known without Spark first, as that takes seconds to start."""
+    """Check first without Spark, as that takes seconds to start."""
     from natsctl.cli.spark_work import run_on_spark, server_options
-    from natsctl.spark.pipeline.named_streams import check_streams
+    from natsctl.spark.pipeline.project import check_streams
     from natsctl.spark.pipeline.served import session_for
 
     take_context(session, project)
     check_streams(project, server_options(session))
 
     def work(connected: SparkSession, server: dict[str, str]) -> None:
-        from natsctl.spark.pipeline.tables import restore_tables
-        from natsctl.spark.pipeline.update import Updates
+        from natsctl.spark.pipeline.update import Updates, restore_tables
 
         restore_tables(connected, project)
         Updates(connected, project, server, lambda event: None).run(dry=True)
@@ -70,7 +69,7 @@ def _check(session: Session, spark: SparkFlags, project: Project) -> None:
 
 
 def flags_of(spark: SparkFlags, project: Project) -> SparkFlags:
-    """Where Spark runs: as flags say, else as the project says."""
+    """Return the place where Spark runs: that of the flags, else of the project."""
     own = project.own
     if not spark.master and not spark.remote:
         spark = spark._replace(master=own.master, remote=own.remote)

@@ -30,7 +30,7 @@ class SparkQueries:
         """Raises UsageError and UnknownTable for what needs no Spark to be known."""
         from natsctl.cli.suggest import did_you_mean
         from natsctl.spark.session.connect import remote_for
-        from natsctl.spark.sql.statements import check_changes_nothing, check_named
+        from natsctl.spark.sql.queries import check_changes_nothing, check_named
 
         check_changes_nothing(text, self._tables.catalogue)
         options = self._spark.options

@@ -53,7 +53,7 @@ class Prompt:
 
     def _answer(self, text: str) -> None:
         from natsctl.cli.failures import render_error
-        from natsctl.spark.sql.text import split_statements
+        from natsctl.spark.sql.relations import split_statements
 
         if not split_statements(text):
             return

@@ -108,7 +108,7 @@ def tables_of(session: Session, backup: Path | None) -> Tables:
 
 def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Look | None:
     """What answers a query without Spark: which tables there are, and where it is `whole` what the server counts."""
-    from natsctl.spark.sql.statements import listed
+    from natsctl.spark.sql.queries import listed
 
     if (found := listed(text, tables.catalogue)) is not None:
         return lambda: found
@@ -117,7 +117,7 @@ def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Loo
 
 def counting(session: Session, tables: Tables, text: str) -> Look | None:
     """What answers a query from what the server counts; None where messages must be read."""
-    from natsctl.spark.sql.counting import counted_query, facts_for
+    from natsctl.spark.sql.counted import counted_query, facts_for
     from natsctl.spark.sql.result import Result
 
     found = counted_query(text, tables.catalogue)

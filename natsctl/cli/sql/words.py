@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from natsctl.api.errors import UsageError
-from natsctl.spark.sql.text import tokens
+from natsctl.spark.sql.relations import tokens
 
 STDIN = "-"
 FILE = "@"

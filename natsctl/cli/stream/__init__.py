@@ -104,7 +104,7 @@ VERBS = (
     Verb(
         "export",
         "stream.transfer:export",
-        answer="spark.export.report:Exported",
+        answer="spark.files.export:Exported",
         examples=(
             "natsctl stream export ORDERS orders.parquet",
             "natsctl stream export ORDERS orders/ --partition-by date --incremental",

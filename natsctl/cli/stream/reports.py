@@ -74,7 +74,7 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
     from natsctl.api.times import parse_time
     from natsctl.cli.spark_work import run_on_spark
     from natsctl.cli.stream.transfer import checked_tables
-    from natsctl.spark.report.slots import slot_length
+    from natsctl.spark.report.digest import slot_length
 
     tables = checked_tables(session, stream, flags.backup)
     state = tables.state(stream)
@@ -82,7 +82,7 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
     last_seq = int(state.get("last_seq") or 0)
 
     def work(opened: SparkSession, options: dict[str, str]) -> DeepReport:
-        from natsctl.spark.report.gather import deep_report as report_on
+        from natsctl.spark.report.digest import deep_report as report_on
 
         located = {**tables.options(options, stream), "failOnDataLoss": "false"}
         if tables.on_server:

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from natsctl.client.backup.restore import Restored, RestoreOptions
     from natsctl.client.backup.save import SavedStream
     from natsctl.client.manager import Manager
-    from natsctl.spark.export.report import Exported
-    from natsctl.spark.export.target import Target
-    from natsctl.spark.loading.loading import Content
+    from natsctl.spark.files.export import Exported, Target
+    from natsctl.spark.files.stream_import import Content
 
 
 def backup(
@@ -292,7 +291,7 @@ class ExportForm(NamedTuple):
 
     def target(self, path: str) -> Target:
         """Where and as what messages are written. Raises UsageError."""
-        from natsctl.spark.export.target import target_of
+        from natsctl.spark.files.export import target_of
 
         return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
 
@@ -328,15 +327,15 @@ def export(
 
         raise Previewed(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
     if where.incremental:
-        from natsctl.spark.export.continuing import Note, prepare
+        from natsctl.spark.files.incremental_export import Note, prepare
 
         chosen.setdefault("startingOffsets", "earliest")
         note = Note(stream=stream, subject=part.subject, format=where.format.name, partition_by=where.partition_by)
         prepare(where, note)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Exported:
-        from natsctl.spark.export.continuing import export_more
-        from natsctl.spark.export.writing import export as export_all
+        from natsctl.spark.files.export import export as export_all
+        from natsctl.spark.files.incremental_export import export_more
 
         run = export_more if where.incremental else export_all
         return run(opened, {**tables.options(options, stream), **chosen}, stream, where)
@@ -430,8 +429,8 @@ def load(
     other headers, whose order is kept. Headers that servers obey, such as Nats-Expected-… and Nats-Rollup, are left out
     and counted; Nats-TTL and Nats-Schedule only where the stream takes none. With --dry-run the rows are counted.
     """
-    from natsctl.spark.loading.headers import IDS, left_out
-    from natsctl.spark.loading.source import source_of
+    from natsctl.spark.files.import_source import source_of
+    from natsctl.spark.files.message_columns import IDS, left_out
 
     if ids not in IDS:
         raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
@@ -452,8 +451,8 @@ def load(
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         from natsctl.client.preview import Previewed
-        from natsctl.spark.loading.loading import check_subjects, look, messages, store, subjects_of
-        from natsctl.spark.loading.source import read_once, read_rows
+        from natsctl.spark.files.import_source import read_once, read_rows
+        from natsctl.spark.files.stream_import import check_subjects, look, messages, store, subjects_of
 
         with read_once(read_rows(opened, what), what.format) as rows:
             content = look(rows, before.config.subjects, left)

@@ -1,4 +1,4 @@
-"""How far streaming queries have read, from the files of their checkpoints.
+"""The progress of streaming queries, from the files of their checkpoints, and their lag behind the server.
 
 A checkpoint has a file in `offsets` for each batch that was begun and one in `commits` for each that is done. The files
 are read while Spark writes them: each is whole or absent.
@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.errors import OptionFault, StreamNotFound
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import STREAM_READ
 from natsctl.spark.source.reading.offsets import Position, parse_offsets
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where one query stands: what its last finished batch read up to, by stream."""
+    """The progress of a query: the last position of its last finished batch, by stream."""
 
     flow: str
     target: str
@@ -35,7 +39,7 @@ class Progress:
 
 
 def pipeline_progress(checkpoints: Path) -> list[Progress]:
-    """Every flow of a pipeline that has a checkpoint, by name; of a flow that began anew the newest."""
+    """Return every flow of a pipeline that has a checkpoint, by name; of a flow that began anew the newest."""
     found: dict[Path, int] = {}
     for offsets in sorted(checkpoints.glob("**/offsets")):
         if offsets.parent.name.isdigit():
@@ -49,7 +53,7 @@ def pipeline_progress(checkpoints: Path) -> list[Progress]:
 
 
 def read_progress(folder: Path, flow: str = "", target: str = "") -> Progress | None:
-    """Where the query of a checkpoint folder stands; None where the folder is none."""
+    """Return the progress of a checkpoint's query; None where the folder is no checkpoint."""
     if not (folder / "offsets").is_dir():
         return None
     begun, done = _batches(folder / "offsets"), _batches(folder / "commits")
@@ -68,7 +72,7 @@ def read_progress(folder: Path, flow: str = "", target: str = "") -> Progress | 
 
 
 def query_id(folder: Path) -> str:
-    """The id of the query that a checkpoint is of, "" where it has not begun."""
+    """Return the id of the query that a checkpoint is of, "" where it has not begun."""
     try:
         return str(json.loads((folder / "metadata").read_text(encoding="utf-8")).get("id", ""))
     except (OSError, ValueError):
@@ -82,7 +86,7 @@ def _batches(folder: Path) -> dict[int, Path]:
 
 
 def _streams(path: Path) -> dict[str, Position]:
-    """The positions of all JetStream sources of one batch; of two sources of one stream the one that is behind."""
+    """Return the positions of all JetStream sources of a batch; of two on one stream the one that is behind."""
     found: dict[str, Position] = {}
     for said in _documents(path.read_text(encoding="utf-8")):
         for name, position in parse_offsets(said).items():
@@ -92,7 +96,7 @@ def _streams(path: Path) -> dict[str, Position]:
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """The offsets of JetStream sources among the lines, whichever way this Spark writes the others."""
+    """Yield the offsets of JetStream sources among the lines, whichever way this Spark writes the others."""
     for line in re.split(r"[\r\n]+", text):
         try:
             said = json.loads(line)
@@ -118,3 +122,71 @@ def _within(said: Any) -> Iterator[dict[str, Any]]:
         return
     for value in said.values():
         yield from _within(value)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """One stream of a query: `seq` was read last, of `last_seq`; what is left in sequences, messages and bytes."""
+
+    stream: str
+    seq: int
+    last_seq: int
+    sequences: int
+    messages: int
+    bytes: int
+    """Of the stream's average message, as servers tell no more."""
+    trouble: str = ""
+    """Why it can not be known, or what the query will meet when it goes on."""
+
+
+def lags(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Behind]]:
+    """Return the lag by the folder of each checkpoint. Raises what the data source raises."""
+    asking = Asking(server_settings(Options(options, STREAM_READ), {}))
+    try:
+        states = {name: _stream(asking, name) for name in sorted({name for each in progress for name in each.streams})}
+        return {str(each.folder): list(_of(asking, each.streams.items(), states)) for each in progress}
+    finally:
+        asking.close()
+
+
+def _stream(asking: Asking, name: str) -> dict[str, Any] | None:
+    try:
+        return asking(lambda api: api.stream_info(name))
+    except StreamNotFound:
+        return None
+
+
+def _of(
+    asking: Asking, positions: Iterable[tuple[str, Position]], states: dict[str, dict[str, Any] | None]
+) -> Iterable[Behind]:
+    for name, position in positions:
+        info = states[name]
+        if info is None:
+            yield Behind(name, position.seq, 0, 0, 0, 0, "the stream is gone")
+            continue
+        yield _behind(asking, name, position, info)
+
+
+def _behind(asking: Asking, name: str, position: Position, info: dict[str, Any]) -> Behind:
+    state = info["state"]
+    first, last, messages = int(state["first_seq"]), int(state["last_seq"]), int(state["messages"])
+    seq, trouble = position.seq, ""
+    if not position.same_stream(info["created"]):
+        seq, trouble = 0, "the stream was made again since: the query stops, or begins anew without failOnDataLoss"
+    elif seq > last:
+        return Behind(name, seq, last, 0, 0, 0, "the stream ends before: an older backup was restored")
+    elif first > seq + 1 and last >= first:
+        trouble = f"sequences {seq + 1} to {first - 1} are gone"
+    left = _messages(asking, name, max(seq + 1, first), state) if last > seq and messages else 0
+    mean = int(state["bytes"]) / messages if messages else 0
+    return Behind(name, seq, last, last - seq, left, round(left * mean), trouble)
+
+
+def _messages(asking: Asking, name: str, first: int, state: dict[str, Any]) -> int:
+    """Return the number of messages from a sequence on: counted here where nothing was deleted in between."""
+    last = int(state["last_seq"])
+    if first > last:
+        return 0
+    if int(state["messages"]) == last - int(state["first_seq"]) + 1:
+        return last - first + 1
+    return asking(lambda api: api.pending(name, first))

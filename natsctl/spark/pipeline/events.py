@@ -1,4 +1,4 @@
-"""What Spark tells of an update while it runs: sentences, of which these are the parts."""
+"""Events of an update: Spark reports them as sentences, which are parsed here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
 
 
 def without_counters(responses: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The responses of a server without the last one, in which some servers count what their Python processes did.
+    """Yield a server's responses without the last one, in which some servers count the work of Python processes.
 
     PySpark's client does not expect it of a pipeline. It comes behind everything else, and only after a success.
     """
@@ -45,13 +45,13 @@ class Event:
     error: str = ""
     condition: str = ""
     position: str = ""
-    """Where in its statement a failure is, as Spark says it."""
+    """The place of a failure in its statement, in Spark's words."""
     read: Mapping[str, int] = field(default_factory=dict)
-    """Where a flow has completed: by stream, how many sequences it has passed in this update."""
+    """For a flow that has completed: by stream, the number of sequences that it has passed in this update."""
 
 
 def parse_event(message: str, time: datetime) -> Event:
-    """The parts of a sentence; what is not understood is kept as the message of an event without state."""
+    """Return the parts of a sentence; what is not understood is kept as the message of an event without state."""
     time = time.replace(tzinfo=UTC)
     unresolved = _UNRESOLVED.match(message)
     found = unresolved or _STATE.match(message) or _RUN.match(message)
@@ -69,7 +69,7 @@ def parse_event(message: str, time: datetime) -> Event:
 
 
 def told_error(text: str) -> tuple[str, str]:
-    """The condition and the sentence of a failure that somebody can act on, without plans and stacks."""
+    """Return the condition and the sentence of a failure that somebody can act on, without plans and stacks."""
     if own := _OWN.search(text):
         return own["condition"], own["text"].strip()
     found = _CONDITION.search(text)
@@ -82,7 +82,7 @@ def told_error(text: str) -> tuple[str, str]:
 
 
 def name_parts(name: str) -> list[str]:
-    """The catalog, database and table of a name, as far as it says them, without backticks."""
+    """Return the catalog, database and table of a name, as far as it says them, without backticks."""
     parts = []
     rest = name
     while rest:
@@ -94,6 +94,6 @@ def name_parts(name: str) -> list[str]:
 
 
 def short_name(name: str) -> str:
-    """A flow's name without the catalog and database that Spark puts before it, and without backticks."""
+    """Return a flow's name without the catalog and database that Spark puts before it, and without backticks."""
     parts = name_parts(name)
     return parts[-1] if len(parts) in (2, 3) else name

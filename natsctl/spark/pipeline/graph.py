@@ -1,17 +1,25 @@
 """A pipeline's definitions given to Spark: streams as views and sinks, then the project's own files.
 
-Where each flow is defined is kept, so that what Spark says of a flow can be told with file and line.
+The place of each definition is kept, so that Spark's failures are reported with file and line; for SQL, Spark names
+the statement only.
+
+A streaming table that is files has a log that numbers its batches, and Spark passes over a batch whose number is there.
+So rows would be missing where two flows fill one table, or where a flow begins anew beside the batches of another one:
+such flows are faults.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import pipelines
 from pyspark.errors import PySparkException
@@ -23,17 +31,186 @@ from pyspark.pipelines.output import Output, StreamingTable, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
+from natsctl.spark.pipeline.checkpoints import Progress
 from natsctl.spark.pipeline.events import Event, name_parts, short_name, told_error
-from natsctl.spark.pipeline.faults import Fault
-from natsctl.spark.pipeline.filling import FILE_FORMATS, Filling, TableName, table_name
-from natsctl.spark.pipeline.own_settings import FILE, StreamSink, StreamView
-from natsctl.spark.pipeline.project import Project
-from natsctl.spark.pipeline.sql_files import Statement, line_of_failure, line_of_syntax, statements
-from natsctl.spark.sql.text import quote
+from natsctl.spark.pipeline.project import FILE, Fault, Project, StreamSink, StreamView
+from natsctl.spark.sql.relations import Token, quote, tokens
 from natsctl.spark.sql.views import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_KINDS = ("TABLE", "VIEW", "FLOW")
+_TABLE = re.compile(
+    r"(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*create\s+(?:or\s+\w+\s+)?(?P<kind>(?:streaming\s+)?table|materialized\s+view)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_POSITION = re.compile(r"line (\d+),? pos \d+")
+_DRAWN = re.compile(r"== SQL[^\n]*==\n(.*?)\n-*\^\^\^", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement as Spark sees it: from right behind the one before; `line` is that place's in the file."""
+
+    text: str
+    line: int
+    made: tuple[str, ...] = ()
+    """The parts of the name of what it makes."""
+    filled: tuple[str, ...] = ()
+    """The parts of the name of what its flow fills; none without a flow."""
+    format: str = ""
+    """The format behind USING."""
+
+    @property
+    def name(self) -> str:
+        """The name of what it makes, without database."""
+        return self.made[-1] if self.made else ""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it makes a table, that of a materialized view included."""
+        return _TABLE.match(self.text.lstrip()) is not None
+
+    @property
+    def is_streaming_table(self) -> bool:
+        """Whether it makes a table that streaming flows fill."""
+        found = _TABLE.match(self.text.lstrip())
+        return found is not None and found["kind"].lower().endswith("table")
+
+    @property
+    def first_line(self) -> int:
+        """The line of its first word."""
+        return self.line + self.text[: len(self.text) - len(self.text.lstrip())].count("\n")
+
+
+def statements(sql: str) -> list[Statement]:
+    """Return the statements of a file."""
+    found = []
+    words: list[Token] = []
+    begin = 0
+    for token in tokens(sql):
+        if not token.is_symbol(";"):
+            words.append(token)
+            continue
+        found.append(_statement(sql, begin, token.start, words))
+        begin, words = token.end, []
+    if words:
+        found.append(_statement(sql, begin, len(sql), words))
+    return found
+
+
+def line_of_failure(statement: Statement, text: str) -> int:
+    """Return the line in the file of what Spark says of a statement."""
+    position = _POSITION.search(text)
+    return statement.line + int(position[1]) - 1 if position else statement.first_line
+
+
+def line_of_syntax(sql: str, text: str) -> int:
+    """Return the line in the file where Spark does not understand it; 0 where it does not say that.
+
+    Spark draws the statement down to that line, with a mark below, and counts from the statement's begin.
+    """
+    drawn, position = _DRAWN.search(text), _POSITION.search(text)
+    if not drawn or not position:
+        return 0
+    begin = " ".join(drawn[1].split())
+    for statement in statements(sql):
+        if " ".join(statement.text.split()).startswith(begin):
+            return statement.line + int(position[1]) - 1
+    return 0
+
+
+def _statement(sql: str, begin: int, end: int, words: list[Token]) -> Statement:
+    made = next(_names(words), [])
+    filled = made if any(word.is_word("AS") for word in words) else []
+    if any(word.is_word("FLOW") for word in words[:2]):
+        filled = next((_dotted(words[at + 1 :]) for at, word in enumerate(words) if word.is_word("INTO")), [])
+    using = [after.name for word, after in pairwise(words) if word.is_word("USING")]
+    line = sql.count("\n", 0, begin) + 1
+    return Statement(sql[begin:end], line, tuple(made), tuple(filled), using[0] if using else "")
+
+
+def _names(words: list[Token]) -> Iterator[list[str]]:
+    """Return the name that a statement creates, in parts: behind TABLE, VIEW or FLOW."""
+    for at, token in enumerate(words):
+        if not token.is_word(*_KINDS):
+            continue
+        rest = words[at + 1 :]
+        while rest and rest[0].is_word("IF", "NOT", "EXISTS"):
+            rest = rest[1:]
+        if parts := _dotted(rest):
+            yield parts
+
+
+def _dotted(words: list[Token]) -> list[str]:
+    """Return the parts of the name that the words begin with."""
+    parts = [words[0].name] if words and words[0].name else []
+    while parts and len(words) > 2 and words[1].is_symbol(".") and words[2].name:
+        words = words[2:]
+        parts.append(words[0].name)
+    return parts
+
+
+FILE_FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+"""The formats that Spark writes with such a log."""
+_LOG: Final = "_spark_metadata"
+_DEFAULT: Final = "default"
+
+TableName = tuple[str, str]
+"""A database and a table in it, in small letters."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A flow, the table that it fills, and where that is said."""
+
+    flow: str
+    table: TableName
+    file: str
+    line: int
+
+
+def table_name(parts: Iterable[str], database: str | None) -> TableName:
+    """Return the table that the parts of a name mean, where it is in that database unless they say otherwise."""
+    found = [part.lower() for part in parts]
+    return (found[-2] if len(found) > 1 else (database or _DEFAULT).lower(), found[-1])
+
+
+def shared(fillings: Iterable[Filling]) -> Iterator[Fault]:
+    """Yield the flows into tables that have another one: their own, of their name, or one before it."""
+    first: dict[TableName, Filling] = {}
+    for each in sorted(fillings, key=lambda each: each.flow.lower() != each.table[1]):
+        before = first.setdefault(each.table, each)
+        if before != each:
+            text = (
+                f"{each.flow}: {each.table[1]} has the flow {before.flow}; rows of a second one would be missing there"
+            )
+            yield Fault(each.file, each.line, text, "make them one flow by UNION ALL, or two tables")
+
+
+def left_by_others(fillings: Iterable[Filling], tables: Path, flows: Iterable[Progress]) -> Iterator[Fault]:
+    """Yield the flows into tables of that folder whose batches go beyond what the flows have begun."""
+    begun = {(each.folder.parents[2].name, each.target, each.flow): each.begun for each in flows}
+    known = {tuple(part.lower() for part in key): batch for key, batch in begun.items()}
+    logged = dict(_logged(tables))
+    for each in fillings:
+        if logged.get(each.table, -1) > known.get((*each.table, each.flow.lower()), -1):
+            name = each.table[1]
+            why = "its checkpoint is gone, or its name is new"
+            text = f"{each.flow}: {name} has batches that this flow has not made: {why}"
+            yield Fault(each.file, each.line, text, f"--full-refresh {name} fills it anew")
+
+
+def _logged(tables: Path) -> Iterator[tuple[TableName, int]]:
+    """Yield the last batch of each table that has a log."""
+    for log in [*tables.glob(f"*/{_LOG}"), *tables.glob(f"*.db/*/{_LOG}")]:
+        table = log.parent
+        database = table.parent.name.removesuffix(".db") if table.parent != tables else _DEFAULT
+        numbers = (path.name.removesuffix(".compact") for path in log.iterdir())
+        yield (database.lower(), table.name.lower()), max((int(one) for one in numbers if one.isdigit()), default=-1)
+
 
 Place = tuple[str, int]
 
@@ -59,7 +236,7 @@ class _Registry(SparkConnectGraphElementRegistry):
         super().register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
-        """Remember it first, as registering it may fail."""
+        """Remember a flow before it is registered, as that may fail."""
         location = flow.source_code_location
         self._places.setdefault(short_name(flow.name), (location.filename, location.line_number or 0))
         self.targets.append((short_name(flow.name), flow.target))
@@ -67,7 +244,7 @@ class _Registry(SparkConnectGraphElementRegistry):
 
 
 class Graph:
-    """What one update is made of; `faults` are those of files that Spark did not take."""
+    """The definitions of one update; `faults` are those of files that Spark did not take."""
 
     def __init__(self, spark: SparkSession, project: Project, server: Mapping[str, str]) -> None:
         self._spark, self._project, self._server = spark, project, server
@@ -88,7 +265,7 @@ class Graph:
         return self._registry.tables | {made.name for _, made in self._statements.values() if made.is_table}
 
     def fillings(self) -> list[Filling]:
-        """The flows into streaming tables that are files; none in a catalog of the project's own."""
+        """Return the flows into streaming tables that are files; none in a catalog of the project's own."""
         if self._project.catalog not in (None, "spark_catalog"):
             return []
         usual = self._spark.conf.get("spark.sql.sources.default") or ""
@@ -111,7 +288,7 @@ class Graph:
         return table_name(parts, self._project.database)
 
     def declare(self, views: tuple[StreamView, ...], sinks: tuple[StreamSink, ...]) -> None:
-        """Give Spark all definitions; what fails becomes faults, and the files behind it are still read."""
+        """Give Spark all definitions; failures become faults, and the files behind them are still read."""
         out = contextlib.redirect_stdout(sys.stderr)  # what a file prints is for a person
         with out, contextlib.chdir(self._project.folder), graph_element_registration_context(self._registry):
             for view in views:
@@ -135,7 +312,7 @@ class Graph:
         pipelines.temporary_view(name=quote(view.name))(read)
 
     def _reading(self, view: StreamView) -> dict[str, str]:
-        """The options of a view: the stream of its name, from the beginning, unless they say otherwise."""
+        """Return the options of a view: the stream of its name, from the beginning, unless they say otherwise."""
         said = {key.lower() for key in view.options}
         named = {} if said & {"stream", "streampattern", "path", "backup"} else {"stream": view.name}
         begin = {} if said & {"startingoffsets", "startingtimestamp"} else {"startingOffsets": "earliest"}
@@ -202,7 +379,7 @@ class Graph:
         return Fault(file, line, text or f"{kind}{failure}")
 
     def fault_of(self, event: Event) -> Fault:
-        """What Spark says of a flow that can not be, with the place of the flow."""
+        """Return Spark's failure of a flow as a fault with the flow's place."""
         sql = self._statements.get(event.flow.lower())
         hint = self._hint(event)
         if event.flow not in self._places and sql is not None:
@@ -224,7 +401,7 @@ class Graph:
         )
 
     def _shown(self, filename: str) -> str:
-        """A file as seen from the project's folder."""
+        """Return a file as seen from the project's folder."""
         for folder in (self._project.folder, self._project.folder.resolve()):
             if filename and Path(filename).is_relative_to(folder):
                 return str(Path(filename).relative_to(folder))
@@ -232,7 +409,7 @@ class Graph:
 
 
 def _runtime(spark: SparkSession, configuration: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The settings that may still be made once Spark runs; the others were given to it at its start."""
+    """Yield the settings that may still be made once Spark runs; the others were given to it at its start."""
     for key, value in configuration.items():
         if key.startswith("spark.sql.") and not spark.conf.isModifiable(key):
             continue

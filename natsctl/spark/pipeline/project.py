@@ -1,20 +1,280 @@
-"""A pipeline's project: a folder with Spark's specification, and beside it what natsctl adds."""
+"""The files of a pipeline: its specification, natsctl's own settings beside it, and the faults found in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.units import parse_duration
 from natsctl.spark.paths import local_path, spark_path
-from natsctl.spark.pipeline.faults import Fault, NoPipeline, PipelineFaults
-from natsctl.spark.pipeline.own_settings import OwnSettings, load_own_settings
-from natsctl.spark.pipeline.yaml_lines import Keys, line_of, load_with_lines
+from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.errors import OptionFault, StreamNotFound
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ, STREAM_WRITE
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One fault; `file` is as seen from the project's folder, `line` counts from 1 and is 0 where it is not known."""
+
+    file: str
+    line: int
+    text: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: {self.text}{hint}" if place else f"{self.text}{hint}"
+
+
+class PipelineFaults(NatsctlError):
+    """A pipeline's files do not say what can be done; `faults` are in the order of files and lines."""
+
+    exit_code: ClassVar[int] = ExitCode.USAGE
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(sorted(faults))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class NoPipeline(NatsctlError):
+    """There is no pipeline of that name, or in that folder."""
+
+    exit_code: ClassVar[int] = ExitCode.NOT_FOUND
+
+
+class NoTable(NatsctlError):
+    """The pipeline has no table of that name."""
+
+    exit_code: ClassVar[int] = ExitCode.NOT_FOUND
+
+
+def check_tables(wanted: Iterable[str], known: Iterable[str]) -> None:
+    """Raise NoTable for a name that is none of a pipeline's tables: Spark would pass over it without a word."""
+    names = sorted(known)
+    folded = {name.lower() for name in names}
+    for name in wanted:
+        if name.lower() not in folded:
+            raise NoTable(f"the pipeline has no table {name}", hint=f"it has {', '.join(names) or 'none'}")
+
+
+class PipelineBusy(NatsctlError):
+    """The pipeline runs already."""
+
+    exit_code: ClassVar[int] = ExitCode.CONFLICT
+
+
+Keys = tuple[str, ...]
+
+
+def load_with_lines(path: Path) -> tuple[Any, dict[Keys, int]]:
+    """Return the content of a file, and the line of each key of its mappings. Raises PipelineFaults, OSError."""
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = yaml.safe_load(text)
+    except UnicodeDecodeError as failure:
+        raise PipelineFaults([Fault(path.name, 0, "it is not UTF-8 text")]) from failure
+    except yaml.YAMLError as failure:
+        mark = getattr(failure, "problem_mark", None)
+        what = getattr(failure, "problem", None) or str(failure)
+        raise PipelineFaults([Fault(path.name, mark.line + 1 if mark else 0, f"not YAML: {what}")]) from failure
+    lines: dict[Keys, int] = {}
+    if root is not None:
+        _collect(root, (), lines)
+    return value, lines
+
+
+def line_of(lines: dict[Keys, int], keys: Keys) -> int:
+    """Return the line of a key, or of the nearest one above it that has a line; 0 without any."""
+    while keys and keys not in lines:
+        keys = keys[:-1]
+    return lines.get(keys, 0)
+
+
+def _collect(node: Any, above: Keys, lines: dict[Keys, int]) -> None:
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        keys = (*above, str(key.value))
+        lines[keys] = key.start_mark.line + 1
+        _collect(value, keys, lines)
+
+
+FILE: Final = "natsctl.yml"
+WILDCARDS: Final = "*?["
+
+
+@dataclass(frozen=True)
+class StreamView:
+    """A stream as a view; `options` are of the data source, and a `batch` view is read as a whole by each update."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    batch: bool = False
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class StreamSink:
+    """A sink by that name; with `source`, what that view or table gets is written to it."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    """The file as a whole; `patterns` are names of streams with wildcards, each stream a view by its own name."""
+
+    context: str = ""
+    interval_s: float = 0.0
+    java: str = ""
+    master: str = ""
+    remote: str = ""
+    tables: str = "tables"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    streams: tuple[StreamView, ...] = ()
+    patterns: tuple[str, ...] = ()
+    sinks: tuple[StreamSink, ...] = ()
+
+
+_TEXTS: Final = ("context", "java", "master", "remote", "tables")
+_KEYS: Final = (*_TEXTS, "interval", "conf", "streams", "sinks")
+
+
+def load_own_settings(folder: Path) -> OwnSettings:
+    """Return the settings of a project; a project without the file has none. Raises PipelineFaults with every fault."""
+    path = folder / FILE
+    if not path.is_file():
+        return OwnSettings()
+    said, lines = load_with_lines(path)
+    return _Reader(lines).settings({} if said is None else said)
+
+
+class _Reader:
+    def __init__(self, lines: dict[Keys, int]) -> None:
+        self._lines = lines
+        self._faults: list[Fault] = []
+
+    def settings(self, said: Any) -> OwnSettings:
+        if not isinstance(said, dict):
+            raise PipelineFaults([Fault(FILE, 1, f"expected keys such as streams, not {type(said).__name__}")])
+        for key in said:
+            if key not in _KEYS:
+                self._fault((str(key),), f"unknown key {key!r}", f"known are {', '.join(_KEYS)}")
+        streams, patterns = self._streams(said.get("streams"))
+        found = OwnSettings(
+            **{key: self._text((key,), said[key]) for key in _TEXTS if said.get(key) is not None},
+            interval_s=self._interval(said.get("interval")),
+            conf=self._options(("conf",), said.get("conf")),
+            streams=streams,
+            patterns=patterns,
+            sinks=self._sinks(said.get("sinks")),
+        )
+        self._check_names([*found.streams, *found.sinks])
+        if self._faults:
+            raise PipelineFaults(self._faults)
+        return found
+
+    def _streams(self, said: Any) -> tuple[tuple[StreamView, ...], tuple[str, ...]]:
+        """Return the views, and the patterns, of a list of names or of names with options."""
+        if isinstance(said, list):
+            named = {str(name): None for name in said}
+        elif isinstance(said, dict):
+            named = said
+        else:
+            if said is not None:
+                self._fault(("streams",), "expected names of streams, as a list or with options")
+            return (), ()
+        patterns = tuple(name for name in named if any(char in name for char in WILDCARDS))
+        views = []
+        for name, given in named.items():
+            keys = ("streams", str(name))
+            if name in patterns:
+                if given:
+                    self._fault(keys, "a pattern has no options", "option streamPattern makes one view of many streams")
+                continue
+            options = self._options(keys, given)
+            batch = options.pop("batch", "false")
+            if batch not in ("true", "false"):
+                self._fault((*keys, "batch"), f"expected true or false, not {batch!r}")
+            views.append(StreamView(str(name), options, batch == "true", line_of(self._lines, keys)))
+        return tuple(views), patterns
+
+    def _sinks(self, said: Any) -> tuple[StreamSink, ...]:
+        if said is not None and not isinstance(said, dict):
+            self._fault(("sinks",), "expected names with options")
+        sinks = []
+        for name, given in (said if isinstance(said, dict) else {}).items():
+            keys = ("sinks", str(name))
+            options = self._options(keys, given)
+            sinks.append(StreamSink(str(name), options, options.pop("from", ""), line_of(self._lines, keys)))
+        return tuple(sinks)
+
+    def _options(self, keys: Keys, said: Any) -> dict[str, str]:
+        """Return options as the texts that Spark takes."""
+        if said is None:
+            return {}
+        if not isinstance(said, dict):
+            self._fault(keys, f"expected options, not {said!r}")
+            return {}
+        return {str(key): self._text((*keys, str(key)), value) for key, value in said.items() if value is not None}
+
+    def _text(self, keys: Keys, value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return ",".join(value)
+        if isinstance(value, dict | list):
+            self._fault(keys, "expected a text or a number")
+            return ""
+        return str(value)
+
+    def _interval(self, value: Any) -> float:
+        """Return an interval in seconds; a bare number counts seconds."""
+        if value is None:
+            return 0.0
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            return float(value)
+        try:
+            interval_s = parse_duration(str(value)) / 1e9
+        except ValueError as failure:
+            self._fault(("interval",), str(failure))
+            return 0.0
+        if interval_s <= 0:
+            self._fault(("interval",), "expected a duration above zero, such as 30s")
+        return interval_s
+
+    def _check_names(self, named: list[StreamView | StreamSink]) -> None:
+        """Check that names differ by more than capitals, which Spark does not tell from small letters."""
+        seen: dict[str, str] = {}
+        for one in named:
+            other = seen.setdefault(one.name.lower(), one.name)
+            if other is not one.name:
+                text = f"{one.name!r} and {other!r} are one name for Spark"
+                self._faults.append(Fault(FILE, one.line, text, "give one another name, with the option stream"))
+
+    def _fault(self, keys: Keys, text: str, hint: str = "") -> None:
+        self._faults.append(Fault(FILE, line_of(self._lines, keys), f"{'.'.join(keys)}: {text}", hint))
+
 
 SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
-_TEXTS: Final = ("name", "storage", "catalog", "database", "schema")
-_KEYS: Final = (*_TEXTS, "configuration", "libraries")
+_TEXTS_PROJECT: Final = ("name", "storage", "catalog", "database", "schema")
+_KEYS_PROJECT: Final = (*_TEXTS_PROJECT, "configuration", "libraries")
 
 
 @dataclass(frozen=True)
@@ -33,12 +293,12 @@ class Project:
 
     @property
     def state_folder(self) -> Path:
-        """Where a run keeps what others ask of it."""
+        """The folder of a run's record and log."""
         return self.folder / ".natsctl"
 
     @property
     def tables(self) -> Path:
-        """Where tables are, unless Spark's settings say otherwise."""
+        """The folder of tables, unless Spark's settings name another."""
         return (self.folder / self.own.tables).absolute()
 
     @property
@@ -48,7 +308,7 @@ class Project:
         return found / "_checkpoints" if found else None
 
     def definitions(self) -> list[Path]:
-        """The files that define the pipeline, in the order of their names, each once."""
+        """Return the files that define the pipeline, in the order of their names, each once."""
         found: dict[Path, None] = {}
         for include in self.libraries:
             pattern = f"{include}/*" if include.endswith("/**") else include
@@ -59,7 +319,7 @@ class Project:
 
 
 def find_project(where: Path | None = None) -> Project:
-    """The project of that folder or specification, or without one of this folder or one above it.
+    """Return the project of that folder or specification, or without one of this folder or one above it.
 
     Raises NoPipeline, PipelineFaults.
     """
@@ -74,7 +334,7 @@ def find_project(where: Path | None = None) -> Project:
 
 
 def load_project(specification: Path) -> Project:
-    """The project of a specification. Raises PipelineFaults with every fault of both files, OSError."""
+    """Return the project of a specification. Raises PipelineFaults with every fault of both files, OSError."""
     folder = specification.absolute().parent
     said, lines = load_with_lines(specification)
     faults = list(_faults(said, lines, specification.name))
@@ -102,18 +362,18 @@ def load_project(specification: Path) -> Project:
 
 
 def _faults(said: Any, lines: dict[Keys, int], file: str) -> Iterator[Fault]:
-    """What Spark would refuse of a specification, with lines."""
+    """Return the faults of a specification that Spark would refuse, with lines."""
     if not isinstance(said, dict):
         yield Fault(file, 1, "expected keys such as name and storage")
         return
     for key in said:
-        if key not in _KEYS:
+        if key not in _KEYS_PROJECT:
             hint = "what natsctl adds stands in natsctl.yml" if key in ("streams", "sinks", "interval") else ""
             yield Fault(file, line_of(lines, (str(key),)), f"unknown key {key!r}", hint)
     for key in ("name", "storage"):
         if not said.get(key):
             yield Fault(file, 1, f"{key} is missing")
-    for key in _TEXTS:
+    for key in _TEXTS_PROJECT:
         if said.get(key) is not None and not isinstance(said[key], str):
             yield Fault(file, line_of(lines, (key,)), f"{key}: expected a text, not {said[key]!r}")
     configuration = said.get("configuration")
@@ -133,3 +393,60 @@ def _libraries(said: Any, line: int, file: str) -> Iterator[Fault]:
             yield Fault(file, line, "libraries: expected entries such as - glob: {include: transformations/**}")
         elif any(char in include.removesuffix("/**") for char in "*?["):
             yield Fault(file, line, f"libraries: {include!r} is neither a file nor a folder with /** behind it")
+
+
+def check_streams(project: Project, server: Mapping[str, str]) -> tuple[StreamView, ...]:
+    """Return every stream that is a view, patterns resolved. Raises PipelineFaults for wrong options and streams.
+
+    Needs the server and no Spark.
+    """
+    faults = list(_option_faults(project))
+    asking = Asking(server_settings(Options(server, STREAM_READ), {}))
+    try:
+        names = asking(lambda api: api.stream_names())
+        named: tuple[StreamView | StreamSink, ...] = (*project.own.streams, *project.own.sinks)
+        for one in named:
+            said = {key.lower(): value for key, value in one.options.items()}
+            if not {"streampattern", "backup", "path", "servers", "context"} & said.keys():
+                faults += _missing(asking, said.get("stream", one.name), one.line)
+    finally:
+        asking.close()
+    if faults:
+        raise PipelineFaults(faults)
+    taken = {view.name for view in project.own.streams}
+    matching = [name for name in names for pattern in project.own.patterns if fnmatchcase(name, pattern)]
+    return (*project.own.streams, *(StreamView(name) for name in dict.fromkeys(matching) if name not in taken))
+
+
+def _missing(asking: Asking, streams: str, line: int) -> list[Fault]:
+    names = filter(None, (each.strip() for each in streams.split(",")))
+    return [
+        Fault(FILE, line, f"there is no stream {name!r}", f"natsctl stream add {name}")
+        for name in names
+        if not _exists(asking, name.removesuffix("$subjects"))
+    ]
+
+
+def _exists(asking: Asking, name: str) -> bool:
+    try:
+        asking(lambda api: api.stream_info(name))
+    except StreamNotFound:
+        return False
+    return True
+
+
+def _option_faults(project: Project) -> list[Fault]:
+    found = []
+    for view in project.own.streams:
+        found += _refused(view.options, BATCH_READ if view.batch else STREAM_READ, view.line)
+    for sink in project.own.sinks:
+        found += _refused(sink.options, STREAM_WRITE, sink.line)
+    return found
+
+
+def _refused(options: Mapping[str, str], place: str, line: int) -> list[Fault]:
+    try:
+        Options(options, place)
+    except OptionFault as failure:
+        return [Fault(FILE, line, failure.text)]
+    return []

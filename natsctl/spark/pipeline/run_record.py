@@ -1,4 +1,4 @@
-"""What a run writes down for others: that it runs, what its flows do, what went wrong.
+"""The record of a run, for others: that it runs, the state of its flows, and its failures.
 
 The lock is held as long as the run lives, however it ends; the record may be older than that.
 """
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from natsctl.client.whole_file import whole_file
-from natsctl.spark.pipeline.faults import PipelineBusy
-from natsctl.spark.pipeline.project import Project
+from natsctl.spark.pipeline.project import PipelineBusy, Project
 
 try:
     import fcntl
@@ -25,7 +24,7 @@ except ImportError:  # Windows, where two runs of one pipeline are not kept apar
 
 ATTEMPTS: Final = 5
 RETRY_S: Final = 0.1
-"""Who only looks whether a run is there has the lock for a moment too."""
+"""A command that only looks for a run holds the lock for a moment too."""
 
 
 @dataclass
@@ -99,17 +98,17 @@ class Recorder:
 
 
 def record_path(project: Project) -> Path:
-    """Where a project's record is."""
+    """Return the path of a project's record."""
     return project.state_folder / "run.json"
 
 
 def log_path(project: Project) -> Path:
-    """Where a detached run writes its events."""
+    """Return the path of a detached run's events."""
     return project.state_folder / "run.log"
 
 
 def read_record(project: Project) -> RunRecord | None:
-    """What the last run wrote; None where there was none."""
+    """Return the record of the last run; None where there was none."""
     try:
         said: dict[str, Any] = json.loads(record_path(project).read_text(encoding="utf-8"))
         flows = {name: FlowRecord(**each) for name, each in said.pop("flows", {}).items()}
@@ -119,7 +118,7 @@ def read_record(project: Project) -> RunRecord | None:
 
 
 def is_running(project: Project) -> bool:
-    """Whether somebody holds the project's lock."""
+    """Return whether somebody holds the project's lock."""
     try:
         with (project.state_folder / "lock").open("rb") as file:
             return not _locked(file)
@@ -155,3 +154,13 @@ def _locked(file: IO[bytes]) -> bool:
     except OSError:
         return False
     return True
+
+
+def run_state(project: Project) -> tuple[str, int, RunRecord | None]:
+    """Return a pipeline's state (running, failed, stopped, new), its process, 0 unless it runs, and its record."""
+    record = read_record(project)
+    if record is None:
+        return "new", 0, None
+    if is_running(project):
+        return "running", record.pid, record
+    return ("failed" if record.state == "failed" else "stopped"), 0, record

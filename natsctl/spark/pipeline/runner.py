@@ -1,4 +1,4 @@
-"""A pipeline's run: updates in one session, once or again and again, written down for who asks."""
+"""A pipeline's run: updates in one session, once or repeatedly, with a record for other commands."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from natsctl.spark.pipeline.checkpoints import pipeline_progress
 from natsctl.spark.pipeline.events import Event
 from natsctl.spark.pipeline.project import Project
 from natsctl.spark.pipeline.run_record import Recorder
-from natsctl.spark.pipeline.tables import remember_tables, restore_tables
-from natsctl.spark.pipeline.update import Updates
+from natsctl.spark.pipeline.update import Updates, remember_tables, restore_tables
 from natsctl.spark.source.reading.offsets import Position
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run does; `interval_s` 0 is one update, each other begins that long after the one before began."""
+    """The plan of a run; with `interval_s` 0 one update, else one each interval, from begin to begin."""
 
     interval_s: float = 0.0
     full_refresh: Sequence[str] = ()
@@ -96,12 +95,12 @@ class Run:
         self._tell(event)
 
     def _positions(self) -> dict[str, dict[str, Position]]:
-        """Where each flow stands; nothing where the checkpoints are not on this machine."""
+        """Return the positions of each flow; none where the checkpoints are not on this machine."""
         folder = self._project.checkpoints
         return {each.flow: each.streams for each in pipeline_progress(folder)} if folder else {}
 
     def _read(self, flow: str) -> dict[str, int]:
-        """By stream, how far a flow has come since the update began."""
+        """Return by stream the number of sequences that a flow has read since the update began."""
         before, now = self._begun.get(flow, {}), self._positions().get(flow, {})
         begun = {name: before[name].seq if name in before else 0 for name in now}
         return {name: now[name].seq - begun[name] for name in now if now[name].seq > begun[name]}

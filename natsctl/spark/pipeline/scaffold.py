@@ -1,4 +1,4 @@
-"""The files of a new project: a stream into a table, what the table says into a stream."""
+"""The files of a new project: one that fills a table from a stream, and a stream from the table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from natsctl.spark.sql.text import literal, quote
+from natsctl.spark.sql.relations import literal, quote
 
 _SPECIFICATION: Final = """\
 # Spark's own file: https://spark.apache.org/docs/latest/declarative-pipelines-programming-guide.html
@@ -97,5 +97,5 @@ def write_project(folder: Path, stream: str, *, dry: bool = False) -> list[Path]
 
 
 def _yaml(text: str) -> str:
-    """A text as YAML reads it."""
+    """Return a text as YAML reads it."""
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

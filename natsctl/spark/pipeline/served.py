@@ -1,7 +1,7 @@
-"""Sessions that pipelines are declared through: of Spark Connect, whose server alone knows declarative pipelines.
+"""Sessions for pipelines: of Spark Connect, whose server alone knows declarative pipelines.
 
-Unless a server is named, that runs here within the command's own Java, on a port of the loopback, with a token that
-nobody else is given.
+Unless a server is named, it runs within the command's own Java, on a port of the loopback address, with a token that
+nobody else gets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-"""What makes functions such as `col` those of Connect."""
+"""The variable that makes functions such as `col` those of Connect."""
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PACKAGES: Final = ("pyspark", "pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
 _SETTINGS: Final = {
@@ -39,7 +39,7 @@ _SETTINGS: Final = {
 
 
 def session_for(project: Project) -> Callable[[SparkOptions], AbstractContextManager[SparkSession]]:
-    """What opens a session for a project, in place of `open_session`."""
+    """Return a function that opens a session for a project, in place of `open_session`."""
 
     @contextlib.contextmanager
     def opened(options: SparkOptions) -> Iterator[SparkSession]:
@@ -66,7 +66,7 @@ def session_for(project: Project) -> Callable[[SparkOptions], AbstractContextMan
 
 @contextlib.contextmanager
 def _served(session: SparkSession) -> Iterator[SparkSession]:
-    """A client of the Connect server in the Spark of that session."""
+    """Yield a client of the Connect server in the Spark of that session."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     packages = cast(Any, session.sparkContext)._jvm.org.apache.spark.sql.connect.service

@@ -1,26 +1,151 @@
-"""One update of a pipeline: the graph made anew from the files, checked, and run until everything is read."""
+"""One update of a pipeline: the graph made anew from the files, checked, and run until everything is read.
+
+Storage. For a path with a space or another sign that URLs escape, Spark's pipelines create the escaped path, and would
+write checkpoints to a folder beside the project. On this machine they get a link to it for the duration of the update.
+
+Tables of earlier sessions. Spark's own catalog on one machine forgets them, while their files stay, and then refuses
+to create a table where files are. So the statement of each table is kept beside the project, and a new session creates
+the tables again with their files moved aside for the moment. A metastore would do as well, for twelve more seconds of
+CPU at each start, and with one process at a time.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyspark.errors import PySparkException
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
+from natsctl.client.whole_file import whole_file
+from natsctl.spark.paths import local_path, spark_path
 from natsctl.spark.pipeline.checkpoints import pipeline_progress
 from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event, short_name, without_counters
-from natsctl.spark.pipeline.faults import Fault, PipelineFaults, check_tables
-from natsctl.spark.pipeline.filling import Filling, left_by_others, shared
-from natsctl.spark.pipeline.graph import Graph
-from natsctl.spark.pipeline.named_streams import check_streams
-from natsctl.spark.pipeline.project import Project, find_project
-from natsctl.spark.pipeline.storage import named_storage
-from natsctl.spark.pipeline.tables import tables_folder
+from natsctl.spark.pipeline.graph import Filling, Graph, left_by_others, shared
+from natsctl.spark.pipeline.project import Fault, PipelineFaults, Project, check_streams, check_tables, find_project
+from natsctl.spark.session.sessions import is_remote
+from natsctl.spark.sql.relations import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_ESCAPED: Final = re.compile(r"[\s\x00-\x1f\x7f\"<>\[\]{}|\\^`%#?]")
+_HERE: Final = ("localhost", "127.0.0.1")
+
+
+@contextlib.contextmanager
+def named_storage(spark: SparkSession, project: Project) -> Iterator[str]:
+    """Yield the storage's URL for an update. Raises PipelineFaults where it cannot be given such a name."""
+    folder = local_path(project.storage)
+    if folder is None or not _ESCAPED.search(project.storage):
+        yield project.storage
+        return
+    if not _is_here(spark):
+        told = f"storage: Spark elsewhere keeps no checkpoints in {folder}: its name has signs that URLs escape"
+        raise PipelineFaults([Fault(project.specification.name, 1, told)])
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="natsctl-pipeline-") as place:
+        link = Path(place) / "storage"
+        link.symlink_to(folder, target_is_directory=True)
+        yield spark_path(link)
+
+
+def _is_here(spark: SparkSession) -> bool:
+    """Return whether drivers and tasks of the session run on this machine."""
+    if is_remote(spark) and cast(Any, spark).client.host not in _HERE:
+        return False
+    return (spark.conf.get("spark.master", "") or "").startswith("local")
+
+
+_ASIDE: Final = ".aside-"
+_WAREHOUSE: Final = "spark.sql.warehouse.dir"
+_CATALOG: Final = "spark.sql.catalogImplementation"
+
+
+def remember_tables(spark: SparkSession, project: Project) -> None:
+    """Keep what makes each table that the catalog has, where the catalog will forget it."""
+    if not _forgets(spark, project):
+        return
+    found = {}
+    for row in spark.sql("SHOW TABLES").collect():
+        if not row["isTemporary"]:
+            found[row["tableName"]] = spark.sql(f"SHOW CREATE TABLE {quote(row['tableName'])}").collect()[0][0]
+    project.state_folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(_kept(project)) as file:
+        file.write(json.dumps(found, indent=1).encode())
+
+
+def restore_tables(spark: SparkSession, project: Project) -> list[str]:
+    """Make the tables again that an earlier session made and whose files are here; their names. Raises OSError."""
+    if not _forgets(spark, project):
+        return []
+    kept = _kept(project)
+    statements = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    warehouse = tables_folder(spark, project)
+    there = {row["tableName"] for row in spark.sql("SHOW TABLES").collect()}
+    _clear_away(warehouse, {*statements, *there})
+    return [name for name, made in statements.items() if name not in there and _restored(spark, warehouse, name, made)]
+
+
+def tables_folder(spark: SparkSession, project: Project) -> Path:
+    """Return the folder of the session's tables, if that is on this machine, else that of the project."""
+    return local_path(spark.conf.get(_WAREHOUSE) or "") or project.tables
+
+
+def _restored(spark: SparkSession, warehouse: Path, name: str, statement: str) -> bool:
+    """Make one table again; False where its files are gone, as somebody wants it anew."""
+    folder, aside = warehouse / name, warehouse / f"{_ASIDE}{name}"
+    if aside.is_dir():
+        _back(aside, folder)  # of a session that was killed between two renames
+    if not folder.is_dir():
+        return False
+    folder.rename(aside)
+    try:
+        spark.sql(statement)
+    finally:
+        _back(aside, folder)
+    if "PARTITIONED BY" in statement:
+        spark.sql(f"MSCK REPAIR TABLE {quote(name)}")
+    return True
+
+
+def _clear_away(warehouse: Path, known: set[str]) -> None:
+    """Remove folders without data of tables that were made and not yet kept when a session was killed."""
+    for folder in warehouse.iterdir() if warehouse.is_dir() else ():
+        unknown = folder.is_dir() and folder.name not in known and not _is_hidden(folder)
+        if unknown and all(_is_hidden(path) for path in folder.iterdir()):
+            shutil.rmtree(folder)
+
+
+def _is_hidden(path: Path) -> bool:
+    """Return whether it is no data for Spark."""
+    return path.name.startswith((".", "_"))
+
+
+def _back(aside: Path, folder: Path) -> None:
+    if folder.is_dir():
+        folder.rmdir()  # empty, as Spark has just made it
+    aside.rename(folder)
+
+
+def _kept(project: Project) -> Path:
+    return project.state_folder / "tables.json"
+
+
+def _forgets(spark: SparkSession, project: Project) -> bool:
+    """Return whether tables are in a catalog that ends with this session, and their files on this machine."""
+    in_memory = spark.conf.get(_CATALOG, "in-memory") == "in-memory"
+    default = project.catalog in (None, "spark_catalog") and project.database in (None, "default")
+    return in_memory and default and local_path(spark.conf.get(_WAREHOUSE) or "") is not None
+
 
 Tell = Callable[[Event], None]
 
@@ -32,7 +157,7 @@ class Updates:
         self._spark, self._project, self._server, self._tell = spark, project, server, tell
 
     def run(self, *, dry: bool = False, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
-        """One update, or with `dry` its check alone; what the files say now counts.
+        """Run one update, or with `dry` its check alone, by the files as they are now.
 
         Raises PipelineFaults, NoTable, and what Spark raises where a flow fails.
         """
@@ -57,7 +182,7 @@ class Updates:
             self._follow(graph, results)
 
     def _check_filling(self, fillings: Sequence[Filling], goes_on: Callable[[str], bool]) -> None:
-        """Raises PipelineFaults where Spark would leave rows out of a table, or out of one that goes on."""
+        """Raise PipelineFaults where Spark would leave rows out of a table, or out of one that goes on."""
         faults = [*shared(fillings)]
         if (checkpoints := self._project.checkpoints) and not faults:
             kept = [each for each in fillings if goes_on(each.table[1])]
@@ -67,7 +192,7 @@ class Updates:
             raise PipelineFaults(faults)
 
     def _follow(self, graph: Graph, results: Iterator[dict[str, Any]]) -> None:
-        """Tell of what happens until the update has ended. Raises PipelineFaults, and what Spark raises."""
+        """Report events until the update has ended. Raises PipelineFaults, and what Spark raises."""
         faults: list[Fault] = []
         try:
             for result in without_counters(results):

@@ -1,4 +1,4 @@
-"""What a deep report says of a stream."""
+"""The document of a deep report on a stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SubjectUse(Model, kw_only=True):
 
 
 class Sizes(Model, kw_only=True):
-    """How large payloads are, in bytes: `p90` is not exceeded by 90 of 100 messages; right to one in a thousand."""
+    """Sizes of payloads in bytes: `p90` is not exceeded by 90 of 100 messages; right to one in a thousand."""
 
     min: int
     mean: float
@@ -37,7 +37,7 @@ class SizeClass(Model, kw_only=True):
 
 
 class Slot(Model, kw_only=True):
-    """What was stored in a stretch of time that begins at `start`, RFC 3339."""
+    """The messages stored in a stretch of time that begins at `start`, RFC 3339."""
 
     start: str
     messages: int
@@ -54,7 +54,7 @@ class Repeated(Model, kw_only=True):
 
 
 class Repeats(Model, kw_only=True):
-    """How many keys several messages have, how many messages beyond one for each there are, and the most frequent."""
+    """Keys that several messages have: their number, the messages beyond one for each, and the most frequent."""
 
     keys: int
     extra_messages: int
@@ -62,7 +62,7 @@ class Repeats(Model, kw_only=True):
 
 
 class HeaderUse(Model, kw_only=True):
-    """How many messages have a header, once or more often."""
+    """The number of messages that have a header, once or more often."""
 
     key: str
     messages: int
@@ -77,7 +77,7 @@ class Gap(Model, kw_only=True):
 
 
 class Gaps(Model, kw_only=True):
-    """How many gaps there are between the first and the last message, what is missing in all, and the longest."""
+    """Gaps between the first and the last message: their number, the sequences missing in all, and the longest."""
 
     gaps: int
     missing: int

@@ -1,13 +1,90 @@
-"""A deep report as one page of HTML that needs nothing else: no script, no font, no picture from elsewhere."""
+"""A deep report as one page of HTML that needs nothing else: no script, no font, no picture from elsewhere.
+
+Its bars are SVG; every text is escaped, and colours come from the page's style.
+"""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from natsctl.api.units import format_size, plural
 from natsctl.spark.report.model import DeepReport, Repeats
-from natsctl.spark.report.svg import Bar, columns, rows, text
+
+WIDTH: Final = 960
+"""Units of a drawing; the page scales it."""
+_LEFT, _BOTTOM, _TOP = 70, 22, 8
+_ROW, _LABEL = 24, 330
+_LETTER = 7.2
+"""Units that a letter of a label takes."""
+
+
+class Bar(NamedTuple):
+    """A bar: how long it is, what stands below it, and what is told where the mouse rests on it."""
+
+    value: float
+    label: str
+    told: str
+
+
+def columns(bars: Sequence[Bar], unit: Callable[[float], str], *, height: int = 180, labels: int = 6) -> str:
+    """Return bars side by side with a scale on the left, and about `labels` of their labels below."""
+    top = max((bar.value for bar in bars), default=0) or 1
+    each = (WIDTH - _LEFT) / max(1, len(bars))
+    step = max(1, -(-len(bars) // labels))
+    parts = [_scale(height, top, unit)]
+    for at, bar in enumerate(bars):
+        x, tall = _LEFT + at * each, bar.value / top * (height - _TOP - _BOTTOM)
+        parts.append(
+            f'<rect class="bar" x="{x:.1f}" y="{height - _BOTTOM - tall:.1f}" width="{max(1.0, each - 1):.1f}" '
+            f'height="{tall:.1f}"><title>{text(bar.told)}</title></rect>'
+        )
+        if at % step == 0:
+            parts.append(f'<text x="{x:.1f}" y="{height - 6}">{text(bar.label)}</text>')
+    return _drawing("".join(parts), height)
+
+
+def rows(bars: Sequence[Bar]) -> str:
+    """Return bars below each other, each with its label before it and its figure behind it."""
+    top = max((bar.value for bar in bars), default=0) or 1
+    room = WIDTH - _LABEL - 200
+    parts = []
+    for at, bar in enumerate(bars):
+        y, long = at * _ROW, bar.value / top * room
+        label = _short(bar.label, int(_LABEL / _LETTER) - 1)
+        parts.append(
+            f"<g><title>{text(bar.label)}: {text(bar.told)}</title>"
+            f'<text x="{_LABEL - 8}" y="{y + 16}" text-anchor="end">{text(label)}</text>'
+            f'<rect class="bar" x="{_LABEL}" y="{y + 4}" width="{max(1.0, long):.1f}" height="{_ROW - 8}"/>'
+            f'<text x="{_LABEL + long + 8:.1f}" y="{y + 16}">{text(bar.told)}</text></g>'
+        )
+    return _drawing("".join(parts), max(1, len(bars)) * _ROW)
+
+
+def _scale(height: int, top: float, unit: Callable[[float], str]) -> str:
+    """Return the scale: three lines with their numbers."""
+    parts = []
+    for share in (0.0, 0.5, 1.0):
+        y = height - _BOTTOM - share * (height - _TOP - _BOTTOM)
+        parts.append(f'<line x1="{_LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text(unit(share * top))}</text>')
+    return "".join(parts)
+
+
+def _drawing(content: str, height: int) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{content}</svg>'
+
+
+def _short(label: str, letters: int) -> str:
+    return label if len(label) <= letters else f"{label[: letters - 1]}…"
+
+
+def text(value: str) -> str:
+    r"""Return text for a page: markup is escaped, and what moves, hides or reorders letters is written as `\u202e`."""
+    harmless = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in value)
+    return html.escape(harmless)
+
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --back: #fff; --ink: #1c2430; --soft: #5d6b7a; --line: #d9dfe6; --bar: #2f7ed8; }
@@ -29,7 +106,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def html_page(report: DeepReport, made: str) -> str:
-    """The page; `made` says when, as text."""
+    """Return the page; `made` says when, as text."""
     parts = [
         f"<h1>Stream {text(report.stream)}</h1>",
         f"<p>{text(_heading(report))} · made by natsctl {text(made)}</p>",
@@ -58,7 +135,7 @@ def _heading(report: DeepReport) -> str:
 
 
 def moment(when: str) -> str:
-    """A time of the report to the second."""
+    """Return a time of the report to the second."""
     return f"{when[:10]} {when[11:19]} UTC"
 
 
@@ -99,7 +176,7 @@ def _over_time(report: DeepReport) -> list[str]:
 
 
 def slot_text(seconds: float) -> str:
-    """The length of a slot: `5 minutes`."""
+    """Return the length of a slot: `5 minutes`."""
     for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
         if seconds >= unit:
             return name if seconds == unit else plural(int(seconds // unit), name)
@@ -165,7 +242,7 @@ def _headers(report: DeepReport) -> list[str]:
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
+    """Return a table whose first column is text and whose others are numbers."""
 
     def row(tag: str, cells: Sequence[str]) -> str:
         marks = ["", *[' class="n"'] * (len(cells) - 1)]

@@ -206,10 +206,10 @@ def _ps(*words: str) -> str:
 
 
 CONNECT_PORT = 15002
-"""Where Spark Connect servers listen unless they are told otherwise."""
+"""The default port of Spark Connect servers."""
 REACH_WAIT_S = 20.0
 _PACKAGES = ("pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
-"""What PySpark imports for sessions on a server."""
+"""The packages that PySpark imports for sessions on a server."""
 _REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
 
 

@@ -165,7 +165,7 @@ TOLD = (
         _MEMORY,
     ),
 )
-"""What is looked for, in this order."""
+"""The patterns, in the order in which they are tried."""
 
 _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
     "TABLE_OR_VIEW_NOT_FOUND": (SparkNotFound, "streams are tables by name: natsctl stream ls"),

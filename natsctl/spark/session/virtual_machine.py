@@ -43,9 +43,9 @@ from natsctl.spark.session.spark_options import (
 )
 
 START_WAIT_S = 180.0
-"""How long a Java may take until it listens, on a machine with much else to do."""
+"""The time a Java may take until it listens, on a busy machine."""
 END_WAIT_S = 20.0
-"""How long it may take to end, with the folders that it made; then it is killed."""
+"""The time it may take to end and to remove its folders; then it is killed."""
 POLL_S = 0.01
 LOG_SHOWN_BYTES = 64 << 10
 _CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
@@ -178,7 +178,7 @@ UNUSED_S: Final = 30 * 86_400.0
 """After that long without use an archive is removed when another one is made."""
 DUMP_WAIT_S: Final = 900.0
 _KIND: Final = "at exit"
-"""How archives are made; another way is another archive."""
+"""The way archives are made; another way is another archive."""
 
 
 def archive_path(java: Java, home: SparkHome, caches: Path | None = None) -> Path:

@@ -1,1 +1,1 @@
-"""Queries over streams: what a query names becomes views, what the server knows already is answered without Spark."""
+"""Queries over streams: their tables become views of Spark; the server itself answers what it counts already."""

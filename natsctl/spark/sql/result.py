@@ -27,19 +27,19 @@ class Result:
     more: bool = False
 
     def documents(self) -> list[dict[str, Any]]:
-        """The rows as JSON objects; of columns with the same name the second is called `name_2`."""
+        """Return the rows as JSON objects; of columns with the same name the second is called `name_2`."""
         names = unique(self.columns)
         return [{name: json_value(value) for name, value in zip(names, row, strict=True)} for row in self.rows]
 
     def cut(self, limit: int | None) -> Result:
-        """The same with `limit` rows at most; None for all."""
+        """Return the same with `limit` rows at most; None for all."""
         if limit is None or len(self.rows) <= limit:
             return self
         return Result(self.columns, self.rows[:limit], self.numbers, more=True)
 
 
 def of_arrow(table: pa.Table) -> Result:
-    """The rows of a table of Arrow."""
+    """Return the rows of a table of Arrow."""
     import pyarrow as pa
 
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
@@ -49,7 +49,7 @@ def of_arrow(table: pa.Table) -> Result:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column; in texts, which for Spark may be of any bytes, marks stand for what is no UTF-8."""
+    """Return the values of a column; in texts, which for Spark may be any bytes, marks replace what is no UTF-8."""
     try:
         found: list[Any] = column.to_pylist()
         return found
@@ -58,7 +58,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _of_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type with bytes in place of texts."""
+    """Return the type with bytes in place of texts."""
     import pyarrow as pa
 
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -73,7 +73,7 @@ def _of_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def _marked(kind: pa.DataType, value: Any) -> Any:
-    """A value of the type with bytes as one of the type."""
+    """Return a value of the type with bytes as one of the type."""
     import pyarrow as pa
 
     if value is None:
@@ -90,7 +90,7 @@ def _marked(kind: pa.DataType, value: Any) -> Any:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """The names, each changed until it is none before it."""
+    """Return the names, each changed until it is none before it."""
     found: list[str] = []
     for name in names:
         number, free = 1, name
@@ -102,7 +102,7 @@ def unique(names: Sequence[str]) -> list[str]:
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON: bytes as text where they are UTF-8, else `{"base64": …}`; times in RFC 3339."""
+    """Return a value as JSON: bytes as text where they are UTF-8, else `{"base64": …}`; times in RFC 3339."""
     if isinstance(value, bytes):
         text = text_of(value)
         return {BASE64: base64.b64encode(value).decode()} if text is None else text
@@ -126,12 +126,12 @@ def _plain(value: Any) -> str:
 
 
 def moment_text(value: datetime) -> str:
-    """A time as RFC 3339 in UTC; one without a zone has none here either."""
+    """Return a time as RFC 3339 in UTC; one without a zone has none here either."""
     return value.isoformat().replace("+00:00", "Z")
 
 
 def text_of(payload: bytes) -> str | None:
-    """A payload as text; None where it is not UTF-8."""
+    """Return a payload as text; None where it is not UTF-8."""
     try:
         return payload.decode()
     except UnicodeDecodeError:
@@ -139,7 +139,7 @@ def text_of(payload: bytes) -> str | None:
 
 
 def cell(value: Any) -> str:
-    """A value as a text for a cell of CSV: bytes that are no text as `base64:…`, what has parts as JSON, null as ""."""
+    """Return a value as a cell of CSV: bytes that are no text as `base64:…`, structures as JSON, null as ""."""
     if value is None:
         return ""
     if isinstance(value, bytes):

@@ -143,10 +143,10 @@ def _run(
 _FAULTS = '''
 import sys
 from pathlib import Path
-from natsctl.spark.pipeline.faults import PipelineFaults
+from natsctl.spark.pipeline.project import PipelineFaults
 from natsctl.spark.pipeline.project import find_project
 from natsctl.spark.pipeline.served import session_for
-from natsctl.spark.pipeline.tables import restore_tables
+from natsctl.spark.pipeline.update import restore_tables
 from natsctl.spark.pipeline.update import Updates
 from natsctl.spark.session.spark_options import SparkOptions
 

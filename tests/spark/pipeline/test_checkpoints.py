@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.spark.pipeline.checkpoints import Progress, pipeline_progress, read_progress
-from natsctl.spark.pipeline.faults import PipelineBusy
-from natsctl.spark.pipeline.lag import Behind, lags
-from natsctl.spark.pipeline.project import Project, find_project
-from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record
+from natsctl.spark.pipeline.checkpoints import Behind, Progress, lags, pipeline_progress, read_progress
+from natsctl.spark.pipeline.project import PipelineBusy, Project, find_project
+from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
 from natsctl.spark.pipeline.scaffold import write_project
-from natsctl.spark.pipeline.status import run_state
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.spark.pipeline.checkpoints import Progress
-from natsctl.spark.pipeline.filling import Filling, TableName, left_by_others, shared, table_name
+from natsctl.spark.pipeline.graph import Filling, TableName, left_by_others, shared, table_name
 
 
 def filling(flow: str, table: TableName = ("default", "kept"), line: int = 1) -> Filling:

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.spark.pipeline.faults import NoPipeline, PipelineFaults
-from natsctl.spark.pipeline.own_settings import StreamSink, StreamView, load_own_settings
-from natsctl.spark.pipeline.project import Project, find_project
+from natsctl.spark.pipeline.project import (
+    NoPipeline,
+    PipelineFaults,
+    Project,
+    StreamSink,
+    StreamView,
+    find_project,
+    load_own_settings,
+)
 from natsctl.spark.pipeline.run_record import Recorder, only_run, read_record
 from natsctl.spark.pipeline.scaffold import write_project
-from natsctl.spark.sql.text import literal
+from natsctl.spark.sql.relations import literal
 
 SPECIFICATION = "name: shop\nstorage: storage\nlibraries:\n  - glob:\n      include: transformations/**\n"
 

@@ -10,10 +10,9 @@ from typing import Any, cast
 import pytest
 
 from natsctl.spark.paths import local_path, spark_path
-from natsctl.spark.pipeline.faults import PipelineFaults
-from natsctl.spark.pipeline.project import Project, find_project
+from natsctl.spark.pipeline.project import PipelineFaults, Project, find_project
 from natsctl.spark.pipeline.scaffold import write_project
-from natsctl.spark.pipeline.storage import named_storage
+from natsctl.spark.pipeline.update import named_storage
 
 
 def project(folder: Path) -> Project:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.spark.sql.counted import Facts
-from natsctl.spark.sql.counted_reader import counted
+from natsctl.spark.sql.counted import Facts, counted
 
 FACTS = Facts(6, 1, 9, {"a": 3, "b": 1, "c": 2})
 

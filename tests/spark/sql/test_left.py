@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from natsctl.spark.sql.catalogue import Catalogue
-from natsctl.spark.sql.left import Left
 from natsctl.spark.sql.queries import tables_of
+from natsctl.spark.sql.views import Left
 
 CATALOGUE = Catalogue(["ORDERS", "OTHER"])
 

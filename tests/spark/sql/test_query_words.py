@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.spark.sql.catalogue import STREAM_COLUMNS, Catalogue
-from natsctl.spark.sql.columns import is_query, needed
-from natsctl.spark.sql.relations import quoted, reads_once, relations
-from natsctl.spark.sql.text import split_statements
+from natsctl.spark.sql.catalogue import STREAM_COLUMNS, Catalogue, is_query, needed
+from natsctl.spark.sql.relations import quoted, reads_once, relations, split_statements
 
 
 @pytest.mark.parametrize(

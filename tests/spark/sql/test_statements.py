@@ -6,7 +6,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.spark.sql.catalogue import Catalogue
-from natsctl.spark.sql.statements import UnknownTable, check_changes_nothing, check_named, listed, unknown_table
+from natsctl.spark.sql.queries import UnknownTable, check_changes_nothing, check_named, listed, unknown_table
 
 CATALOGUE = Catalogue(["ORDERS", "my-stream", "KV_config"])
 

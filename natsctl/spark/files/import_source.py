@@ -1,4 +1,4 @@
-"""Files as rows of messages: subject, headers, payload, and where a message was before."""
+"""Files as rows of messages: subject, headers, payload, and the place of a message in its former stream."""
 
 from __future__ import annotations
 
@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.spark.export.delta import told
-from natsctl.spark.export.formats import CSV, DELTA, FORMATS, JSON, PARQUET, Format, format_of, is_url, named_format
-from natsctl.spark.loading.columns import headers_of, payload_of, spelled
+from natsctl.spark.files.formats import (
+    CSV,
+    DELTA,
+    FORMATS,
+    JSON,
+    PARQUET,
+    Format,
+    format_of,
+    is_url,
+    named_format,
+    told,
+)
+from natsctl.spark.files.message_columns import headers_of, payload_of, spelled
 from natsctl.spark.paths import is_pattern, spark_input
-from natsctl.spark.sql.text import literal
+from natsctl.spark.sql.relations import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
 
 _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -44,7 +55,7 @@ class NoFile(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is imported: a file or folder of a format; `subject` is for all messages, whatever a column says."""
+    """A file or folder of a format to import; `subject` is for all messages, whatever a column says."""
 
     path: str
     format: Format
@@ -54,7 +65,7 @@ class Source:
 
 
 def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
-    """What the command line says of what is imported. Raises UsageError, NoFile."""
+    """Return the source that the command line names. Raises UsageError, NoFile."""
     if is_url(path):
         return Source(path, format_of(path, format), subject, as_json)
     place = Path(path)
@@ -69,7 +80,7 @@ def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
 
 
 def _found_format(place: Path) -> Format:
-    """The format of a file by its name, of a folder by the files in it. Raises UsageError."""
+    """Return the format of a file by its name, of a folder by the files in it. Raises UsageError."""
     if place.is_dir():
         if (place / "_delta_log").is_dir():
             return DELTA
@@ -91,12 +102,12 @@ def _files(place: Path) -> list[Path]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether readers pass over it, or over a folder that it is in."""
+    """Return whether readers pass over it, or over a folder that it is in."""
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """The rows as they will be messages: columns subject, headers, value, stream and seq, which may be null.
+    """Return the rows as they will be messages: columns subject, headers, value, stream and seq, which may be null.
 
     Raises UsageError for columns that are not what messages need.
     """
@@ -130,7 +141,7 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
 
 @contextlib.contextmanager
 def read_once(rows: DataFrame, format: Format) -> Iterator[DataFrame]:
-    """The rows to be read several times, of a text format parsed only once: kept in memory, what is too much on disk.
+    """Yield rows to be read several times; those of a text format are parsed once, and kept in memory or on disk.
 
     What holds columns is read again for less than it costs to keep.
     """
@@ -145,7 +156,7 @@ def read_once(rows: DataFrame, format: Format) -> Iterator[DataFrame]:
 
 
 def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: str) -> DataFrame:
-    """The rows with the columns that Spark finds; an export of no messages may have neither files nor lines to tell."""
+    """Return the rows with the columns that Spark finds; an export of no messages may have neither files nor lines."""
     from pyspark.errors import AnalysisException
 
     try:

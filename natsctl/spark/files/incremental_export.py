@@ -17,17 +17,15 @@ import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.client.whole_file import whole_file
-from natsctl.spark.export.columns import written
-from natsctl.spark.export.delta import told
-from natsctl.spark.export.report import Exported
-from natsctl.spark.export.target import OWN, Target
-from natsctl.spark.export.writing import check_written
+from natsctl.spark.files.export import OWN, Exported, Target, check_written, written
+from natsctl.spark.files.formats import told
 from natsctl.spark.paths import spark_path
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS
 from natsctl.spark.sql.views import FORMAT, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 CHECKPOINT, NOTE = "checkpoint", "export.json"
 SINK_LOG = "_spark_metadata"
@@ -37,7 +35,7 @@ _KEPT_PROGRESS = 100_000
 
 
 class Note(msgspec.Struct, kw_only=True):
-    """What is being exported; later runs must mean the same."""
+    """The subject of an export; later runs must mean the same."""
 
     stream: str
     subject: str
@@ -67,7 +65,7 @@ def prepare(target: Target, note: Note) -> None:
 
 
 def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, target: Target) -> Exported:
-    """What was added: all that the stream holds by now and no run before has written."""
+    """Add all that the stream holds by now and no run before has written, and return the totals."""
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(_KEPT_PROGRESS))
     reader = spark.readStream.format(FORMAT).schema(schema_of(list(STREAM_COLUMNS))).options(**options)
@@ -89,7 +87,7 @@ def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, ta
 
 
 def report_of(progress: Iterable[Any], stream: str, target: Target) -> Exported:
-    """What was added, by what Spark tells of each batch."""
+    """Return the totals, from Spark's progress of each batch."""
     # What a batch has read in all a Spark Connect server leaves out; what it has read of each source is always told.
     sources: list[Any] = [source for one in progress for source in one["sources"]]
     return Exported(
@@ -105,7 +103,7 @@ def report_of(progress: Iterable[Any], stream: str, target: Target) -> Exported:
 
 
 def _sequence(offset: Any, stream: str) -> int:
-    """The sequence that an offset of the source says of a stream."""
+    """Return the sequence that an offset of the source says of a stream."""
     while isinstance(offset, str):
         offset = json.loads(offset)
     streams = offset.get("streams", {}) if isinstance(offset, dict) else {}
@@ -128,6 +126,6 @@ def remove_strays(folder: Path) -> int:
 
 
 def _files(entry: Path) -> list[str]:
-    """The names of the files of a batch, or of several that were put together."""
+    """Return the names of the files of a batch, or of several that were put together."""
     lines = entry.read_text(encoding="utf-8").splitlines()[1:]
     return [json.loads(line)["path"].rsplit("/", 1)[-1] for line in lines if line]

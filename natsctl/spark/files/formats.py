@@ -1,11 +1,16 @@
-"""The formats of files, and what of a path tells which one is meant."""
+"""The formats of files, recognised by the endings of their names.
+
+Delta needs a package of its own, which neither Spark nor natsctl brings.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import NatsctlError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ GZIP: Final = ".gz"
 
 
 def format_of(path: str, asked: str = "") -> Format:
-    """The format that was asked for, else the one that the path's ending means, else Parquet. Raises UsageError."""
+    """Return the format that is asked for, else that of the path's ending, else Parquet. Raises UsageError."""
     if asked:
         if asked not in FORMATS:
             raise UsageError(f"--format: expected one of {', '.join(FORMATS)}, not {asked!r}")
@@ -56,16 +61,43 @@ def format_of(path: str, asked: str = "") -> Format:
 
 
 def named_format(path: str) -> Format | None:
-    """The format whose ending the path has."""
+    """Return the format whose ending the path has."""
     bare = path.lower().removesuffix(GZIP)
     return next((one for one in FORMATS.values() if bare.endswith(one.endings)), None)
 
 
 def is_gzip(path: str) -> bool:
-    """Whether the path is one of a compressed file."""
+    """Return whether the path is one of a compressed file."""
     return path.lower().endswith(GZIP)
 
 
 def is_url(path: str) -> bool:
-    """Whether the path is a place that Spark knows, such as s3a://bucket/folder, and no file of this machine."""
+    """Return whether the path is a place that Spark knows, such as s3a://bucket/folder, and no file of this machine."""
     return "://" in path
+
+
+_NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
+_HINT = (
+    "give it the version that is for this Spark, such as for Spark 4.2 (4.4.0 writes on 4.3 too, but does not read):\n"
+    "--conf spark.jars.packages=io.delta:delta-spark_4.2_2.13:4.4.0\n"
+    "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension\n"
+    "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
+)
+
+
+class FormatMissing(NatsctlError):
+    """Spark does not know a format that comes as a package of its own."""
+
+
+@contextmanager
+def told(format: Format) -> Iterator[None]:
+    """Report how to add a format that Spark does not know. Raises FormatMissing."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as failure:
+        if _NOT_FOUND not in str(failure) or not format.is_folder:
+            raise
+        raise FormatMissing("Spark has no Delta here", hint=_HINT) from failure

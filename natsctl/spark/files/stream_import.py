@@ -1,4 +1,4 @@
-"""Stores the rows of files in a stream."""
+"""Import of rows of files into a stream."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.spark.loading.headers import OWN_ID, PLACE, Obeyed, has, kept
-from natsctl.spark.loading.source import NUMBER
+from natsctl.spark.files.import_source import NUMBER
+from natsctl.spark.files.message_columns import OWN_ID, PLACE, Obeyed, has, kept
 from natsctl.spark.sql.views import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 _ID, _OWN = "msgId", "own"
 
@@ -28,7 +29,7 @@ class Content(NamedTuple):
     has_repeated_ids: bool
     """Whether several messages have the same id of their own."""
     left_out: dict[str, int]
-    """How many messages have headers that are left out, by the name of those."""
+    """The number of messages that have a header that is left out, by its name."""
 
 
 def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Content:
@@ -59,7 +60,7 @@ def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Conte
 
 
 def _counts(rows: DataFrame, left: Sequence[Obeyed]) -> dict[str, int]:
-    """How many messages have each of those headers, of those that are there."""
+    """Return the number of messages with each of those headers, of those that are there."""
     from pyspark.sql import functions as f
 
     numbers = rows.agg(*(f.sum(f.expr(has((one,)))) for one in left)).collect()[0]
@@ -72,14 +73,14 @@ def subjects_of(rows: DataFrame) -> int:
 
 
 def pattern_of(taken: Sequence[str]) -> str:
-    """A regular expression of Java for the subjects that a stream takes."""
+    """Return a regular expression of Java for the subjects that a stream takes."""
     token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
     patterns = [r"\.".join(token.get(part) or f"\\Q{part}\\E" for part in one.split(".")) for one in taken]
     return f"^(?:{'|'.join(patterns) or '$.'})$"
 
 
 def check_subjects(stream: str, taken: Sequence[str], content: Content) -> None:
-    """Raises UsageError for a subject that the stream does not take."""
+    """Raise UsageError for a subject that the stream does not take."""
     if content.refused is not None:
         raise UsageError(
             f"Stream {stream} does not take messages on {content.refused or 'no subject'}: "
@@ -91,7 +92,7 @@ def check_subjects(stream: str, taken: Sequence[str], content: Content) -> None:
 def messages(
     rows: DataFrame, ids: str, writers: int, left: Sequence[Obeyed], *, has_repeated_ids: bool = False
 ) -> DataFrame:
-    """The rows as the data source writes them: in order, with ids as asked for (one of `IDS`), without some headers.
+    """Return the rows to write: in order, with ids as asked for (one of `IDS`), without the headers of `left`.
 
     One writer keeps the order of all messages, several that of each subject.
     """
@@ -103,7 +104,7 @@ def messages(
 
 
 def _id_of(frame: DataFrame, ids: str, *, has_repeated_ids: bool) -> str:
-    """The expression of a message's id."""
+    """Return the expression of a message's id."""
     if ids == "own":
         return _OWN
     if ids == "seq":
