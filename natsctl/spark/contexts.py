@@ -26,7 +26,7 @@ _CREDENTIALS = """-----BEGIN NATS USER JWT-----
 
 
 def context_options(name: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a context, without a name of the environment and the selected context. Raises OptionFault."""
+    """Return the options of a context, or of the environment and the selected one. Raises OptionFault."""
     try:
         return source_options(resolve(Settings(), environment, name or None))
     except NatsctlError as failure:

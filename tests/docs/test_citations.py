@@ -137,9 +137,8 @@ def test_every_anchor_that_code_names_exists() -> None:
 
 def test_every_link_of_a_page_leads_somewhere() -> None:
     broken = []
-    for page in (
-        ROOT / path for path in files() if path.endswith(".md") and (path.startswith("docs/") or "/" not in path)
-    ):
+    paths = (path for path in files() if path.endswith(".md"))
+    for page in (ROOT / path for path in paths if path.startswith(("docs/", "examples/")) or "/" not in path):
         for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
             target, _, anchor = link.partition("#")
             path = page.parent / target if target else page
