@@ -38,7 +38,7 @@ def start(
     ] = "8h",
     json: Json = False,
 ) -> None:
-    """Start Spark in the background for the commands that follow: their queries begin in a second.
+    """Start Spark in the background: after the first command, queries take about a second.
 
     It listens on the loopback address and needs a token that only this user has. It takes about 1 GB of memory until
     natsctl spark stop.

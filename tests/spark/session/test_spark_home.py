@@ -1,17 +1,27 @@
-"""The folders that Spark and Java are started from."""
+"""The folders that Spark and Java are started from, and compiled modules."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
 from natsctl.spark.session import spark_home
 from natsctl.spark.session.failures import ExtraMissing
 from natsctl.spark.session.java import choose_java
-from natsctl.spark.session.spark_home import installed_spark, java_home, made_once, quick_home
+from natsctl.spark.session.spark_home import (
+    compiled_imports,
+    installed_spark,
+    java_home,
+    made_once,
+    python_environment,
+    quick_home,
+)
 from tests.spark.session.fakes import java, spark
 
 
@@ -104,3 +114,19 @@ def test_without_a_cache_the_home_is_among_temporary_files_that_are_the_users_ow
     found.parent.chmod(0o777)
     with pytest.raises(PermissionError):
         quick_home(installed_spark({}), tmp_path / "file" / "spark")
+
+
+def test_modules_are_compiled_into_the_cache_where_the_installer_did_not(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_home, "pyspark_folder", lambda: bare / "pyspark")
+    environment = {"XDG_CACHE_HOME": str(bare), "PYTHONDONTWRITEBYTECODE": "1"}
+    found = python_environment(environment)
+    assert found["PYTHONPYCACHEPREFIX"].startswith(f"{bare}/natsctl/spark/compiled-3.")
+    assert "PYTHONDONTWRITEBYTECODE" not in found
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    with compiled_imports(environment):
+        assert (sys.pycache_prefix, sys.dont_write_bytecode) == (found["PYTHONPYCACHEPREFIX"], False)
+    assert (sys.pycache_prefix, sys.dont_write_bytecode) == before
+    (bare / "pyspark" / "__pycache__").mkdir(parents=True)
+    assert python_environment(environment) == environment
