@@ -157,7 +157,7 @@ def kept(left: Sequence[Obeyed]) -> str:
     """Return the expression of the headers that are sent: a list, empty where a message has none of them.
 
     It is never null: for each row Spark (4.3) counts the bytes of its batch of Arrow, and goes through all rows of the
-    batch since the last list that was not null: 100 us for each row without headers.
+    batch since the last list that was not null: 27 us for each row without headers.
     """
     return f"coalesce(filter(headers, pair -> not rlike(pair.key, '{_any(left)}')), cast(array() as {HEADERS}))"
 
