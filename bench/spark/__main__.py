@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from bench.spark.commands import Run, measure_commands
 from bench.spark.direct import Figures, measure_without_spark, temporary
+from bench.spark.json_kinds import report_json
 from bench.spark.spent import Spent
 from bench.spark.through import FEW, measure_through_spark
 from natsctl.spark.session import SparkOptions
@@ -138,13 +139,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=500_000)
     parser.add_argument("--servers", default="natsctl,reference")
-    parser.add_argument("--parts", default="direct,spark,commands", help="of direct, spark (needs direct), commands")
+    parser.add_argument(
+        "--parts", default="direct,spark,commands,json", help="of direct, spark (needs direct), commands, json"
+    )
     parser.add_argument("--times", type=int, default=2, help="runs of each command")
     options = parser.parse_args()
     kinds: list[Kind] = ["natsctl"] if "natsctl" in options.servers else []
     if "reference" in options.servers and reference_binary():
         kinds.append("reference")
-    for kind in kinds:
+    if "json" in options.parts:
+        with own_session(SPARK) as spark:
+            report_json(spark)
+    for kind in kinds if "direct" in options.parts else ():
         with temporary() as name, ServerProcess(Path(name) / "server", kind) as server:
             figures = measure_without_spark(server, options.messages, Path(name))
             if "spark" in options.parts:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.columns.json_column import java_text, json_column
+from natsctl.spark.source.columns.json_plain import PlainRecords
 from natsctl.spark.source.columns.rows import arrow_schema, json_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ
@@ -39,7 +40,7 @@ TEXTS: Final = (
     "new\nline", "\x00", "NaN", "INF", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity", "nan", "true", "null",
     "1", "1.5", "-7", "1e3", "+1", ".5", "5.", "1_000", " 1", "1 ", "12345678901234567890123", "99999999.995",
     "99999999.994", "-0.005", "0x10", "aGk=", "aGk", "aA==", "aA=", "a Gk=", " aGk= ", "aGk=aGk=", "a", "aGk\\u003d",
-    "aG\\/k", "a-_=", "====", "aGkx",
+    "aG\\/k", "a-_=", "====", "aGkx", "1,234.5", ",",
 )  # fmt: skip
 TIMES: Final = (
     "2026-11-23T05:52:01Z", "2026-11-23T05:52:01.123456789Z", "2026-11-23T05:52:01.1+02:00", "2026-11-23 05:52:01",
@@ -99,6 +100,12 @@ NESTED: Final = (
 )  # fmt: skip
 GARBAGE: Final = ("", "", "", " ", "\n", "x", "}", "]", '{"i":1}', ",", "null", "\x00", "//", "#", "\ufeff")
 BLANKS: Final = ("", "", "", "", " ", "  ", "\n  ", "\t", "\r\n", "\x0b", "\u00a0")
+NEAR_NAMES: Final = (*"byhilfdsutzecwarkovmgx", "bb", "other", "_corrupt_record", "sé", "\x7f", "")
+NEAR_TEXTS: Final = (
+    "a", "order 7", "é", "\U0001f600", "\u2028", "\x7f", "\ufffe", '\\"', "\\\\", "\\n", "\\u00e9", "\\u0000",
+    "\\ud83d\\ude00", "2026-11-23T05:52:01", ":", "{", "]", '\\"i\\":', "\\ud800", "\\'", "\t", '","i":5,"', '"',
+)  # fmt: skip
+"""The last five are odd."""
 WHOLE: Final = (
     "", " ", "\n\t ", "null", "true", "1", '"x"', "[]", '[{"i":1}]', "{", "}", "{}", " {} ", "\ufeff{}", "\x1e{}", "x",
     "//", "/**/{}", '{"a":' * 500 + "1" + "}" * 500, "[" * 2000, '{"other":' + "[" * 999 + "]" * 999 + ',"i":1}',
@@ -128,15 +135,18 @@ VARIANTS: Final[tuple[Mapping[str, str], ...]] = (
 
 
 def payloads(count: int, seed: int) -> list[bytes]:
-    """Return records, the same for the same seed; one in six is clean."""
+    """Return records, the same for the same seed; some are clean, and a third is plain or just not."""
     rng = random.Random(seed)
     whole = [each.encode() for each in WHOLE]
     return (whole + [_record(rng) for _ in range(count - len(whole))])[:count]
 
 
 def _record(rng: random.Random) -> bytes:
-    if rng.random() < 0.17:
+    kind = rng.random()
+    if kind < 0.1:
         return _clean(rng)
+    if kind < 0.4:
+        return _nearly_plain(rng)
     blank = rng.choice(BLANKS) if rng.random() < 0.5 else ""
     fields = (f"{blank}{_name(rng)}{blank}:{blank}{_value(rng)}{blank}" for _ in range(rng.randint(1, 5)))
     data = (blank + "{" + ",".join(fields) + "}" + rng.choice(GARBAGE)).encode("utf-8", "replace")
@@ -153,6 +163,95 @@ def _clean(rng: random.Random) -> bytes:
         f'{{"l":{number},"s":"order {number}","t":"{moment}","d":{number / 8},"c":{number}.25,"b":true,'
         f'"a":[1,{number % 100}],"o":{{"i":{number},"s":"x"}},"m":{{"k{number}":{number}}},"e":"{moment[:10]}"}}'
     ).encode()
+
+
+def _nearly_plain(rng: random.Random) -> bytes:
+    """Return a record of the kind that Arrow reads, at the limits of that and beyond."""
+    near = Near(rng, rng.choice((0, 0, 0, 0.1, 0.5)))
+    names = rng.sample(NEAR_NAMES, rng.randint(1, 6))
+    if rng.random() < 0.03:
+        names.append(names[0])
+    text = near.object(names)
+    data = f"{rng.choice(('', '', '', ' ', near.blank))}{text}{rng.choice(('', '', '', near.blank, 'x'))}".encode()
+    return _broken(data, rng) if rng.random() < 0.07 else data
+
+
+class Near:
+    """Makes values that are plain, except for a share of odd ones."""
+
+    def __init__(self, rng: random.Random, odd: float) -> None:
+        self._rng, self._odd = rng, odd
+        self.blank = rng.choice(("", "", "", " ", "\n  ", "\t", "\r\n"))
+
+    def object(self, names: Sequence[str]) -> str:
+        """Return an object with those names."""
+        blank = self.blank
+        fields = [f'"{name}"{blank}:{blank}{self.value(name[:1] or "x")}{blank}' for name in names]
+        return f"{{{blank}{f',{blank}'.join(fields)}}}"
+
+    def value(self, name: str) -> str:
+        """Return a value for the type of the field."""
+        rng, blank, inner = self._rng, self.blank, {"a": "i", "r": "s", "k": "j"}
+        if rng.random() < self._odd / 4:
+            return _value(rng)
+        if rng.random() < 0.04:
+            return "null"
+        if name in inner:
+            items = [self.value(inner[name]) for _ in range(rng.randint(0, 3))]
+            return f"[{blank}{f'{blank},{blank}'.join(items)}{blank}]"
+        if name in "ov":
+            found = self.object(rng.sample(("i", "s", "c", "other", "io"), rng.randint(1, 4)))
+            return found if name == "o" else f"[{found},{blank}{found}]"
+        if name in "su" and rng.random() < 0.7:
+            return f'"{"".join(rng.choice(NEAR_TEXTS[: None if self._chance() else -5]) for _ in range(3))}"'
+        if name in "bjmg_x":
+            words = (
+                ("true", "false") if name == "b" else ("[]", "[ 1.5 ]", "[2,null,-0.5e1]") if name == "j" else ("null",)
+            )
+            return rng.choice(NESTED if self._chance() else words)
+        return self.time(name) if name in "tze" else self.number(name)
+
+    def _chance(self) -> bool:
+        return self._rng.random() < self._odd
+
+    def _one(self, plain: Sequence[Any], odd: Sequence[Any]) -> Any:
+        return self._rng.choice(odd if self._chance() else plain)
+
+    def time(self, name: str) -> str:
+        """Return a date, a moment with or without a zone, or a number of seconds."""
+        if name == "t" and self._rng.random() < 0.15:
+            return str(
+                self._one((0, 5, 1_764_000_000, 10**12, 8_999_999_999_999), (9_000_000_000_000, 10**18, -5, "1.5"))
+            )
+        month, day = self._one(
+            ((1, 31), (2, 28), (4, 30), (12, 31), (6, 7)), ((2, 29), (4, 31), (13, 1), (9, 0), (1, 32))
+        )
+        text = f"{self._one((1971, 1999, 2024, 2026, 2199), (1582, 1969, 1970, 2200, 2262))}-{month:02}-{day:02}"
+        if name == "e" or self._chance():
+            return f'"{text}"'
+        clocks = ("00:00:00", "23:59:59", "05:52:01"), ("24:00:00", "05:52:60", "05:52", "05:60:00")
+        fractions = ("", ".1", ".123", ".123456", ".1234567", ".999999999"), (".", ".1234567891", ".12x")
+        zones = ("Z", "+02:00", "-17:59"), ("+18:00", "+0200", " UTC", "z")
+        zone = "" if name == "z" or self._rng.random() < 0.2 else self._one(*zones)
+        return f'"{text}{self._rng.choice("T ")}{self._one(*clocks)}{self._one(*fractions)}{zone}"'
+
+    def number(self, name: str) -> str:
+        """Return a number at a limit of whole numbers, of decimals, or of what Java spells as it stands."""
+        sign = "-" if self._rng.random() < 0.3 else ""
+        most = {"y": 127, "h": 29_999, "i": 2_099_999_999, "l": 10**18 - 1, "c": 99_999_999}.get(name, 10**18 - 1)
+        if name in "yhil" or self._rng.random() < 0.5:
+            plain = [
+                each for each in (1, 7, 99, 127, 29_999, 2_099_999_999, 99_999_999, 10**17, 10**18 - 1) if each <= most
+            ]
+            return sign + str(
+                self._one(plain, (0, 128, 32_767, 32_768, 2**31 - 1, 2**31, 10**18, 2**63, 10**37, 10**38))
+            )
+        whole = self._one(("0", "5", "123", "9999999", "99999999"), ("10000000", str(10**17), str(10**18), "00"))
+        if name == "c":
+            return f"{sign}{whole}.{self._one(('0', '5', '50', '05'), ('005', '125', '1e1'))}"
+        fractions = ("0", "5", "05", "001", "0012", "123456", "12345678"), ("50", "0001", "123456789", "1" * 18, "")
+        exponent = self._rng.choice(("", "e5", "E-7", "e+10", "e9", "e99", "e100", "e-0")) if self._chance() else ""
+        return f"{sign}{whole}.{self._one(*fractions)}{exponent}"
 
 
 def _name(rng: random.Random) -> str:
@@ -210,12 +309,24 @@ def by_spark(spark: SparkSession, records: Sequence[bytes], *variants: Mapping[s
     return [comparable(found.column(str(at)).combine_chunks()) for at in range(len(variants))]
 
 
-def by_natsctl(records: Sequence[bytes], said: Mapping[str, str] = DEFAULTS) -> list[Any]:
-    """Return what natsctl makes of them."""
-    kind = arrow_schema(parsed_schema(f"value struct<{SCHEMA}>")).field(0).type
-    found, _ = json_column(records, kind, json_settings(Options(said, BATCH_READ)))
+def plain_share(records: Sequence[bytes], said: Mapping[str, str] = DEFAULTS) -> float:
+    """Return the share of records that Arrow reads."""
+    return len(PlainRecords(_kind(), json_settings(Options(said, BATCH_READ))).read(records)[0]) / len(records)
+
+
+def by_natsctl(
+    records: Sequence[bytes], said: Mapping[str, str] = DEFAULTS, *, together: int | None = None
+) -> list[Any]:
+    """Return what natsctl makes of them, of so many at a time."""
+    kind, settings, step = _kind(), json_settings(Options(said, BATCH_READ)), together or len(records)
+    pieces = [json_column(records[at : at + step], kind, settings)[0] for at in range(0, len(records), step)]
+    found = pa.concat_arrays(pieces)
     found.validate(full=True)
     return comparable(found)
+
+
+def _kind() -> pa.StructType:
+    return arrow_schema(parsed_schema(f"value struct<{SCHEMA}>")).field(0).type
 
 
 def comparable(rows: pa.StructArray) -> list[Any]:

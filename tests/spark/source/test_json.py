@@ -11,12 +11,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+import pyarrow as pa
+
 from natsctl.spark.source.columns.arrays import int_array
-from natsctl.spark.source.columns.json_rows import plain_text, single, spelled_double
+from natsctl.spark.source.columns.ddl import parsed_schema
+from natsctl.spark.source.columns.json_column import JsonColumn
+from natsctl.spark.source.columns.json_plain import PlainRecords
+from natsctl.spark.source.columns.json_rows import JsonSettings, plain_text, single, spelled_double
 from natsctl.spark.source.columns.json_times import DateFormat, Fixed, LocalFormat, TimestampFormat, zone_of
-from natsctl.spark.source.columns.rows import Rows, ValueDoesNotFit
+from natsctl.spark.source.columns.rows import Rows, ValueDoesNotFit, arrow_schema
 from natsctl.spark.source.errors import OptionFault
-from tests.spark.source.hostile_json import by_natsctl, payloads
+from tests.spark.source.hostile_json import by_natsctl, payloads, plain_share
 from tests.spark.source.reads import shape
 
 ALL_TYPES = "id bigint, on date, at timestamp, s struct<a: array<int>>, d decimal(10,2), t string, f double, b boolean"
@@ -84,9 +89,65 @@ def test_what_does_not_fit_is_null_and_changes_nothing_else(payload: bytes) -> N
 
 
 def test_records_alone_are_those_among_others() -> None:
-    records = payloads(120, 3)
-    alone = [by_natsctl([record])[0] for record in records]
+    records = payloads(700, 3)
+    assert plain_share(records) > 0.03, "some are read by Arrow, and all alone are not"
+    alone = by_natsctl(records, together=1)
     assert alone == by_natsctl(records) == by_natsctl(records[::-1])[::-1]
+
+
+PLAIN = {
+    "clean": b'{"id":%d,"at":"2026-11-23T05:52:01.123Z","t":"x","d":1.5,"s":{"a":[1,null]}}',
+    "nanoseconds": b'{"id":%d,"at":"2026-11-23T05:52:01.123456789Z","on":"2026-11-23"}',
+    "offsets": b'{"at":"2026-11-23 05:52:01-03:30","id":%d,"f":1e3,"b":true}',
+    "no zone": b'{"id":%d,"at":"2026-11-23T05:52:01.5"}',
+    "seconds since 1970": b'{"id":%d,"at":1764000000}',
+    "numbers for texts": b'{"id":%d,"t":12.5}',
+    "booleans for texts": b'{"t":true,"id":%d}',
+    "pretty": b'{\r\n  "id": %d,\n  "t": "x \\ud83d\\ude00"\n}\n',
+    "more fields": b'{"id":%d,"idx":[{"at":1}],"i":{"t":[[2]]}}',
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_records_are_read_by_arrow_as_they_are_alone(name: str) -> None:
+    kind = arrow_schema(parsed_schema(f"value struct<{ALL_TYPES}>")).field(0).type
+    columns = JsonColumn(kind, JsonSettings())
+    records = [PLAIN[name] % number for number in range(600)]
+    taken, _ = PlainRecords(kind, JsonSettings()).read(records)
+    assert len(taken) == 600
+    found, malformed = columns.column(records)
+    assert not malformed
+    assert pa.concat_arrays([columns.column([record])[0] for record in records[::50]]).equals(found.take(taken[::50]))
+
+
+def test_a_name_that_stands_twice_costs_its_neighbours_nothing_but_time() -> None:
+    records = [b'{"id":%d}' % number for number in range(600)]
+    records[77] = b'{"id":1,"t":"x","id":2}'
+    records[78] = b'{"id":1,'
+    found = values("id bigint, t string", *records)
+    assert found[77:79] == [{"id": 2, "t": "x"}, {"id": None, "t": None}]
+    assert found[:77] + found[79:] == [{"id": number, "t": None} for number in range(600) if number not in (77, 78)]
+
+
+def test_names_are_read_however_they_are_spelled() -> None:
+    odd = ["a b", 'a"b', "é", "éa", "i", "id", "x.y", "[x]"]
+    ddl = ", ".join(f"`{name}` int" for name in odd)
+    records = [json.dumps({name: at, f"{name}_": {"i": 1}}, ensure_ascii=False).encode() for at, name in enumerate(odd)]
+    (found,) = values(ddl, b"{%b}" % b",".join(record[1:-1] for record in records))
+    assert found == {name: at for at, name in enumerate(odd)}
+    among = values(ddl, *(record for record in records for _ in range(100)))
+    assert among == [
+        {each: at if each == name else None for each in odd} for at, name in enumerate(odd) for _ in range(100)
+    ]
+
+
+def test_a_date_that_is_too_far_away_ends_no_query() -> None:
+    kind = arrow_schema(parsed_schema("value struct<e date, i int>")).field(0).type
+    records = [b'{"e":"9999999-01-01","i":1}', b'{"e":"-9999999","i":2}']
+    found, malformed = JsonColumn(kind, JsonSettings()).column(records)
+    assert found.field("i").to_pylist() == [1, 2]
+    assert found.field("e").is_null().to_pylist() == [True, False]
+    assert malformed == [0]
 
 
 def test_a_decimal_that_is_too_wide_ends_no_query() -> None:
@@ -95,6 +156,11 @@ def test_a_decimal_that_is_too_wide_ends_no_query() -> None:
     )
     assert found[0] == {"d": None, "t": "x"}
     assert [row["d"] for row in found[1:]] == [Decimal("999.99"), None, None]
+
+
+def test_commas_in_texts_of_decimals_are_passed_over() -> None:
+    found = values("d decimal(10,2)", b'{"d":"12,345.5"}', b'{"d":"-,1"}', b'{"d":","}')
+    assert [row["d"] for row in found] == [Decimal("12345.50"), Decimal(-1), None]
 
 
 MALFORMED = [b"[1]", b"{", b'{"id":1.5}', b'{"id":"x"}', b'{"id":"x","id":1}', b"null"]
@@ -237,8 +303,10 @@ def test_dates_of_before_and_after() -> None:
     days = DateFormat().days
     assert [days("1970-01-02"), days("0000-01-01"), days("-5"), days("2026-11-23 x")] == [1, -719_528, -5, 20_780]
     assert days("-10000000") == -9_999_807
-    with pytest.raises(ValueError, match="is no date"):
-        days("2026-13-01")
+    assert [days("5881580-07-11"), days("-5877641-06-23")] == [2**31 - 1, -(2**31)]
+    for text in ("2026-13-01", "5881580-07-12", "-5877641-06-22"):
+        with pytest.raises(ValueError, match="is no date"):
+            days(text)
     with pytest.raises(ValueError, match="without a zone"):
         LocalFormat().micros("2026-11-23T00:00:00Z")
 

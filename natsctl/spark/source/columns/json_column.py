@@ -1,9 +1,10 @@
 """JSON payloads as a column of structs, each payload as Spark's `from_json` reads it.
 
-Theory of operation. Python's own scanner reads well-formed objects, and values are looked at column by column: what
-does not fit its type is null, as far as that is all that Spark makes of it. A record that is malformed, has a name
-twice, or has a fault that changes how Spark reads what follows, is read again, alone, by `json_rows`. So a payload's
-neighbours change neither its value nor its cost.
+Theory of operation. Plain records are read by Arrow, many at a time (`json_plain`). Others are read by Python's own
+scanner where they are well-formed objects, and values are looked at column by column: what does not fit its type is
+null, as far as that is all that Spark makes of it. A record that is malformed, has a name twice, or has a fault that
+changes how Spark reads what follows, is read again, alone, by `json_rows`. Each reader takes only what the next would
+read the same, so that a payload's neighbours do not change its value.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from natsctl.spark.source.columns.arrays import MOST_BYTES, binary_array
+from natsctl.spark.source.columns.arrays import MOST_BYTES, binary_array, int_array
+from natsctl.spark.source.columns.json_plain import PlainRecords
 from natsctl.spark.source.columns.json_rows import (
     WHOLE_BITS,
     JsonSettings,
@@ -85,12 +87,36 @@ class JsonColumn:
         self._fields = [each for at, each in enumerate(fields) if at != self._corrupt]
         self._fits = [_fit(each.type, settings) for each in self._fields]
         self._reader = RecordReader(pa.struct(self._fields), settings)
+        self._plain = PlainRecords(pa.struct(self._fields), settings)
         constant = _Fraction if settings.grammar.non_numeric_numbers else _refuse
         decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_Fraction, parse_constant=constant)
         self._scan: Callable[[str, int], tuple[Any, int]] = vars(decoder)["scan_once"]
 
     def column(self, payloads: Sequence[bytes]) -> tuple[pa.StructArray, list[int]]:
         """Return one struct for each payload, null for blank ones, and the rows that are malformed."""
+        plain, found = self._plain.read(payloads)
+        if not plain:
+            return self._one_by_one(payloads)
+        pieces = [self._with_corrupt(each) for each in found]
+        if len(plain) == len(payloads) and len(pieces) == 1:
+            return pieces[0], []
+        taken = set(plain)
+        others = [at for at in range(len(payloads)) if at not in taken]
+        structs, malformed = self._one_by_one([payloads[at] for at in others])
+        order = [0] * len(payloads)
+        for at, place in enumerate(chain(plain, others)):
+            order[place] = at
+        return pa.concat_arrays([*pieces, structs]).take(int_array(order)), [others[at] for at in malformed]
+
+    def _with_corrupt(self, plain: pa.StructArray) -> pa.StructArray:
+        """Return plain records with the field for malformed ones."""
+        if self._corrupt is None:
+            return plain
+        columns = plain.flatten()
+        columns.insert(self._corrupt, pa.nulls(len(plain), self._kind.field(self._corrupt).type))
+        return pa.StructArray.from_buffers(self._kind, len(plain), [None], children=columns)
+
+    def _one_by_one(self, payloads: Sequence[bytes]) -> tuple[pa.StructArray, list[int]]:
         columns: list[list[Value]] = [[] for _ in self._fields]
         malformed: list[int] = []
         blank: set[int] = set()
@@ -129,7 +155,7 @@ class JsonColumn:
     def _scanned(self, payload: bytes, at: int, odd: set[int]) -> dict[str, Any]:
         """Return what is in an object; nothing, and add the row to `odd`, where that is not all."""
         try:
-            text = payload.decode()
+            text = java_text(payload)
             begin = 0 if text[:1] == "{" else len(text) - len(text.lstrip(BLANKS))
             found, _ = self._scan(text, begin)
         except (ValueError, StopIteration, RecursionError, _OutOfOrdinary):

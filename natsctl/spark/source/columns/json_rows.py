@@ -258,10 +258,14 @@ def epoch_micros(seconds: int) -> int:
 
 
 def decimal_of(kind: pa.Decimal128Type) -> Callable[[str], int]:
-    """Return what makes a decimal's number of last digits, rounded half up, of a text; it raises Malformed."""
+    """Return what makes a decimal's number of last digits, rounded half up, of a text; it raises Malformed.
+
+    Commas anywhere in a text are passed over.
+    """
     precision, scale = kind.precision, kind.scale
 
     def decimal(text: str) -> int:
+        text = text.replace(",", "")
         if not BIG_DECIMAL.fullmatch(text):
             raise Malformed(f"{text[:60]!r} is no decimal")
         exact = Decimal(text)

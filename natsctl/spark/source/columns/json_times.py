@@ -212,17 +212,24 @@ class DateFormat:
         """Return days since 1970; a whole number that is no date is that many. Raise ValueError."""
         if self.pattern:
             days = _by_pattern(self.pattern, text)[0]
-            return 0 if days is None else days
+            return 0 if days is None else _in_32_bits(days, text)
         for each in (text, text.replace("GMT", "", 1)):
             found = DATE.fullmatch(each.strip(BLANKS))
             if found:
                 try:
-                    return days_since_1970(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+                    return _in_32_bits(days_since_1970(int(found[1]), int(found[2] or 1), int(found[3] or 1)), text)
                 except ValueError:
                     continue
-        if not WHOLE_NUMBER.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
+        if not WHOLE_NUMBER.fullmatch(text):
             raise ValueError(f"{text[:60]!r} is no date")
-        return _from_julian(int(text))
+        return _from_julian(_in_32_bits(int(text), text))
+
+
+def _in_32_bits(days: int, text: str) -> int:
+    """Return the days of a date; raise ValueError where Spark's date is too small for them."""
+    if not -(1 << 31) <= days < 1 << 31:
+        raise ValueError(f"{text[:60]!r} is no date")
+    return days
 
 
 def _utc_micros(text: str) -> int:

@@ -31,6 +31,11 @@ MOST_WORD: Final = 256
 
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?(?=[^0-9.eE])")
 PLAIN: Final = re.compile(r'[^"\'\\\x00-\x1f]*')
+QUOTED: Final = re.compile(r'([^"\\\x00-\x1f]*)"')
+"""A string behind its first quote, without anything to look at closely."""
+FIRST_FIELD: Final = re.compile(rf"[ \t\r\n]*\"{QUOTED.pattern}[ \t\r\n]*:[ \t\r\n]*([^\x00-\x20/])")
+NEXT_FIELD: Final = re.compile(f"[ \t\r\n]*,{FIRST_FIELD.pattern}")
+"""A field as most are spelled, up to the first character of its value."""
 DIGITS: Final = "0123456789"
 FIRST_DIGITS: Final = frozenset(DIGITS)
 ESCAPES: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "/": "/", "\\": "\\"}
@@ -99,6 +104,16 @@ class JsonTokens:
         if self._unread:
             self._unread = False
             self._read_string('"')
+        scope = self._scopes[-1]
+        if scope.kind == "{":
+            found = (NEXT_FIELD if scope.started else FIRST_FIELD).match(self.text, self.at)
+            if found:
+                self.at = found.end()
+                scope.started = True
+                scope.name = found[1]
+                self.token = NAME
+                self._value = self._value_at(found[2])
+                return NAME
         char = self._after_blanks()
         if not char:
             if len(self._scopes) > 1:
@@ -107,7 +122,6 @@ class JsonTokens:
             return ""
         if char in CLOSED:
             return self._close(char)
-        scope = self._scopes[-1]
         if scope.kind and scope.started:
             char = self._after_comma(char)
         scope.started = True
@@ -226,6 +240,10 @@ class JsonTokens:
         return self.text[begin : self.at]
 
     def _read_string(self, quote: str) -> str:
+        plain = QUOTED.match(self.text, self.at) if quote == '"' else None
+        if plain:
+            self.at = plain.end()
+            return plain[1]
         parts: list[str] = []
         while True:
             found = PLAIN.match(self.text, self.at)
