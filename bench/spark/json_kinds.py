@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "id bigint, customer string, total double, paid boolean, at timestamp, note string"
 RECORDS: Final = 10_000
 """What a task reads at a time, more or less."""
-TIMES: Final = 7
+TIMES: Final = 4
 """Runs of each, of which the one that took the least CPU counts."""
 REPEATED: Final = 20
 """How often Spark is given the records in one query."""

@@ -287,6 +287,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
             side.process.stop()
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_tool_is_told_the_same(sides: list[Side], group: str) -> None:
     faults = []
