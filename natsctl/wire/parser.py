@@ -38,17 +38,12 @@ class Parser(Framing):
                 return ops
         odd = has_odd_blanks(chunk)
         if chunk.startswith(b"HPUB "):
-            end = self._headed(chunk, ops, odd)
-            if end:
-                chunk = chunk[end:]
-                if not chunk:
-                    return ops
+            chunk = chunk[self._headed(chunk, ops, odd) :]
+            if not chunk:
+                return ops
         pieces = chunk.split(b"\n")
-        last = len(pieces) - 1
-        most_line = self.limits.max_control_line
-        size_of = self._sizes.get
-        append = ops.append
-        index = 0
+        size_of, append, most_line = self._sizes.get, ops.append, self.limits.max_control_line
+        index, last = 0, len(pieces) - 1
         try:
             while index + 1 < last:
                 # The hot case, PUB with its whole body in the next piece; whatever else it is, `_one` knows.
