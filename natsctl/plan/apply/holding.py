@@ -47,6 +47,8 @@ MAX_MARKER_BYTES: Final = 100_000
 """Servers take 128 KiB of metadata."""
 MAX_NAME: Final = 200
 ANSWER_WAIT_S: Final = 2.0
+UNANSWERED: Final = 2
+"""Requests without an answer after which a process is taken to live, though it is silent."""
 SILENT_FOR_S: Final = 600.0
 """After so long a replacement counts as interrupted where its process may not be asked."""
 _NO_ROOM: Final = frozenset(
@@ -284,16 +286,24 @@ async def _answer(connection: Connection, subscription: Subscription) -> None:
 
 
 async def is_at_work(lifeline: Lifeline, marker: Marker) -> bool:
-    """Return whether the process lives that has begun a replacement."""
-    try:
-        answer = await lifeline.manager.connection.request(marker.alive, b"", timeout_s=ANSWER_WAIT_S)
-    except (NotAuthorised, Unreachable) as failure:
-        if lifeline.manager.connection.lost:
-            raise
-        return isinstance(failure, Unreachable) or _age_s(marker) < SILENT_FOR_S
-    except NatsctlError:
-        return False
-    return answer.status != NO_RESPONDERS
+    """Return whether the process lives that has begun a replacement.
+
+    A server may pass a request to a connection that has just ended, so one request without an answer proves nothing.
+    """
+    connection = lifeline.manager.connection
+    for _ in range(UNANSWERED):
+        try:
+            answer = await connection.request(marker.alive, b"", timeout_s=ANSWER_WAIT_S)
+        except (NotAuthorised, Unreachable) as failure:
+            if connection.lost:
+                raise
+            if isinstance(failure, NotAuthorised):
+                return _age_s(marker) < SILENT_FOR_S
+        except NatsctlError:
+            return False
+        else:
+            return answer.status != NO_RESPONDERS
+    return True
 
 
 def _age_s(marker: Marker) -> float:

@@ -20,10 +20,11 @@ from natsctl.client.connection import Connection
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.pull import pull
+from natsctl.plan.apply import holding as holding_module
 from natsctl.plan.apply import keeping
 from natsctl.plan.apply.carry import ApplyOptions, carry_out, preview
 from natsctl.plan.apply.conflict import Conflict
-from natsctl.plan.apply.holding import Alive, Holding, holding_name, names_of
+from natsctl.plan.apply.holding import Alive, Holding, holding_name, is_at_work, names_of
 from natsctl.plan.apply.keeping import Keeping
 from natsctl.plan.apply.recovery import COPY, Displaced, finish, recover
 from natsctl.plan.apply.recovery import WANTED as AS_WANTED
@@ -277,6 +278,23 @@ async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manag
     await alive.end()
     await recover(Lifeline(manager))
     await is_whole(manager, "file")
+
+
+@pytest.mark.parametrize("silent", ["ended", "hangs"])
+async def test_a_process_is_at_work_while_its_subscription_stays_whether_it_answers_or_not(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """A request that a server passes to a connection that has just ended gets no answer; the next one finds nobody."""
+    monkeypatch.setattr(holding_module, "ANSWER_WAIT_S", 0.2)
+    holding = await saved(manager)
+    subscription = await manager.connection.subscribe(holding.marker.alive)
+    asking = asyncio.create_task(is_at_work(Lifeline(manager), holding.marker))
+    await subscription.next(1.0)
+    if silent == "ended":
+        await subscription.stop()
+    assert await asking == (silent == "hangs")
+    await subscription.stop()
+    await recover(Lifeline(manager))
 
 
 async def test_a_restore_that_a_kill_cut_off_does_not_keep_the_next_one_out(manager: Manager) -> None:
