@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Model)
 _encoder = msgspec.json.Encoder()
 
 
-class InvalidJSON(NatsctlError):
+class InvalidJSONError(NatsctlError):
     """A JSON text that is not what it should be; the text is what nats-server puts after `invalid JSON: `."""
 
 
@@ -44,36 +44,36 @@ _decoder_of = _Decoders()
 
 
 def decode(raw: bytes, wanted: type[T], strict: bool = False) -> T:
-    """Return the value of a JSON text. Raises InvalidJSON.
+    """Return the value of a JSON text. Raises InvalidJSONError.
 
     `strict` (for models) refuses unknown keys and wrong types with nats-server's texts, takes an empty text as the
     zero value, and reads null as absent; else unknown keys are ignored.
     """
     if strict and issubclass(wanted, Model):
-        from natsctl.api.strict import Fault, read_strict
+        from natsctl.api.strict import DecodeError, read_strict
 
         try:
             return msgspec.convert(read_strict(raw, wanted), wanted)
-        except (Fault, msgspec.MsgspecError) as error:
-            raise InvalidJSON(str(error)) from error
+        except (DecodeError, msgspec.MsgspecError) as error:
+            raise InvalidJSONError(str(error)) from error
     try:
         value: T = _decoder_of[wanted].decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidJSON(str(error)) from error
+        raise InvalidJSONError(str(error)) from error
     return value
 
 
 def decode_plain(raw: bytes, wanted: type[M]) -> M:
     """Return the model of one JSON value, with unknown keys ignored; faults are told as Go's Unmarshal tells them.
 
-    Raises InvalidJSON.
+    Raises InvalidJSONError.
     """
-    from natsctl.api.strict import Fault, read_plain
+    from natsctl.api.strict import DecodeError, read_plain
 
     try:
         return msgspec.convert(read_plain(raw, wanted), wanted)
-    except (Fault, msgspec.MsgspecError) as error:
-        raise InvalidJSON(str(error)) from error
+    except (DecodeError, msgspec.MsgspecError) as error:
+        raise InvalidJSONError(str(error)) from error
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -131,7 +131,7 @@ def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:
     """Return the builtins of a JSON text under the keys of `wanted` (and `also`), as Go's encoding/json finds them.
 
     A key in the spelling of a field is that field, else one that differs in case; of several the last counts, objects
-    are read one over the other, and null says nothing. Other keys stay as they are. Raises InvalidJSON.
+    are read one over the other, and null says nothing. Other keys stay as they are. Raises InvalidJSONError.
     """
     import json
 
@@ -140,7 +140,7 @@ def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:
         pairs = json.loads(raw, object_pairs_hook=_Pairs)
         return _folded(pairs, _names_of(wanted, also))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InvalidJSON(str(error)) from error
+        raise InvalidJSONError(str(error)) from error
 
 
 def load(document: Any, wanted: type[M], origin: str) -> M:

@@ -58,7 +58,7 @@ class UsageError(NatsctlError):
     exit_code = ExitCode.USAGE
 
 
-class ApiFailure(NatsctlError):
+class ApiResponseError(NatsctlError):
     """A server answered an API request with an error; `subject` is the request's."""
 
     def __init__(self, error: ApiError, subject: str = "", *, hint: str = "") -> None:
@@ -77,19 +77,19 @@ class ApiFailure(NatsctlError):
         return exit_code_of(self.error)
 
 
-class Unreachable(NatsctlError):
+class UnreachableError(NatsctlError):
     """No server, no answer in time, or no JetStream there."""
 
     exit_code = ExitCode.UNREACHABLE
 
 
-class NotAuthorised(NatsctlError):
+class NotAuthorisedError(NatsctlError):
     """The server refused the credentials or the subject."""
 
     exit_code = ExitCode.NOT_AUTHORISED
 
 
-class NothingReceived(NatsctlError):
+class NothingReceivedError(NatsctlError):
     """The wait ended without a message."""
 
     exit_code = ExitCode.NOTHING_RECEIVED

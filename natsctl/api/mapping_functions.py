@@ -44,7 +44,7 @@ _FNV_BASIS: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
 
 
-class BadTransform(NatsctlError):
+class TransformError(NatsctlError):
     """A source or destination that can not be compiled; the text is nats-server's."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -63,7 +63,7 @@ class Function(msgspec.Struct, frozen=True):
 
 
 def parse_function(token: str) -> Function | None:
-    """Return the function that a token of a destination calls, None for plain text. Raises BadTransform."""
+    """Return the function that a token of a destination calls, None for plain text. Raises TransformError."""
     if len(token) > 1 and token[0] == "$":
         index = _integer(token[1:], INT64_MAX)
         return None if index is None else Function("wildcard", (index,))
@@ -96,8 +96,8 @@ def _patterns() -> dict[str, re.Pattern[str]]:
     return found
 
 
-def _bad(why: str, token: str) -> BadTransform:
-    return BadTransform("destination", f"{why} in {token}")
+def _bad(why: str, token: str) -> TransformError:
+    return TransformError("destination", f"{why} in {token}")
 
 
 def _integer(text: str, largest: int) -> int | None:

@@ -10,7 +10,7 @@ from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
 from natsctl.api.requests import ConsumerAction
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import DiscardPolicy, PersistMode, StoreCompression
-from natsctl.api.syntax import SyntaxFault, go_quote, quote_char, split_values
+from natsctl.api.syntax import JSONSyntaxError, go_quote, quote_char, split_values
 from natsctl.api.times import canonical_time, parse_time
 
 _RANGES: Final = {
@@ -40,7 +40,7 @@ class _Float:
         self.text = text
 
 
-class Fault(Exception):
+class DecodeError(Exception):
     """The first thing wrong with a request, in nats-server's words."""
 
 
@@ -48,7 +48,7 @@ _decoder = msgspec.json.Decoder(float_hook=_Float)
 
 
 def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -> dict[str, Any]:
-    """Return the builtins of a request as `model` takes them: exact keys, no nulls. Raises Fault.
+    """Return the builtins of a request as `model` takes them: exact keys, no nulls. Raises DecodeError.
 
     With `unknown`, keys that the model does not have are passed over.
 
@@ -60,26 +60,26 @@ def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -
         reader = _Reader(unknown)
         canonical = reader.value(value, shape, "", "")
         if reader.fault:
-            raise Fault(reader.fault)
+            raise DecodeError(reader.fault)
         if canonical is not _ABSENT:
             result.update(canonical)
     return result
 
 
 def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
-    """Return the builtins of one JSON value as `read_strict` does, unknown keys passed over. Raises Fault.
+    """Return the builtins of one JSON value as `read_strict` does, unknown keys passed over. Raises DecodeError.
 
     That is Go's Unmarshal, whose texts tell no offsets, and for which nothing and two values are faults.
     """
     try:
         first, *others = split_values(raw)
     except ValueError:
-        raise Fault(_NOTHING) from None
-    except SyntaxFault as fault:
+        raise DecodeError(_NOTHING) from None
+    except JSONSyntaxError as fault:
         text = str(fault).partition(" at offset ")[0]
-        raise Fault(_NOTHING if text == "unexpected EOF" else text) from fault
+        raise DecodeError(_NOTHING if text == "unexpected EOF" else text) from fault
     if others:
-        raise Fault(f"invalid character {quote_char(others[0][0])} after top-level value")
+        raise DecodeError(f"invalid character {quote_char(others[0][0])} after top-level value")
     return read_strict(first, model, unknown=True)
 
 
@@ -90,12 +90,12 @@ def _values(raw: bytes) -> list[Any]:
         pass
     try:
         return [_decoder.decode(_repaired(part)) for part in split_values(raw)]
-    except SyntaxFault as fault:
-        raise Fault(str(fault)) from fault
+    except JSONSyntaxError as fault:
+        raise DecodeError(str(fault)) from fault
     except RecursionError as fault:
-        raise Fault("exceeded max depth") from fault
+        raise DecodeError("exceeded max depth") from fault
     except msgspec.MsgspecError as fault:
-        raise Fault(str(fault)) from fault
+        raise DecodeError(str(fault)) from fault
 
 
 def _repaired(value: bytes) -> str:

@@ -14,15 +14,15 @@ from natsctl.api.mapping_functions import (
     INVALID,
     OUT_OF_RANGE,
     UNKNOWN_FUNCTION,
-    BadTransform,
     Function,
+    TransformError,
     looks_like_function,
     names_function,
     parse_function,
     piece_of,
 )
 
-__all__ = ["BadTransform", "SubjectMapping", "check_mapping"]
+__all__ = ["SubjectMapping", "TransformError", "check_mapping"]
 
 BAD_SUBJECT: Final = "invalid subject"
 _NOT_STRICT: Final = INVALID + ": the only mapping function allowed for import transforms is {{Wildcard()}}"
@@ -58,7 +58,7 @@ class SubjectMapping:
     def compile(
         cls, src: str, dest: str, strict: bool = False, draw: Callable[[int], int] | None = None
     ) -> SubjectMapping:
-        """Return the mapping from `src` ("": everything) to `dest` ("": the subject stays). Raises BadTransform.
+        """Return the mapping from `src` ("": everything) to `dest` ("": the subject stays). Raises TransformError.
 
         `strict` asks for a mapping that can be turned round; `draw` returns that many random bits, for `random`.
         """
@@ -68,11 +68,11 @@ class SubjectMapping:
             return cls(src, dest, [None], _draw_nothing)
         targets = _tokens(dest, "destination")
         if "*" in targets or (tokens[-1] == ">") != (targets[-1] == ">"):
-            raise BadTransform("destination", BAD_SUBJECT)
+            raise TransformError("destination", BAD_SUBJECT)
         wildcards = tokens.count("*") if _has_wildcard(tokens) else -1
         functions = [_checked(target, wildcards, strict) for target in targets]
         if strict and sum(len(function.wildcards) for function in functions if function) < wildcards:
-            raise BadTransform("destination", f"{_UNUSED_WILDCARDS} in {dest}")
+            raise TransformError("destination", f"{_UNUSED_WILDCARDS} in {dest}")
         return cls(src, dest, functions, draw or Sequence(src + dest).draw)
 
     def apply(self, subject: bytes) -> bytes | None:
@@ -104,21 +104,21 @@ class Sequence:
 
 
 def check_mapping(src: str, dest: str) -> None:
-    """Raise BadTransform unless a configuration may hold this mapping; texts are ValidateMapping's of nats-server."""
+    """Raise TransformError unless a configuration may hold this mapping; texts are ValidateMapping's of nats-server."""
     if not dest:
         return
     ended = False
     for token in dest.split("."):
         if not token or ended:
             where = f" in {token}" if token else ""
-            raise BadTransform("destination", f"{INVALID}: invalid transform{where}")
+            raise TransformError("destination", f"{INVALID}: invalid transform{where}")
         if looks_like_function(token):
             if not names_function(token):
-                raise BadTransform("destination", f"{UNKNOWN_FUNCTION} in {token}")
+                raise TransformError("destination", f"{UNKNOWN_FUNCTION} in {token}")
         elif token == ">":
             ended = True
         elif any(blank in token for blank in "\t\n\f\r "):
-            raise BadTransform("destination", f"{INVALID}: invalid transform")
+            raise TransformError("destination", f"{INVALID}: invalid transform")
     SubjectMapping.compile(src, dest)
 
 
@@ -129,7 +129,7 @@ def _draw_nothing(bits: int) -> int:
 def _tokens(subject: str, kind: str) -> list[str]:
     tokens = subject.split(".")
     if not all(tokens) or ">" in tokens[:-1]:
-        raise BadTransform(kind, BAD_SUBJECT)
+        raise TransformError(kind, BAD_SUBJECT)
     return tokens
 
 
@@ -144,13 +144,13 @@ def _checked(target: str, wildcards: int, strict: bool) -> Function | None:
         return None
     if wildcards < 0:
         if function.name not in ("random", "partition"):
-            raise BadTransform("destination", f"{OUT_OF_RANGE} in {target}")
+            raise TransformError("destination", f"{OUT_OF_RANGE} in {target}")
         return function
     if strict and function.name != "wildcard":
-        raise BadTransform("destination", f"{_NOT_STRICT} in {target}")
+        raise TransformError("destination", f"{_NOT_STRICT} in {target}")
     beyond = next((index for index in function.wildcards if index > wildcards), None)
     if beyond is not None:
-        raise BadTransform("destination", f"{OUT_OF_RANGE} in {target}: [{beyond}]")
+        raise TransformError("destination", f"{OUT_OF_RANGE} in {target}: [{beyond}]")
     return function
 
 

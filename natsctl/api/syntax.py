@@ -11,12 +11,12 @@ MAX_DEPTH: Final = 10_000
 """Deepest nesting Go reads."""
 
 
-class SyntaxFault(Exception):
+class JSONSyntaxError(Exception):
     """The text of Go's error, with the server's `at offset N`."""
 
 
 def split_values(raw: bytes) -> list[bytes]:
-    """Return each of the JSON values that follow one another in `raw`. Raises SyntaxFault for the first fault."""
+    """Return each of the JSON values that follow one another in `raw`. Raises JSONSyntaxError for the first fault."""
     scanner, values = _Scanner(raw), []
     while (start := scanner.skip_blanks()) < len(raw):
         scanner.value()
@@ -47,11 +47,11 @@ class _Scanner:
 
     def _here(self) -> int:
         if self.at >= len(self.raw):
-            raise SyntaxFault("unexpected EOF")
+            raise JSONSyntaxError("unexpected EOF")
         return self.raw[self.at]
 
-    def _fault(self, where: str) -> SyntaxFault:
-        return SyntaxFault(f"invalid character {quote_char(self.raw[self.at])} {where} at offset {self.at + 1}")
+    def _fault(self, where: str) -> JSONSyntaxError:
+        return JSONSyntaxError(f"invalid character {quote_char(self.raw[self.at])} {where} at offset {self.at + 1}")
 
     def value(self) -> None:
         """Read a whole value, containers included."""
@@ -77,7 +77,7 @@ class _Scanner:
         """Open a container, with the first key; return False where it is empty, and closed again."""
         closing = 0x7D if byte == 0x7B else 0x5D
         if len(self.stack) >= MAX_DEPTH:
-            raise SyntaxFault("exceeded max depth")
+            raise JSONSyntaxError("exceeded max depth")
         self.at += 1
         self.stack.append(closing)
         if self._next() == closing:

@@ -35,7 +35,7 @@ from natsctl.broker.subscribing import answer_no_responders, place, review, subs
 from natsctl.broker.subscription import Subscription
 from natsctl.broker.timers import Timers
 from natsctl.wire.encode import OK_LINE, PONG_LINE, encode_err, encode_info
-from natsctl.wire.faults import FaultKind, ProtocolFault
+from natsctl.wire.faults import FaultKind, ProtocolViolationError
 from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 from natsctl.wire.parser import Parser
 
@@ -328,7 +328,7 @@ class Session:
         if parser.fault is not None and self.put_off is None:
             self._fail(parser.fault)
 
-    def _fail(self, fault: ProtocolFault) -> None:
+    def _fail(self, fault: ProtocolViolationError) -> None:
         self.unread += fault.unread
         if fault.kind is FaultKind.UNKNOWN_OPERATION and not self.login.authenticated:
             self.login.refuse(Refusal())

@@ -9,7 +9,7 @@ import typer
 
 from natsctl.api.account import AccountInfo
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.options import Json, session_of
@@ -65,7 +65,7 @@ def info(ctx: typer.Context, json: Json = False) -> None:
         from natsctl.cli.screen import show_page
 
         show_page(render_account(answer.value if answer else None, server, user))
-    if failure and not (isinstance(failure, ApiFailure) and failure.err_code in NOT_ENABLED):
+    if failure and not (isinstance(failure, ApiResponseError) and failure.err_code in NOT_ENABLED):
         raise failure
 
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs
 
 from natsctl.api.config.update_losses import stream_losses
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
 from natsctl.cli import output
@@ -25,13 +25,21 @@ from natsctl.cli.render.text import safe
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.taken import part_of, warn_unless_taken
 from natsctl.client.assets.stream_defaults import normalised
-from natsctl.client.buckets import KV, BucketNotFound, Kind, bucket_info, bucket_infos, bucket_name_pages, bucket_names
+from natsctl.client.buckets import (
+    KV,
+    BucketNotFoundError,
+    Kind,
+    bucket_info,
+    bucket_infos,
+    bucket_name_pages,
+    bucket_names,
+)
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-    from natsctl.client.kv.bucket import KeyNotFound
-    from natsctl.client.objects.bucket import ObjectNotFound
+    from natsctl.client.kv.bucket import KeyNotFoundError
+    from natsctl.client.objects.bucket import ObjectNotFoundError
 
 
 BucketName = Annotated[str | None, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
@@ -76,26 +84,26 @@ def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) 
 @contextmanager
 def suggesting(session: Session) -> Iterator[None]:
     """Give an error about a bucket, key or object that does not exist the hint which one may have been meant."""
-    from natsctl.client.kv.bucket import KeyNotFound
-    from natsctl.client.objects.bucket import ObjectNotFound
+    from natsctl.client.kv.bucket import KeyNotFoundError
+    from natsctl.client.objects.bucket import ObjectNotFoundError
 
     try:
         yield
-    except BucketNotFound as failure:
+    except BucketNotFoundError as failure:
         failure.hint = failure.hint or _bucket_hint(session, failure)
         raise
-    except KeyNotFound as failure:
+    except KeyNotFoundError as failure:
         failure.hint = failure.hint or _key_hint(session, failure)
         raise
-    except ObjectNotFound as failure:
+    except ObjectNotFoundError as failure:
         failure.hint = failure.hint or _object_hint(session, failure)
         raise
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         failure.hint = failure.hint or HINTS.get(failure.err_code, "")
         raise
 
 
-def _bucket_hint(session: Session, failure: BucketNotFound) -> str:
+def _bucket_hint(session: Session, failure: BucketNotFoundError) -> str:
     kind = failure.kind
     names = _asked(lambda: session.run(lambda manager: bucket_names(manager, kind)))
     if not names:
@@ -103,7 +111,7 @@ def _bucket_hint(session: Session, failure: BucketNotFound) -> str:
     return safe(did_you_mean(failure.bucket, names) or f"natsctl {kind.word} ls shows the buckets there are")
 
 
-def _key_hint(session: Session, failure: KeyNotFound) -> str:
+def _key_hint(session: Session, failure: KeyNotFoundError) -> str:
     from natsctl.client.kv.watch import keys
 
     bucket = failure.bucket
@@ -118,7 +126,7 @@ def _key_hint(session: Session, failure: KeyNotFound) -> str:
     return safe(did_you_mean(failure.key, found or ()) or (listing if found else f"bucket {bucket.name} has no keys"))
 
 
-def _object_hint(session: Session, failure: ObjectNotFound) -> str:
+def _object_hint(session: Session, failure: ObjectNotFoundError) -> str:
     from natsctl.client.objects.watch import objects
 
     bucket = failure.bucket
@@ -257,10 +265,10 @@ def open_if_there(
     json: bool,
     **held: str | None,
 ) -> T | None:
-    """The opened bucket; None, which is told, where there is none and that is well. Raises BucketNotFound."""
+    """The opened bucket; None, which is told, where there is none and that is well. Raises BucketNotFoundError."""
     try:
         return opening(session, bucket)
-    except BucketNotFound:
+    except BucketNotFoundError:
         if not missing_ok:
             raise
         tell_missing(bucket, json, **held)
@@ -302,14 +310,17 @@ def compressed(config: Config, value: bool) -> None:
 def create_bucket(
     session: Session, kind: Kind, bucket: str, wanted: Config, *, if_not_exists: bool, json: bool
 ) -> None:
-    """Create the bucket and show it; one that exists is shown as it is where that was asked for. Raises ApiFailure."""
+    """Create the bucket and show it; one that exists is shown as it is where that was asked for.
+
+    Raises ApiResponseError.
+    """
     with suggesting(session):
         if if_not_exists and (live := _bucket_if_there(session, kind, bucket)) is not None:
             show_bucket(kind, live, json, f"Bucket {bucket} exists already")
             return
         try:
             answer = session.run(lambda manager: manager.stream_create(wanted))
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code == ErrCode.STREAM_NAME_EXIST:
                 failure.args = (f"bucket {bucket} exists with another configuration",)
                 failure.hint = f"natsctl {kind.word} edit {bucket} changes it, --if-not-exists leaves it alone"
@@ -322,12 +333,15 @@ def create_bucket(
 def _bucket_if_there(session: Session, kind: Kind, bucket: str) -> Answer[Any] | None:
     try:
         return session.run(lambda manager: bucket_info(manager, kind, bucket))
-    except BucketNotFound:
+    except BucketNotFoundError:
         return None
 
 
 def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
-    """The bucket that was given, or is picked, as it is now. Raises BucketNotFound, with what may have been meant."""
+    """The bucket that was given, or is picked, as it is now.
+
+    Raises BucketNotFoundError, with what may have been meant.
+    """
     name = pick_bucket(session, kind, given)
     with suggesting(session):
         return session.run(lambda manager: bucket_info(manager, kind, name))

@@ -248,7 +248,7 @@ class Topic(Model, kw_only=True):
     lines: list[Line]
 
 
-class UnknownTopic(NatsctlError):
+class UnknownTopicError(NatsctlError):
     """There is no such topic."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -287,7 +287,7 @@ def _named(name: str) -> TopicText:
         from natsctl.cli.suggest import did_you_mean
 
         names = [one.name for one in TOPICS]
-        raise UnknownTopic(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")
+        raise UnknownTopicError(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")
     return found
 
 
@@ -309,9 +309,9 @@ def _document(topic: TopicText) -> Topic:
 def _save(found: list[TopicText], folder: Path, *, dry_run: bool) -> None:
     files = [(folder / f"natsctl-{one.name}", f"{text(one)}\n") for one in found]
     if dry_run:
-        from natsctl.client.preview import Planned, Previewed
+        from natsctl.client.preview import DryRunError, Planned
 
-        raise Previewed(*(Planned(str(path), content.encode()) for path, content in files))
+        raise DryRunError(*(Planned(str(path), content.encode()) for path, content in files))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in files:

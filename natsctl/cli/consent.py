@@ -30,7 +30,7 @@ MAX_NAMES: Final = 10
 """Names that a question lists; more are counted."""
 
 
-class NotConfirmed(UsageError):
+class NotConfirmedError(UsageError):
     """Consent is needed, and nobody can be asked for it."""
 
 
@@ -40,13 +40,13 @@ def can_ask(session: Session) -> bool:
 
 
 def check_consent(session: Session, action: str, given: bool, *, flag: str = FORCE) -> None:
-    """Raise NotConfirmed unless consent is given, or a person can be asked, or nothing will be changed.
+    """Raise NotConfirmedError unless consent is given, or a person can be asked, or nothing will be changed.
 
     `action` completes "cannot ask whether to …".
     """
     if given or session.dry_run or can_ask(session):
         return
-    raise NotConfirmed(
+    raise NotConfirmedError(
         f"cannot ask whether to {safe(action)}: {_why_not(session)}",
         hint=f"{flag} does it without asking, --dry-run shows what it would do",
     )
@@ -55,7 +55,7 @@ def check_consent(session: Session, action: str, given: bool, *, flag: str = FOR
 def confirmed(session: Session, action: str, given: bool, *, typed: str = "", flag: str = FORCE) -> bool:
     """Return whether to go on with what loses something; `typed` is what a person has to type for a yes.
 
-    Raises NotConfirmed where nobody can be asked.
+    Raises NotConfirmedError where nobody can be asked.
     """
     check_consent(session, action, given, flag=flag)
     if given or session.dry_run:
@@ -68,8 +68,8 @@ def confirmed_edit(
 ) -> bool:
     """Return whether to go on with an edit, after showing what it loses.
 
-    One that loses nothing is asked about at a terminal only. Raises NotConfirmed for one that does, where nobody can be
-    asked.
+    One that loses nothing is asked about at a terminal only. Raises NotConfirmedError for one that does, where nobody
+    can be asked.
     """
     if losses:
         if not given and not session.dry_run and not can_ask(session):

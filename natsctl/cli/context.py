@@ -21,7 +21,7 @@ from natsctl.cli.verbs import Verb
 from natsctl.client.contexts.check import Checked as CheckedContext
 from natsctl.client.contexts.check import check
 from natsctl.client.contexts.file import EMPTY, Document, Keys, complete, embedded, redacted, said_by
-from natsctl.client.contexts.store import ContextExists, ContextNotFound, Contexts, Write, write
+from natsctl.client.contexts.store import ContextExistsError, ContextNotFoundError, Contexts, Write, write
 from natsctl.client.settings import overriding
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def of_user() -> Contexts:
 
 
 def known(contexts: Contexts, name: str) -> str:
-    """The name, if there is such a context; raises ContextNotFound with what may have been meant."""
+    """The name, if there is such a context; raises ContextNotFoundError with what may have been meant."""
     if not contexts.exists(name):
         from natsctl.cli.suggest import did_you_mean
 
-        failure = ContextNotFound(f"unknown context {name!r}", contexts.names())
+        failure = ContextNotFoundError(f"unknown context {name!r}", contexts.names())
         failure.hint = did_you_mean(name, failure.known) or failure.hint
         raise failure
     return name
@@ -83,14 +83,14 @@ def current(session: Session, contexts: Contexts) -> str:
 def carry_out(session: Session, writes: Sequence[Write], shown: Document | None = None) -> None:
     """Write the files, or end a dry run with them; `shown` stands for the content of the first one."""
     if session.dry_run:
-        from natsctl.client.preview import Planned, Previewed
+        from natsctl.client.preview import DryRunError, Planned
 
         bodies: list[Any] = [one.text.encode() if one.text is not None else None for one in writes]
         if shown is not None:
             bodies[0] = shown
         files = [Planned(str(one.path), body) for one, body in zip(writes, bodies, strict=True)]
         gone = [str(one.path) for one in writes if one.text is None]
-        raise Previewed(*files, effect={"removes": gone} if gone else None)
+        raise DryRunError(*files, effect={"removes": gone} if gone else None)
     for one in writes:
         write(one)
 
@@ -130,7 +130,7 @@ def picked(session: Session, contexts: Contexts, given: str | None) -> str:
     from natsctl.cli.prompts.ask import prompt_name
 
     if not (names := contexts.names()):
-        raise ContextNotFound("no contexts are defined", [])
+        raise ContextNotFoundError("no contexts are defined", [])
     return prompt_name("Select a Context", names)
 
 
@@ -147,7 +147,7 @@ def previous(ctx: typer.Context, json: Json = False) -> None:
     session, contexts = session_of(ctx), of_user()
     before = contexts.previous()
     if not before:
-        raise ContextNotFound("no context was selected before", contexts.names())
+        raise ContextNotFoundError("no context was selected before", contexts.names())
     carry_out(session, contexts.select(known(contexts, before)))
     show(contexts, before, json=json)
 
@@ -222,7 +222,7 @@ def copy(
     session, contexts = session_of(ctx), of_user()
     document = contexts.document(known(contexts, source))
     if contexts.exists(name) and not force:
-        raise ContextExists(f"context {name} exists already", hint="--force replaces it")
+        raise ContextExistsError(f"context {name} exists already", hint="--force replaces it")
     _save(session, contexts, name, {**document, **_said(session, description)}, embed, select)
     show(contexts, name, json=json)
 
@@ -372,7 +372,7 @@ def info(
     session, contexts = session_of(ctx), of_user()
     chosen = name or current(session, contexts)
     if not chosen:
-        raise ContextNotFound("no context is selected", contexts.names())
+        raise ContextNotFoundError("no context is selected", contexts.names())
     known(contexts, chosen)
     more: dict[str, Any] = {}
     if connect:

@@ -13,7 +13,7 @@ from natsctl.cli import output
 from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.render.change import SERVER_OWNED, Change, render_change
 from natsctl.cli.render.text import safe
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.api.model import Model
@@ -123,7 +123,7 @@ def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], o
     differences: dict[str, Any] = {"differences": [one._asdict() for one in found]}
     if not found:
         if json:
-            show_preview(Previewed(), {**session.effect, **differences}, as_json=True)
+            show_preview(DryRunError(), {**session.effect, **differences}, as_json=True)
         else:
             output.emit("No difference in configuration")
         return
@@ -131,6 +131,6 @@ def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], o
         output.emit("\n".join(f"  {render_change(one)}" for one in found))
     try:
         send()
-    except Previewed as preview:
+    except DryRunError as preview:
         show_preview(preview, {**session.effect, **(differences if json else {})}, as_json=json)
     raise typer.Exit(ExitCode.DRIFT)

@@ -273,7 +273,7 @@ def history(
     json: Json = False,
 ) -> None:
     """Show the history of a key, including deletions."""
-    from natsctl.client.kv.bucket import KeyNotFound
+    from natsctl.client.kv.bucket import KeyNotFoundError
     from natsctl.client.kv.watch import entries
 
     session = session_of(ctx)
@@ -281,7 +281,7 @@ def history(
         opened = open_bucket(session, bucket)
         found = session.run(lambda _: entries(opened, key, history=True, deletes=True))
         if not found:
-            raise KeyNotFound(opened, key, f"key {key} does not exist in bucket {bucket}")
+            raise KeyNotFoundError(opened, key, f"key {key} does not exist in bucket {bucket}")
     if json:
         output.emit_json([entry_document(entry) for entry in found])
         return

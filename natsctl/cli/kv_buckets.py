@@ -301,12 +301,12 @@ def _remove_key(
 
 
 def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
-    """What the key holds; None where it holds nothing and that is well. Raises KeyNotFound."""
-    from natsctl.client.kv.bucket import KeyNotFound
+    """What the key holds; None where it holds nothing and that is well. Raises KeyNotFoundError."""
+    from natsctl.client.kv.bucket import KeyNotFoundError
 
     try:
         return session.run(lambda _: bucket.get(key, fresh=True))
-    except KeyNotFound:
+    except KeyNotFoundError:
         if not missing_ok:
             raise
         tell_missing(bucket.name, json, key=key)
@@ -367,7 +367,7 @@ def purge(
 
 
 def _present_or_marked(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> bool:
-    """Whether anything is kept of the key; a deleted one still has a history. Raises KeyNotFound."""
+    """Whether anything is kept of the key; a deleted one still has a history. Raises KeyNotFoundError."""
     if session.run(lambda _: bucket.last(key, fresh=True)) is not None:
         return True
     return _present(session, bucket, key, missing_ok, json) is not None

@@ -12,7 +12,7 @@ from natsctl.cli import output
 from natsctl.cli.names import suggesting
 from natsctl.cli.render.text import safe
 from natsctl.client.assets.leaders import Asset, Info, leader_of, peers_of, plan_spread
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -51,7 +51,7 @@ def balance_leaders(
 ) -> list[dict[str, str]] | None:
     """Spread the leaders over the servers that have copies; who moved from where to where, None if that is not wanted.
 
-    Raises Previewed with every request in a dry run.
+    Raises DryRunError with every request in a dry run.
     """
     assets = {asset.consumer or asset.stream: asset for asset in found}
     moves = [(assets[move.name], move) for move in plan_spread((a.consumer or a.stream, i) for a, i in found.items())]
@@ -60,7 +60,7 @@ def balance_leaders(
     if session.dry_run:
         prefix = session.target().api_prefix
         planned = [asset.planned(move.target, prefix) for asset, move in moves]
-        raise Previewed(*planned, effect={"leaders_moved": len(moves)})
+        raise DryRunError(*planned, effect={"leaders_moved": len(moves)})
     for _, move in () if json else moves:
         output.note(f"  {safe(move.name)}: {safe(move.leader)} → {safe(move.target)}")
     return _moved(session, [(asset, move.target) for asset, move in moves], wait_s, quiet=json or not moves)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ def pick_consumer(session: Session, stream: str, given: str | None) -> str:
 
 
 def check_stream(session: Session, stream: str) -> None:
-    """Raise ApiFailure with a suggestion unless there is such a stream: before a person is asked about it."""
+    """Raise ApiResponseError with a suggestion unless there is such a stream: before a person is asked about it."""
     with suggesting(session, stream):
         session.run(lambda manager: manager.stream_info(stream))
 
 
 def check_consumer(session: Session, stream: str, consumer: str) -> None:
-    """Raise ApiFailure with a suggestion unless there is such a consumer: before a person is asked about it."""
+    """Raise ApiResponseError with a suggestion unless there is such a consumer: before a person is asked about it."""
     with suggesting(session, stream, consumer):
         session.run(lambda manager: manager.consumer_info(stream, consumer))
 
@@ -92,7 +92,7 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
     """Give an error about a stream or consumer that does not exist the hint which one may have been meant."""
     try:
         yield
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.STREAM_NOT_FOUND:
             failure.hint = failure.hint or _hint(session, stream, "")
         elif failure.err_code == ErrCode.CONSUMER_NOT_FOUND:

@@ -345,9 +345,9 @@ def _into_file(
     from natsctl.client.objects.get import beside
 
     if session.dry_run:
-        from natsctl.client.preview import Previewed
+        from natsctl.client.preview import DryRunError
 
-        raise Previewed(effect={"writes_file": str(path), "bytes": found.size})
+        raise DryRunError(effect={"writes_file": str(path), "bytes": found.size})
     with beside(path) as file:
         _fetch(session, bucket, found, file, bar=bar, quiet=json or found.size < SMALL_BYTES)
 
@@ -486,12 +486,12 @@ def _remove_object(
 
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
-    """The object; None where there is none and that is well. Raises ObjectNotFound."""
-    from natsctl.client.objects.bucket import ObjectNotFound
+    """The object; None where there is none and that is well. Raises ObjectNotFoundError."""
+    from natsctl.client.objects.bucket import ObjectNotFoundError
 
     try:
         return session.run(lambda _: bucket.info_of(name, fresh=True))
-    except ObjectNotFound:
+    except ObjectNotFoundError:
         if not missing_ok:
             raise
         tell_missing(bucket.name, json, name=name)

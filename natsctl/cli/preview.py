@@ -12,10 +12,10 @@ from natsctl.client.message import pairs_of
 
 if TYPE_CHECKING:
     from natsctl.client.message import HeaderLike
-    from natsctl.client.preview import Planned, Previewed
+    from natsctl.client.preview import DryRunError, Planned
 
 
-def show_preview(preview: Previewed, effect: dict[str, Any], *, as_json: bool) -> None:
+def show_preview(preview: DryRunError, effect: dict[str, Any], *, as_json: bool) -> None:
     """Print what was not sent; `effect` is what the command had found out before."""
     effect = {**effect, **preview.effect}
     if as_json:

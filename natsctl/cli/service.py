@@ -58,9 +58,9 @@ def serve(
     session = session_of(ctx)
     service = EchoService(name, read_headers(header))
     if session.dry_run:
-        from natsctl.client.preview import Previewed
+        from natsctl.client.preview import DryRunError
 
-        raise Previewed(effect={"serves": f"{name}.echo"})
+        raise DryRunError(effect={"serves": f"{name}.echo"})
 
     def listening() -> None:
         if not json:
@@ -189,7 +189,7 @@ def request(
 ) -> None:
     """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.services.ask import EndpointNotFound
+    from natsctl.client.services.ask import EndpointNotFoundError
     from natsctl.client.services.ask import endpoint as find
 
     show = Answers(raw, json, count == 1 and send_on == "eof", translate)
@@ -210,16 +210,16 @@ def request(
 
     try:
         session_of(ctx).run(work)
-    except EndpointNotFound as failure:
+    except EndpointNotFoundError as failure:
         failure.hint = did_you_mean(endpoint, failure.known) or failure.hint
         raise
 
 
 def _preview(message: Outgoing, count: int) -> None:
-    from natsctl.client.preview import Planned, Previewed
+    from natsctl.client.preview import DryRunError, Planned
 
     planned = Planned(message.subject, message.body, message.headers or None)
-    raise Previewed(planned, effect={"requests": count})
+    raise DryRunError(planned, effect={"requests": count})
 
 
 class Handled(msgspec.Struct):

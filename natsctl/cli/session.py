@@ -126,13 +126,14 @@ class Session:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing may be changed: the first request that would, raises Previewed instead of being sent."""
+        """Whether nothing may be changed: the first request that would, raises DryRunError instead of being sent."""
         return self.options.dry_run
 
     def run(self, work: Callable[[Manager], Awaitable[T]]) -> T:
         """The result of `work(manager)`, on a connection to the server that these options name.
 
-        Raises Unreachable, NotAuthorised or what the work raises. Ctrl-C cancels the work and raises KeyboardInterrupt.
+        Raises UnreachableError, NotAuthorisedError or what the work raises. Ctrl-C cancels the work and raises
+        KeyboardInterrupt.
         """
         import asyncio
 
@@ -158,7 +159,7 @@ class Session:
 
     async def _usable(self, manager: Manager) -> bool:
         """Whether the connection of the last run will do, by how long it rested since."""
-        from natsctl.api.errors import Unreachable
+        from natsctl.api.errors import UnreachableError
 
         if manager.connection.lost:
             return False
@@ -166,13 +167,13 @@ class Session:
         if UNSEEN_REST_S < rested_s <= MAX_REST_S:
             try:
                 await manager.connection.flush()
-            except Unreachable:
+            except UnreachableError:
                 return False
         return rested_s <= MAX_REST_S
 
     async def _connect(self) -> Manager:
         from natsctl import __version__
-        from natsctl.client.dial import NobodyListens, connect
+        from natsctl.client.dial import NotListeningError, connect
         from natsctl.client.manager import Manager
         from natsctl.client.servers import TargetKind
 
@@ -180,7 +181,7 @@ class Session:
         name = options.connection_name or f"natsctl {__version__}"
         try:
             connection = await connect(target, name=name, trace=options.trace)
-        except NobodyListens:
+        except NotListeningError:
             if target.kind is not TargetKind.DEFAULT:
                 raise
             connection = await self._connect_embedded(target, name)
@@ -196,7 +197,7 @@ class Session:
         import asyncio
         from dataclasses import replace
 
-        from natsctl.api.errors import Unreachable
+        from natsctl.api.errors import UnreachableError
         from natsctl.client.connection import TAKEOVER_ATTEMPTS, TAKEOVER_RETRY_S
         from natsctl.client.dial import connect
 
@@ -205,7 +206,7 @@ class Session:
         while True:
             try:
                 return await connect(there, name=name, trace=self.options.trace)
-            except Unreachable:  # nobody listens for a moment, or who did ended while greeting
+            except UnreachableError:  # nobody listens for a moment, or who did ended while greeting
                 if time.monotonic() > until_s:
                     raise
             await asyncio.sleep(TAKEOVER_RETRY_S)
@@ -214,16 +215,16 @@ class Session:
     def target(self) -> Target:
         """The server that options, environment and contexts choose.
 
-        Raises UsageError, or ContextNotFound with a hint.
+        Raises UsageError, or ContextNotFoundError with a hint.
         """
         from natsctl.cli.suggest import did_you_mean
-        from natsctl.client.contexts.store import ContextNotFound
+        from natsctl.client.contexts.store import ContextNotFoundError
         from natsctl.client.servers import resolve
 
         options = self.options
         try:
             target = resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
-        except ContextNotFound as failure:
+        except ContextNotFoundError as failure:
             asked = options.context or os.environ.get("NATS_CONTEXT", "")
             failure.hint = did_you_mean(asked, failure.known) or failure.hint
             raise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.progress import Tracker, progress
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def run_on_spark(
     Ctrl-C and SIGTERM cancel its jobs and stop its streaming queries, after `stop()` has told the work so. `opening`
     opens another session than `open_session` does. `measured` says how far the work is where it knows better than
     Spark's tasks do.
-    Raises UsageError, ExtraMissing, JavaUnsuitable, and Spark's failures as natsctl's.
+    Raises UsageError, ExtraMissingError, JavaUnsuitableError, and Spark's failures as natsctl's.
     """
     from natsctl.spark.session import open_session
     from natsctl.spark.session.failures import translated
@@ -73,7 +73,7 @@ def run_on_spark(
                     if bar and not quiet:
                         meter.show((measured and measured()) or Measured(TASKS, *status()))
                 return running.result()
-        except Previewed:
+        except DryRunError:
             raise
         except NatsctlError as failure:
             _tell_all(session, failure)
@@ -164,7 +164,7 @@ class _Running(Generic[T]):
         try:
             activate(self._spark)
             self._results.append(self._work())
-        except (NatsctlError, Previewed) as failure:
+        except (NatsctlError, DryRunError) as failure:
             self._failure = failure
         except Exception as failure:  # told while Spark runs, as it is asked for the texts
             self._failure = translated(failure)

@@ -219,7 +219,7 @@ STEP_WITHIN_S = 30.0
 LISTENING = (b"Listening for ", b"Subscribing on ")
 
 
-class StepFailed(NatsctlError):
+class StepFailedError(NatsctlError):
     """A step ended with another exit status than the scenario's, or did not show what it must."""
 
 
@@ -233,12 +233,12 @@ def _arguments(line: str) -> tuple[list[str], str | None]:
 
 
 def _check(step: Step, status: int, output: str) -> None:
-    """Raise StepFailed unless the step ended and showed what the scenario says."""
+    """Raise StepFailedError unless the step ended and showed what the scenario says."""
     if status != step.exit_code:
-        raise StepFailed(f"exit status {status}, not {step.exit_code}: {step.line}")
+        raise StepFailedError(f"exit status {status}, not {step.exit_code}: {step.line}")
     missing = [text for text in step.shows if text not in output]
     if missing:
-        raise StepFailed(f"the output lacks {missing!r}: {step.line}")
+        raise StepFailedError(f"the output lacks {missing!r}: {step.line}")
 
 
 class _Running:
@@ -289,7 +289,7 @@ class Tour:
         self.steps = 0
 
     def run(self) -> None:
-        """Run every chapter; raises StepFailed at the first step that is not as it must be."""
+        """Run every chapter; raises StepFailedError at the first step that is not as it must be."""
         for number, chapter in enumerate(SCENARIO, 1):
             print(f"\n── {number}. {chapter.title} ".ljust(100, "─"), flush=True)
             for step in chapter.steps:

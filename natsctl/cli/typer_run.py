@@ -19,7 +19,7 @@ from natsctl.cli.secret_input import given_on_stdin
 from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import begun, build, build_single, load, named, verbs_first, walk
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.main import Noun
@@ -155,7 +155,7 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
             result = command.invoke(context)
     except typer.Exit as end:
         return int(end.exit_code)
-    except Previewed as preview:
+    except DryRunError as preview:
         from natsctl.cli.preview import show_preview
 
         show_preview(preview, session.effect, as_json=session.json)

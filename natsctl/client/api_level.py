@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, NotAuthorised
+from natsctl.api.errors import NatsctlError, NotAuthorisedError
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -68,7 +68,7 @@ async def check_level(manager: Manager, config: Any, levels: Mapping[str, int], 
         return None
     try:
         has = (await manager.account_info()).value.api.level
-    except NotAuthorised:
+    except NotAuthorisedError:
         has = needed.level  # who may not ask relies on the header
     if has < needed.level:
         version = manager.connection.info.get("version", "")

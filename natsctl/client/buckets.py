@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ KV = Kind("kv", "Key-Value bucket", "KV_", "$KV.*.>")
 OBJECTS = Kind("object", "Object bucket", "OBJ_", "$O.*.>")
 
 
-class BucketNotFound(ApiFailure):
+class BucketNotFoundError(ApiResponseError):
     """There is no bucket of that name."""
 
     def __init__(self, kind: Kind, bucket: str, error: ApiError, subject: str) -> None:
@@ -63,13 +63,13 @@ class BucketNotFound(ApiFailure):
 
 
 async def bucket_info(manager: Manager, kind: Kind, bucket: str) -> Answer[StreamInfoAnswer]:
-    """The stream of a bucket. Raises BucketNotFound, UsageError for a bad name."""
+    """The stream of a bucket. Raises BucketNotFoundError, UsageError for a bad name."""
     stream = kind.stream_of(bucket)
     try:
         return await manager.stream_info(stream)
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.STREAM_NOT_FOUND:
-            raise BucketNotFound(kind, bucket, failure.error, failure.subject) from failure
+            raise BucketNotFoundError(kind, bucket, failure.error, failure.subject) from failure
         raise
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from natsctl.api.errors import Unreachable
+from natsctl.api.errors import UnreachableError
 from natsctl.api.times import format_time
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 async def chain(manager: Manager) -> list[Certificate]:
-    """The certificates that the server showed, its own first; raises Unreachable where there is no TLS."""
+    """The certificates that the server showed, its own first; raises UnreachableError where there is no TLS."""
     from cryptography.x509 import load_der_x509_certificate
 
     wrapped = manager.connection.transport_fact("ssl_object")
     if wrapped is None:
-        raise Unreachable(
+        raise UnreachableError(
             f"the connection to {manager.connection.target.shown} is not encrypted",
             hint="connect with tls:// or --tlsca, if the server offers TLS",
         )

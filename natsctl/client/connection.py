@@ -3,10 +3,9 @@
 nats-py's reconnecting is off: a one-shot command should say that the server has gone, not wait for it. The embedded
 server is the exception: when the command that owns it ends, another one serves on at the same address. Where several
 servers were named (`several`), what is sent after the connection was lost goes to another of them (`reopen`); what was
-under way then fails with ConnectionLost, and who knows that it may be repeated does so. What nats-py reports
-aside (a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose
-subject is refused fails at once with NotAuthorised instead of timing out, and when the connection ends every waiter
-fails.
+under way then fails with ConnectionLostError, and who knows that it may be repeated does so. What nats-py reports aside
+(a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose subject
+is refused fails at once with NotAuthorisedError instead of timing out, and when the connection ends every waiter fails.
 
 All requests share one inbox subscription; `_waiting` has a future for each that is not yet answered.
 """
@@ -19,7 +18,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
@@ -44,7 +43,7 @@ RESUME_PAUSE_S = 0.5
 _VIOLATION = "permissions violation for "
 
 
-class ConnectionLost(Unreachable):
+class ConnectionLostError(UnreachableError):
     """The connection ended; what was under way may have been done or not."""
 
 
@@ -61,7 +60,8 @@ class _Waiter:
 class Connection:
     """A live connection; `info` is the server's INFO, `url` where it is connected to.
 
-    With `dry_run` whoever would change something raises Previewed in its place; the connection itself sends everything.
+    With `dry_run` whoever would change something raises DryRunError in its place; the connection itself sends
+    everything.
     """
 
     def __init__(self, target: Target, tracer: Tracer | None = None) -> None:
@@ -69,14 +69,14 @@ class Connection:
         self.tracer = tracer
         self.timeout_s = target.timeout_s
         self.dry_run = False
-        self.on_refused: Callable[[NotAuthorised], None] | None = None
+        self.on_refused: Callable[[NotAuthorisedError], None] | None = None
         """Called when the server has refused a published message."""
         self.dial: Callable[[], Awaitable[None]] | None = None
         """Opens this connection again, to whichever server of the target takes it."""
         self.on_reopened: Callable[[str], None] = unsaid
         """Called with a sentence when another server has taken the place of one that was lost."""
         self.url = ""
-        self._refused: list[NotAuthorised] = []
+        self._refused: list[NotAuthorisedError] = []
         self._client: Any = client_class()()
         self._failures: tuple[type[Exception], ...] = (failure_class(), OSError)
         self._waiting: dict[str, _Waiter] = {}
@@ -132,7 +132,7 @@ class Connection:
     async def reopen(self) -> None:
         """Connect again after the connection was lost, once for all that ask for it meanwhile.
 
-        Raises what was lost where the connection was closed, Unreachable where no server takes it.
+        Raises what was lost where the connection was closed, UnreachableError where no server takes it.
         """
         async with self._reopening:
             lost = self._lost
@@ -154,7 +154,7 @@ class Connection:
         await self._end()
 
     async def _end(self) -> None:
-        self._lost = self._lost or Unreachable("the connection is closed")
+        self._lost = self._lost or UnreachableError("the connection is closed")
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_WAIT_S):
                 await self._client.close()
@@ -198,7 +198,7 @@ class Connection:
             return
         reason = str(self._client.last_error or "").removeprefix("nats: ")
         at = without_login(self.url) if self.several else self.target.shown
-        self._lost = ConnectionLost(f"the connection to {at} was lost{f': {reason}' if reason else ''}")
+        self._lost = ConnectionLostError(f"the connection to {at} was lost{f': {reason}' if reason else ''}")
         for waiter in self._waiting.values():
             if not waiter.future.done():
                 waiter.future.set_exception(self._lost)
@@ -249,7 +249,7 @@ class Connection:
         return None if writer is None else writer.get_extra_info(name)
 
     async def rtt_s(self) -> float:
-        """Seconds for a PING to be answered; raises Unreachable."""
+        """Seconds for a PING to be answered; raises UnreachableError."""
         before = asyncio.get_running_loop().time()
         await self.flush()
         return asyncio.get_running_loop().time() - before
@@ -282,15 +282,15 @@ class Connection:
     async def flush(self, timeout_s: float | None = None) -> None:
         """Return once the server has read all that was sent.
 
-        Raises Unreachable, or NotAuthorised if it refused a subject.
+        Raises UnreachableError, or NotAuthorisedError if it refused a subject.
         """
         self._check_live()
         try:
             await self._client.flush(timeout=timeout_s or self.timeout_s)
         except TimeoutError as failure:
-            raise self._lost or Unreachable(f"no answer from {self.target.shown}") from failure
+            raise self._lost or UnreachableError(f"no answer from {self.target.shown}") from failure
         except self._failures as failure:
-            raise self._lost or Unreachable(f"no answer from {self.target.shown}: {failure}") from failure
+            raise self._lost or UnreachableError(f"no answer from {self.target.shown}: {failure}") from failure
         if self._refused:
             refused, self._refused = self._refused[0], []
             raise refused
@@ -339,7 +339,7 @@ class Connection:
     ) -> Message:
         """The first answer; a status message such as `503` is an answer too.
 
-        Raises Unreachable when none comes in time, NotAuthorised when the server refuses the subject.
+        Raises UnreachableError when none comes in time, NotAuthorisedError when the server refuses the subject.
         """
         _check(subject)
         await self._revived()
@@ -356,7 +356,7 @@ class Connection:
             async with asyncio.timeout(wait_s):
                 return await waiter.future
         except TimeoutError:
-            raise Unreachable(f"no answer on {subject} within {wait_s:g}s") from None
+            raise UnreachableError(f"no answer on {subject} within {wait_s:g}s") from None
         finally:
             del self._waiting[token]
 
@@ -368,7 +368,7 @@ class Connection:
     def _told(self, failure: Exception) -> NatsctlError:
         """A failure of nats-py as who must act needs it: the connection has gone, or the call was wrong."""
         if self._lost is not None or self._client.is_closed:
-            return self._lost or ConnectionLost(f"the connection to {self.target.shown} was lost")
+            return self._lost or ConnectionLostError(f"the connection to {self.target.shown} was lost")
         return UsageError(str(failure).removeprefix("nats: "))
 
     def _check_live(self) -> None:
@@ -392,9 +392,9 @@ def _check(subject: str) -> None:
         raise UsageError(subject_fault(subject))
 
 
-def _refused(verb: str, subject: str) -> NotAuthorised:
+def _refused(verb: str, subject: str) -> NotAuthorisedError:
     act = "publish to" if verb == "publish" else "subscribe to"
-    failure = NotAuthorised(
+    failure = NotAuthorisedError(
         f"not authorised to {act} {subject}", hint="ask for the permission, or log in as another user"
     )
     failure.subject = subject

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.times import format_time
 from natsctl.client.messaging import messages
@@ -43,19 +43,19 @@ class Counter(msgspec.Struct):
     sources: dict[str, dict[str, str]] = {}
 
 
-class CounterNotFound(NatsctlError):
+class CounterNotFoundError(NatsctlError):
     """No stream counts on a subject, or nothing was counted there yet."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
 async def counter(manager: Manager, subject: str, stream: str = "") -> Counter:
-    """The counter on a subject; raises CounterNotFound, UsageError for a stream that does not count."""
+    """The counter on a subject; raises CounterNotFoundError, UsageError for a stream that does not count."""
     stream = stream or await stream_of(manager, subject)
     # Asked of the leader: a replica that lags would tell an old sum.
     found = await last_on(manager, stream, subject, direct=False)
     if found is None:
-        failure = CounterNotFound(
+        failure = CounterNotFoundError(
             f"nothing has been counted on {subject} in Stream {stream} yet",
             hint=f"natsctl counter ls --stream {stream} shows its counters",
         )
@@ -87,10 +87,10 @@ async def _counters_of(manager: Manager, stream: str, subject: str) -> list[Coun
 
 
 async def stream_of(manager: Manager, subject: str) -> str:
-    """The stream that takes messages on a subject; raises CounterNotFound, UsageError where several do."""
+    """The stream that takes messages on a subject; raises CounterNotFoundError, UsageError where several do."""
     names = await manager.stream_names(subject=subject)
     if not names:
-        failure = CounterNotFound(
+        failure = CounterNotFoundError(
             f"no Stream stores messages on {subject}", hint="natsctl stream add NAME --subjects … --allow-counter"
         )
         failure.subject = subject
@@ -132,26 +132,26 @@ def read_number(text: str) -> int:
 async def add(manager: Manager, subject: str, number: int) -> Answer[PubAck]:
     """Add to a counter, less than zero to take away; the answer has the new sum as `val`.
 
-    In a dry run raises Previewed with the sum before and after. Raises UsageError for a stream that does not count.
+    In a dry run raises DryRunError with the sum before and after. Raises UsageError for a stream that does not count.
     """
     increment = f"{number:+d}"
     if manager.connection.dry_run:
         raise await _preview(manager, subject, number, increment)
     try:
         return await messages.publish(manager, subject, headers={INCREMENT: increment})
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.MESSAGE_INCR_DISABLED:
             failure.hint = "counters are in streams made with --allow-counter"
         raise
 
 
 async def _preview(manager: Manager, subject: str, number: int, increment: str) -> Exception:
-    from natsctl.client.preview import Planned, Previewed
+    from natsctl.client.preview import DryRunError, Planned
 
     stream = await stream_of(manager, subject)
     try:
         before = int((await counter(manager, subject, stream)).val)
-    except CounterNotFound:
+    except CounterNotFoundError:
         before = 0
     effect = {"stream": stream, "before": str(before), "after": str(before + number)}
-    return Previewed(Planned(subject, b"", {INCREMENT: increment}), effect=effect)
+    return DryRunError(Planned(subject, b"", {INCREMENT: increment}), effect=effect)

@@ -6,7 +6,7 @@ import functools
 import ssl
 from typing import Any
 
-from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.client.connection import Connection
 from natsctl.client.login import login_options, tls_context
 from natsctl.client.nats_py import failure_class
@@ -17,15 +17,15 @@ from natsctl.client.trace import Tracer
 _REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
 
 
-class NobodyListens(Unreachable):
+class NotListeningError(UnreachableError):
     """The address refused the connection: no server listens there."""
 
 
 async def connect(target: Target, *, name: str, trace: bool = False) -> Connection:
     """Return a connection to the first address of the target that accepts it, within the timeout for each.
 
-    Raises NotAuthorised, NobodyListens or another Unreachable (of the last address tried), or UsageError for
-    unreadable secrets.
+    Raises NotAuthorisedError, NotListeningError or another UnreachableError (of the last address tried), or UsageError
+    for unreadable secrets.
     """
     options: dict[str, Any] = {"name": name, **login_options(target.settings)}
     if context := tls_context(target.settings, target.urls):
@@ -56,11 +56,11 @@ async def _open(connection: Connection, options: dict[str, Any]) -> None:
             continue
         if "tls" in options and not connection.tls:
             await connection.close()
-            raise Unreachable(
+            raise UnreachableError(
                 f"{without_login(url)} does not offer TLS", hint="drop tls:// and the TLS flags, or use another server"
             )
         return
-    raise failure or Unreachable(f"no server in {target.origin}")
+    raise failure or UnreachableError(f"no server in {target.origin}")
 
 
 def _explained(reason: Exception, url: str, target: Target) -> NatsctlError:
@@ -71,15 +71,15 @@ def _explained(reason: Exception, url: str, target: Target) -> NatsctlError:
     if isinstance(reason, NatsctlError):
         return reason
     if any(refused in text.lower() for refused in _REFUSED):
-        return NotAuthorised(
+        return NotAuthorisedError(
             f"{where}{named} refused the login: {text}",
             hint="give --user and --password, --token, --creds or --nkey, or a --context that has them",
         )
     if isinstance(reason, ssl.SSLError):
-        return Unreachable(f"no TLS with {where}{named}: {text}", hint="check --tlsca, --tlscert and --tlskey")
+        return UnreachableError(f"no TLS with {where}{named}: {text}", hint="check --tlsca, --tlscert and --tlskey")
     if isinstance(reason, ConnectionRefusedError):
         hint = "is the server running? `natsctl server run` starts one"
-        return NobodyListens(f"nothing listens at {where}{named}", hint=hint)
+        return NotListeningError(f"nothing listens at {where}{named}", hint=hint)
     if isinstance(reason, TimeoutError):
-        return Unreachable(f"no answer from {where}{named} within {target.timeout_s:g}s")
-    return Unreachable(f"no connection to {where}{named}: {text or type(reason).__name__}")
+        return UnreachableError(f"no answer from {where}{named} within {target.timeout_s:g}s")
+    return UnreachableError(f"no connection to {where}{named}: {text or type(reason).__name__}")

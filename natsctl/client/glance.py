@@ -2,7 +2,7 @@
 
 nats-py and asyncio alone take longer to import than a person waits for a list of names. So this knows only what a
 request and its answer need: INFO, CONNECT, SUB, PUB, MSG and PING. It never waits longer than its deadline, and every
-failure is one `Unreachable`.
+failure is one `UnreachableError`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.login import login_options, tls_context
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ class Glance:
         try:
             self._socket: socket.socket = self._opened()
         except (OSError, ValueError) as failure:
-            raise Unreachable(str(failure)) from failure
+            raise UnreachableError(str(failure)) from failure
 
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
 
     def ask(self, verb: str, body: Any = None) -> dict[str, Any]:
-        """The answer of an API request such as `STREAM.NAMES`; raises Unreachable, also for an error answer."""
+        """The answer of an API request such as `STREAM.NAMES`; raises UnreachableError, also for an error answer."""
         self._requests += 1
         inbox = f"{self._target.settings.inbox_prefix.rstrip('.') or _INBOX}.{time.monotonic_ns()}.{self._requests}"
         payload = b"" if body is None else json.dumps(body).encode()
@@ -54,9 +54,9 @@ class Glance:
             self._socket.sendall(head + payload + b"\r\n")
             answer = json.loads(self._message())
         except (OSError, ValueError) as failure:
-            raise Unreachable(str(failure)) from failure
+            raise UnreachableError(str(failure)) from failure
         if not isinstance(answer, dict) or "error" in answer:
-            raise Unreachable(f"no answer on {subject}")
+            raise UnreachableError(f"no answer on {subject}")
         return answer
 
     # -- the protocol

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from natsctl.api.errors import NothingReceived, Unreachable, UsageError
+from natsctl.api.errors import NothingReceivedError, UnreachableError, UsageError
 from natsctl.api.times import format_time
 from natsctl.client.bench.latencies import Latencies, Spread
 from natsctl.client.bench.link import Link
@@ -95,7 +95,7 @@ async def measure_latency(
 ) -> LatencyReport:
     """Publish through `one`, receive through `two`; `watch` is told how many messages have come.
 
-    Raises Unreachable when messages do not get from one server to the other.
+    Raises UnreachableError when messages do not get from one server to the other.
     """
     rtts = [int(await _rtt_s(connection) * 1e9) for connection in (one, two)]
     links = Link(one), Link(two)
@@ -160,7 +160,7 @@ async def _run(
     await sender.flush()
     # One message came before the clock ran: the one that showed the way.
     wait_s = receiver.connection.timeout_s
-    with contextlib.suppress(NothingReceived):  # the report tells what is lost
+    with contextlib.suppress(NothingReceivedError):  # the report tells what is lost
         await tally.reach(sent + 1, wait_s, wait_s)
     tally.end()
     watch(latencies.number)
@@ -168,13 +168,13 @@ async def _run(
 
 
 async def _reaches(sender: Link, receiver: Link, tally: Tally, send: Callable[[], None]) -> None:
-    """Return once a first message has come; raises Unreachable when none does."""
+    """Return once a first message has come; raises UnreachableError when none does."""
     wait_s = receiver.connection.timeout_s
     send()
     try:
         await tally.reach(1, wait_s, wait_s)
-    except NothingReceived:
-        raise Unreachable(
+    except NothingReceivedError:
+        raise UnreachableError(
             f"no message got from {sender.connection.target.shown} to {receiver.connection.target.shown} "
             f"within {wait_s:g}s",
             hint="both must be the same server or be connected, and both logins must be in the same account",

@@ -1,8 +1,8 @@
 """The JetStream API as typed requests on one connection.
 
-Every method raises ApiFailure for an error answer, Unreachable for no responders or no answer in time, NotAuthorised
-for a subject that the server refuses. A config may be a model, or the plain JSON object with fields that the model
-does not know.
+Every method raises ApiResponseError for an error answer, UnreachableError for no responders or no answer in time,
+NotAuthorisedError for a subject that the server refuses. A config may be a model, or the plain JSON object with fields
+that the model does not know.
 """
 
 from __future__ import annotations

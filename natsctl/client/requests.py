@@ -10,10 +10,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.client.answer import Answer, Listing, parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.catalogue import ApiError
@@ -32,7 +32,7 @@ PAUSE_S: Final = 0.25
 _NOT_THERE: Final = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 
 
-class JetStreamAbsent(Unreachable):
+class JetStreamNotEnabledError(UnreachableError):
     """Nobody answers the JetStream API here."""
 
 
@@ -52,23 +52,23 @@ class Requests:
     ) -> Answer[Any]:
         """The answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
 
-        Raises ApiFailure for an error answer, JetStreamAbsent for no responders, Unreachable for no answer,
-        NotAuthorised; in a dry run Previewed where the endpoint changes something.
+        Raises ApiResponseError for an error answer, JetStreamNotEnabledError for no responders, UnreachableError for no
+        answer, NotAuthorisedError; in a dry run DryRunError where the endpoint changes something.
         """
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
         payload = encoded(body)
         if endpoint.changes and self.connection.dry_run:
-            raise Previewed(Planned(subject, json.loads(payload) if payload else None, headers))
+            raise DryRunError(Planned(subject, json.loads(payload) if payload else None, headers))
         unheard = False
 
         async def send() -> dict[str, Any]:
             nonlocal unheard
             try:
                 return await self._exchange(subject, payload, headers, timeout_s)
-            except Unreachable:
+            except UnreachableError:
                 unheard = True
                 raise
-            except ApiFailure as failure:
+            except ApiResponseError as failure:
                 if unheard and failure.err_code in _NOT_THERE and endpoint.name.endswith(".DELETE"):
                     return {"success": True}  # the request that was not answered has removed it
                 raise
@@ -106,7 +106,7 @@ class Requests:
             tracer.request(subject, payload)
         try:
             message = await self.connection.request(subject, payload, headers=headers, timeout_s=timeout_s)
-        except Unreachable as failure:
+        except UnreachableError as failure:
             if tracer is not None:
                 tracer.failure(subject, failure.text)
             failure.subject = subject
@@ -117,11 +117,11 @@ class Requests:
             raise self._absent(subject)
         raw = parse_object(message.body, subject)
         if error := raw.get("error"):
-            raise ApiFailure(api_error(error), subject)
+            raise ApiResponseError(api_error(error), subject)
         return raw
 
-    def _absent(self, subject: str) -> JetStreamAbsent:
-        failure = JetStreamAbsent(
+    def _absent(self, subject: str) -> JetStreamNotEnabledError:
+        failure = JetStreamNotEnabledError(
             f"no responders on {subject}: JetStream is not enabled there",
             hint="start the server with -js, or check --js-domain and the account",
         )
@@ -220,7 +220,7 @@ async def patiently(
     while True:
         try:
             return await send()
-        except (Unreachable, ApiFailure) as failure:
+        except (UnreachableError, ApiResponseError) as failure:
             again = connection.several and _may_help(failure, may_repeat)
             if not again or loop.time() >= until_s:
                 raise
@@ -231,9 +231,9 @@ async def patiently(
 
 
 def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:
-    if isinstance(failure, ApiFailure):
+    if isinstance(failure, ApiResponseError):
         return failure.err_code in NO_LEADER
-    return may_repeat and not isinstance(failure, JetStreamAbsent)
+    return may_repeat and not isinstance(failure, JetStreamNotEnabledError)
 
 
 def encoded(body: Any) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import UsageError
-from natsctl.client.contexts.store import ContextNotFound, Contexts
+from natsctl.client.contexts.store import ContextNotFoundError, Contexts
 from natsctl.client.settings import (
     DEFAULT_TIMEOUT_S,
     Settings,
@@ -92,10 +92,10 @@ def _selected(contexts: Contexts, name: str, *, needed: bool) -> Settings:
     """Return the selected context; a missing one is an error only if it would have named the server."""
     try:
         return contexts.load(name)
-    except ContextNotFound as failure:
+    except ContextNotFoundError as failure:
         if not needed:
             return Settings()
-        gone = ContextNotFound(f"the selected context {name!r} does not exist", failure.known)
+        gone = ContextNotFoundError(f"the selected context {name!r} does not exist", failure.known)
         gone.hint = "natsctl context select chooses another one, natsctl context unselect none"
         raise gone from failure
 

@@ -6,13 +6,13 @@ import asyncio
 import importlib
 from typing import Any
 
-from natsctl.api.errors import Unreachable, UsageError
+from natsctl.api.errors import UnreachableError, UsageError
 
 
 def socks_transport(proxy_url: str) -> Any:
     """A transport for nats-py that connects through the proxy; raises UsageError for a URL that is none.
 
-    The proxy resolves the names of servers. Connecting raises Unreachable where proxy or server cannot be reached.
+    The proxy resolves the names of servers. Connecting raises UnreachableError where proxy or server cannot be reached.
     """
     from python_socks import ProxyError
     from python_socks.async_.asyncio import Proxy
@@ -32,7 +32,7 @@ def socks_transport(proxy_url: str) -> Any:
             try:
                 opened = await proxy.connect(uri.hostname, uri.port, timeout=connect_timeout)
             except (ProxyError, OSError) as failure:
-                raise Unreachable(f"no way through the SOCKS proxy {_shown(url)}: {failure}") from failure
+                raise UnreachableError(f"no way through the SOCKS proxy {_shown(url)}: {failure}") from failure
             reader, writer = await asyncio.open_connection(sock=opened, limit=buffer_size)
             self._bare_io_reader = self._io_reader = reader
             self._bare_io_writer = self._io_writer = writer

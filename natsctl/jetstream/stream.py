@@ -32,7 +32,7 @@ from natsctl.jetstream.timed.expiry import Expiry
 from natsctl.jetstream.timed.timed_messages import TimedMessages
 from natsctl.jetstream.upstream.upstreams import Upstreams
 from natsctl.jetstream.work import Work
-from natsctl.store.errors import StoreError, StoreFull
+from natsctl.store.errors import StoreError, StoreFullError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.steps import Steps, finish
@@ -84,7 +84,7 @@ class Stream:
 
     def _refused(self, durable_seq: int, fault: StoreError) -> None:
         """Go back to `durable_seq`: the store could not keep what came after it."""
-        if isinstance(fault, StoreFull):
+        if isinstance(fault, StoreFullError):
             self.engine.disk_full.met(self.name)
         self.intake.refused(durable_seq, fault)
         self.timed.refused(durable_seq)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from natsctl.plan.wanted import DocumentSet
 
 
-class NotProvided(NatsctlError):
+class ProvisionError(NatsctlError):
     """An account is not as documents say: a change failed, or was not begun any more."""
 
     def __init__(self, text: str, exit_code: ExitCode, *, hint: str = "") -> None:
@@ -33,14 +33,14 @@ class NotProvided(NatsctlError):
 async def provide(
     manager: Manager, documents: DocumentSet, *, prune: bool = False, on_result: OnResult = unheard
 ) -> Outcome:
-    """Make the account be as documents say, without replacing anything. Raises PlanRefused, NotProvided."""
+    """Make the account be as documents say, without replacing anything. Raises PlanRefusedError, ProvisionError."""
     plan = await plan_for(manager, documents, PlanOptions(prune=prune))
     outcome = await carry_out(manager, plan, on_result=on_result)
     failed = [(one.key, one.error) for one in outcome.results if one.error is not None]
     if failed or outcome.ended:
         text = "\n".join(f"{key}: {error.description}" for key, error in failed)
         hint = next((error.hint for _, error in failed if error.hint), "")
-        raise NotProvided(text or f"not all was done: {outcome.ended}", outcome.exit_code, hint=hint)
+        raise ProvisionError(text or f"not all was done: {outcome.ended}", outcome.exit_code, hint=hint)
     return outcome
 
 

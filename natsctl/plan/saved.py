@@ -34,7 +34,7 @@ class SavedPlan(Plan, kw_only=True, omit_defaults=False):
     hash: str = ""
 
 
-class PlanChanged(NatsctlError):
+class PlanChangedError(NatsctlError):
     """The account is no longer what a saved plan was made for, `faults` says in what."""
 
     exit_code = ExitCode.CONFLICT

@@ -68,7 +68,7 @@ class Fault:
         return f"{self.place}: {self.reason}"
 
 
-class DocumentFaults(UsageError):
+class DocumentError(UsageError):
     """All mistakes of a set of documents, in the order of files and lines."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import endpoints
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NotAuthorised
+from natsctl.api.errors import ApiResponseError, NotAuthorisedError
 from natsctl.plan.asset import AssetKey
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def _account(manager: Manager) -> dict[str, Any]:
     """The account's info; nothing for who may not ask."""
     try:
         return (await manager.account_info()).raw
-    except NotAuthorised:
+    except NotAuthorisedError:
         return {}
 
 
@@ -99,7 +99,7 @@ async def _each_stream(manager: Manager, names: Collection[str]) -> tuple[dict[s
     async def ask(name: str) -> None:
         try:
             found[name] = (await manager.stream_info(name)).raw
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 unreadable[name] = failure.text
 
@@ -112,7 +112,7 @@ async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> 
     async with room:
         try:
             pages = await manager.requests.pages(endpoints.CONSUMER_LIST, stream)
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code == ErrCode.STREAM_NOT_FOUND:
                 return []
             raise
@@ -120,7 +120,7 @@ async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> 
     for name in [str(name) for page in pages for name in page.get("missing") or ()]:
         try:
             infos.append((await manager.consumer_info(stream, name)).raw)  # a leader may have been elected by now
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
                 failure.hint = failure.hint or f"the server could not show consumer {stream} > {name}"
                 raise

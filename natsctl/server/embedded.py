@@ -35,7 +35,7 @@ from natsctl.server.shared import (
     remove_shared,
     save_shared,
 )
-from natsctl.server.storage import StoreInUse
+from natsctl.server.storage import StoreInUseError
 from natsctl.server.thread import ServerThread
 
 START_WAIT_S: Final = 10.0
@@ -147,7 +147,7 @@ class EmbeddedServer:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             server.start()
-        except StoreInUse:
+        except StoreInUseError:
             return False
         except OSError as error:
             if before is not None and error.errno == errno.EADDRINUSE:

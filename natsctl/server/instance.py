@@ -21,7 +21,7 @@ from natsctl.server.clock import SystemClock
 from natsctl.server.default_domains import map_default_domains
 from natsctl.server.endpoint import Endpoint, TransportEndpoint, named
 from natsctl.server.listener import client_connection
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
 from natsctl.server.tls.gate import TlsGate
@@ -63,7 +63,7 @@ class ServerInstance:
         self.leafs: LeafNodes | None = None
         """Leaf nodes, where the server accepts them or is one."""
         self.reload: Callable[[], None] = no_reload
-        """Reads the configuration again, where there is one; raises Refused with the reason where it can not."""
+        """Reads the configuration again, where there is one; raises BadRequestError with the reason of a refusal."""
         self.http_requests: dict[str, int] = {}
         """How often each endpoint of monitoring was asked."""
         self.config_load_ns = 0
@@ -298,8 +298,8 @@ class ServerInstance:
 
 
 def no_reload() -> None:
-    """Say that there is nothing to read again. Raises Refused."""
-    raise Refused("can only reload config when a file is provided using -c or --config")
+    """Say that there is nothing to read again. Raises BadRequestError."""
+    raise BadRequestError("can only reload config when a file is provided using -c or --config")
 
 
 async def _quiet(shell: Shell) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from natsctl.store.store import RecoveryReport, Store
 
 
-class StoreInUse(StorageError):
+class StoreInUseError(StorageError):
     """The store's lock is held by another server."""
 
 
@@ -53,9 +53,9 @@ def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | 
 
 
 def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path | None = None) -> Store:
-    """Return the store, locked and recovered, of `path` if that is given; raises StoreInUse, StorageError."""
+    """Return the store, locked and recovered, of `path` if that is given; raises StoreInUseError, StorageError."""
     from natsctl.store.disk import PosixDisk
-    from natsctl.store.errors import StoreError, StoreLocked
+    from natsctl.store.errors import StoreError, StoreLockedError
     from natsctl.store.options import StoreOptions
     from natsctl.store.store import Store
 
@@ -70,8 +70,8 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
     )
     try:
         report = store.open()
-    except StoreLocked as error:
-        raise StoreInUse(f"storage directory is in use: {error}") from error
+    except StoreLockedError as error:
+        raise StoreInUseError(f"storage directory is in use: {error}") from error
     except (StoreError, OSError) as error:
         raise StorageError(f"cannot open the store in {path}: {error}") from error
     _log_recovery(log, report)
@@ -127,7 +127,7 @@ class RefusedStream(msgspec.Struct):
 
 @contextmanager
 def _store_at_rest(folder: Path) -> Iterator[Store]:
-    """Open the store of a server that does not run, and close it. Raises StoreInUse, StorageError, UsageError."""
+    """Open the store of a server that does not run, and close it. Raises StoreInUseError, StorageError, UsageError."""
     path = folder / "jetstream" if (folder / "jetstream" / "FORMAT").exists() else folder
     if not (path / "FORMAT").exists():
         raise UsageError(f"{folder} holds no store: there is no FORMAT in it, nor in {folder / 'jetstream'}")

@@ -13,7 +13,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.client.secrets import jwt_in, resolve_either, resolve_file, resolve_text, seed_in
 from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 
 _CREDENTIALS = """-----BEGIN NATS USER JWT-----
 {jwt}
@@ -26,12 +26,12 @@ _CREDENTIALS = """-----BEGIN NATS USER JWT-----
 
 
 def context_options(name: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a context, or of the environment and the selected one. Raises OptionFault."""
+    """Return the options of a context, or of the environment and the selected one. Raises OptionError."""
     try:
         return source_options(resolve(Settings(), environment, name or None))
     except NatsctlError as failure:
         hint = f" ({failure.hint})" if failure.hint else ""
-        raise OptionFault(f"option context: {failure}{hint}" if name else f"{failure}{hint}") from failure
+        raise OptionError(f"option context: {failure}{hint}" if name else f"{failure}{hint}") from failure
 
 
 def source_options(target: Target) -> dict[str, str]:

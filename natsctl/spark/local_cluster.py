@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 
-from natsctl.spark.session.failures import SparkStartFailed
+from natsctl.spark.session.failures import SparkStartError
 from natsctl.spark.session.java import Java, choose_java
 from natsctl.spark.session.spark_home import SparkHome, installed_spark, java_home, quick_home
 from natsctl.spark.session.spark_options import QUICK, SparkOptions, process_environment
@@ -85,7 +85,7 @@ class LocalCluster:
         until_s = time.monotonic() + within_s
         while not (pids := self.executor_pids()):
             if time.monotonic() > until_s:
-                raise SparkStartFailed(f"no executor runs within {within_s:g} s", self.log())
+                raise SparkStartError(f"no executor runs within {within_s:g} s", self.log())
             time.sleep(POLL_S)
         os.kill(pids[0], signal.SIGKILL)
         return pids[0]
@@ -162,7 +162,7 @@ class _Daemon:
         until_s = time.monotonic() + START_WITHIN_S
         while not (found := find(self.log_path.read_text(errors="replace"))):
             if self.process.poll() is not None or time.monotonic() > until_s:
-                raise SparkStartFailed(f"Spark's {self.log_path.stem} did not start", self.log_path.read_text()[-4000:])
+                raise SparkStartError(f"Spark's {self.log_path.stem} did not start", self.log_path.read_text()[-4000:])
             time.sleep(POLL_S)
         return found
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from natsctl.store.commit import Commit, Committable, Settled
 from natsctl.store.disk import Disk
-from natsctl.store.errors import StoreError, StorePoisoned
+from natsctl.store.errors import StoreError, StorePoisonedError
 
 
 class DiscardCommit(Commit):
@@ -73,6 +73,6 @@ class Discard:
         if error is None:
             self._gone()
         else:
-            self._outcome = StorePoisoned(f"{self._folders} could not be removed: {error}")
+            self._outcome = StorePoisonedError(f"{self._folders} could not be removed: {error}")
         for callback in commit.callbacks:
             callback(self._outcome)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 
-from natsctl.store.errors import StoreLocked
+from natsctl.store.errors import StoreLockedError
 
 FILE_MODE: Final = 0o600
 """The mode of every file of a store, before the umask: messages are their owner's. Source: filestore.go."""
@@ -83,7 +83,7 @@ class Disk(Protocol):
         """Do `fsync_dir` to each, several at once where that is faster, and return what failed."""
 
     def lock(self, path: str) -> File:
-        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLocked."""
+        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLockedError."""
 
     def free_bytes(self) -> int:
         """Return the room left for ordinary users."""
@@ -215,14 +215,14 @@ class PosixDisk:
         return {path: fault for path, fault in zip(paths, faults, strict=True) if fault is not None}
 
     def lock(self, path: str) -> PosixFile:
-        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLocked."""
+        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLockedError."""
         fd = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise StoreLocked(f"{self._at(path)} is held by another process") from error
+                raise StoreLockedError(f"{self._at(path)} is held by another process") from error
             raise
         return PosixFile(fd)
 

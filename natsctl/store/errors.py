@@ -7,25 +7,25 @@ class StoreError(Exception):
     """Base of everything the store raises on purpose."""
 
 
-class StoreFull(StoreError):
+class StoreFullError(StoreError):
     """The disk has no room: nothing was kept of the refused work, and service resumes when space returns."""
 
 
-class StorePoisoned(StoreError):
+class StorePoisonedError(StoreError):
     """A write or sync of this stream failed; it refuses further writes until the next start. Source: docs/adr/0003."""
 
 
-class StoreDamaged(StoreError):
+class StoreDamagedError(StoreError):
     """Bytes that were synced are missing or altered; the stream is refused and nothing is touched."""
 
 
-class StoreLocked(StoreError):
+class StoreLockedError(StoreError):
     """Another process holds the store folder."""
 
 
-class StoreFormat(StoreError):
+class StoreFormatError(StoreError):
     """The folder is not a store this version can read."""
 
 
-class StreamExists(StoreError):
+class StreamExistsError(StoreError):
     """A stream with this key is already there."""

@@ -19,7 +19,7 @@ import msgspec
 
 from natsctl.store.commit import Commit, Settled
 from natsctl.store.disk import Disk, File
-from natsctl.store.errors import StoreDamaged, StoreError, StoreFull
+from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.index_file import IndexImage, write_index
 from natsctl.store.packed import PackedFile, altered, open_segment, pack
 from natsctl.store.rewrite import Rewrite
@@ -349,7 +349,7 @@ class FileCommit(Commit):
         finally:
             file.close()
         if data is None:
-            damaged = StoreDamaged(f"{segment.path}: what is to be erased lies in a damaged block")
+            damaged = StoreDamagedError(f"{segment.path}: what is to be erased lies in a damaged block")
             self.unerased.update((Erasure(segment, *spot), damaged) for spot in group)
             return
         try:
@@ -362,7 +362,7 @@ class FileCommit(Commit):
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            full = StoreFull("no space left on the store's disk")
+            full = StoreFullError("no space left on the store's disk")
             self.unerased.update((Erasure(segment, *spot), full) for spot in group)
 
     def _rewrite(self, work: Rewrite) -> None:

@@ -17,7 +17,7 @@ from zlib import crc32
 from natsctl.store import frame
 from natsctl.store.commit import Host
 from natsctl.store.compaction import Compaction
-from natsctl.store.errors import StorePoisoned
+from natsctl.store.errors import StorePoisonedError
 from natsctl.store.file_commit import Erasure, Plan
 from natsctl.store.filters import Filters
 from natsctl.store.index_file import IndexImage, image_of
@@ -103,7 +103,8 @@ class FileLog(StreamStore):
     def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int, timed: bool = False) -> int:
         """Buffer one message and return its sequence; it is not durable until a commit ends.
 
-        `ts_ns` is raised to the newest message's if lower and there is one. Raises StorePoisoned (nothing changed).
+        `ts_ns` is raised to the newest message's if lower and there is one. Raises StorePoisonedError (nothing
+        changed).
         """
         return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload, _TIMED if timed else 0)
 
@@ -112,7 +113,7 @@ class FileLog(StreamStore):
         if len(payloads) == 1:
             return self._append(self._index.last_seq + 1, ts_ns, subject, b"", payloads[0], 0)
         if self.fault is not None:
-            raise StorePoisoned(self.fault)
+            raise StorePoisonedError(self.fault)
         first_seq = seq = self._index.last_seq + 1
         if ts_ns < self.last_ts_ns:
             ts_ns = self._in_order(ts_ns, seq)
@@ -163,7 +164,7 @@ class FileLog(StreamStore):
     def append_copies(self, messages: Sequence[Copy]) -> None:
         """Buffer messages without times of their own under ascending sequences above last_seq."""
         if self.fault is not None:
-            raise StorePoisoned(self.fault)
+            raise StorePoisonedError(self.fault)
         if messages[0][0] <= self._index.last_seq:
             raise ValueError(f"sequence {messages[0][0]} is not above {self._index.last_seq}")
         if messages[0][1] < self.last_ts_ns:
@@ -197,7 +198,7 @@ class FileLog(StreamStore):
 
     def _append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> int:
         if self.fault is not None:
-            raise StorePoisoned(self.fault)
+            raise StorePoisonedError(self.fault)
         if ts_ns < self.last_ts_ns:
             ts_ns = self._in_order(ts_ns, seq)
         else:
@@ -366,7 +367,7 @@ class FileLog(StreamStore):
     def reading_frames(self, from_seq: int, to_seq: int, filters: Filters, max_bytes: int) -> Steps[FrameRun]:
         """Return the frames of the durable matches from a sequence to another, both included, in steps.
 
-        They end before sizes and frames exceed `max_bytes`; the first always comes. Raises StoreDamaged.
+        They end before sizes and frames exceed `max_bytes`; the first always comes. Raises StoreDamagedError.
         """
         yield from self._index.preparing(filters)
         sizes, pieces, seq, room = array("I"), list[memoryview](), from_seq, max_bytes

@@ -13,7 +13,7 @@ from natsctl.store import frame
 from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope
-from natsctl.store.errors import StoreDamaged, StoreError, StoreFull, StorePoisoned
+from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError, StorePoisonedError
 from natsctl.store.file_commit import NO_SPACE, Erasure, FileCommit, Plan
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, SegmentMark, StreamCheck, WitnessEntry
@@ -231,7 +231,7 @@ class FileStreamStore(FileLog):
             self._host.dirty.pop(self, None)
             waiting, self._callbacks = self._callbacks, []
             for callback in waiting:
-                callback(None if self.left else StorePoisoned(self.fault))
+                callback(None if self.left else StorePoisonedError(self.fault))
             self._clean = True
             return None
         return super().begin_commit()
@@ -330,7 +330,7 @@ class FileStreamStore(FileLog):
         elif plan.meta is not None and self._meta_pending is None:
             self._durable_meta = self.meta
         if commit.meta_full or commit.journal_full:
-            return StoreFull("no space left on the store's disk")
+            return StoreFullError("no space left on the store's disk")
         return None
 
     def _settle_erasures(self, commit: FileCommit) -> None:
@@ -341,7 +341,7 @@ class FileStreamStore(FileLog):
         self._postponed = bool(commit.unerased)
         self._unerased += commit.unerased
         for error in commit.unerased.values():
-            if isinstance(error, StoreDamaged):
+            if isinstance(error, StoreDamagedError):
                 self._host.report_fault(str(error))
         asked = [commit.unerased[spot] for spot in erasures[: commit.plan.asked] if spot in commit.unerased]
         if asked:
@@ -355,11 +355,11 @@ class FileStreamStore(FileLog):
             self._host.stillborn(self)
             if isinstance(error, OSError) and error.errno in NO_SPACE:
                 self.fault = "the stream could not be created: no space left"
-                return StoreFull(self.fault)
+                return StoreFullError(self.fault)
         if self.fault is None or commit.plan.farewell:
             self.fault = f"stream {self.key}: write or sync failed: {error}"
             self._host.report_fault(self.fault)
-        poisoned = StorePoisoned(self.fault)
+        poisoned = StorePoisonedError(self.fault)
         self.refused(self.durable_seq, poisoned)
         if self._leaving and not commit.plan.farewell:
             return poisoned  # the deletion was asked for meanwhile, and comes next
@@ -378,7 +378,7 @@ class FileStreamStore(FileLog):
         file.size = self._taken_end = file.settled
         self._parts, self._sealing, self._has_messages = [], None, False
         self._removals.forget_above(self.durable_seq)
-        full = StoreFull("no space left on the store's disk")
+        full = StoreFullError("no space left on the store's disk")
         self.refused(self.durable_seq, full)
         waiting, self._callbacks = self._callbacks, []
         commit.callbacks.extend(waiting)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from natsctl.store.disk import Disk
-from natsctl.store.errors import StoreDamaged, StoreFormat
+from natsctl.store.errors import StoreDamagedError, StoreFormatError
 from natsctl.store.file_commit import NO_SPACE, replace_file
 
 FORMAT = 2
@@ -30,17 +30,17 @@ def format_text(identity: bytes) -> bytes:
 def open_layout(disk: Disk, new_identity: Callable[[], bytes], make_room: Callable[[], bool]) -> bytes:
     """Make what is missing from a new folder and return the store's identity.
 
-    `make_room` gives up what is held back for a full disk. Raises StoreFormat, StoreDamaged (a store stood here),
-    OSError.
+    `make_room` gives up what is held back for a full disk. Raises StoreFormatError, StoreDamagedError (a store stood
+    here), OSError.
     """
     identity = b""
     if disk.exists("FORMAT"):
         identity = _identity(disk)
     elif disk.exists("WITNESS") or (disk.exists("streams") and disk.listdir("streams")):
-        raise StoreFormat("FORMAT is missing from a folder that holds a store")
+        raise StoreFormatError("FORMAT is missing from a folder that holds a store")
     if not disk.exists("streams"):
         if disk.exists("WITNESS"):
-            raise StoreDamaged("streams/ is missing from a folder that holds a store")
+            raise StoreDamagedError("streams/ is missing from a folder that holds a store")
         disk.mkdir("streams")
     if not identity:
         identity = new_identity()
@@ -55,7 +55,7 @@ def open_layout(disk: Disk, new_identity: Callable[[], bytes], make_room: Callab
 
 
 def _identity(disk: Disk) -> bytes:
-    """Return the identity that FORMAT says, empty for a folder of format 1. Raises StoreFormat."""
+    """Return the identity that FORMAT says, empty for a folder of format 1. Raises StoreFormatError."""
     file = disk.open_read("FORMAT")
     try:
         found = file.pread(4096, 0)
@@ -68,5 +68,5 @@ def _identity(disk: Disk) -> bytes:
     except (ValueError, TypeError, KeyError):
         identity = b""
     if not identity or found != format_text(identity):
-        raise StoreFormat(f"FORMAT says {found[:200]!r}; this version reads formats 1 and {FORMAT}")
+        raise StoreFormatError(f"FORMAT says {found[:200]!r}; this version reads formats 1 and {FORMAT}")
     return identity

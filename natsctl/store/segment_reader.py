@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from natsctl.store import frame
-from natsctl.store.errors import StoreDamaged
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.message import StoredFrames, StoredMessage
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache
@@ -36,12 +36,12 @@ class SegmentReader:
         self._key = key
         self._report = report
 
-    def _broken(self, segment: Segment, position: int) -> StoreDamaged:
+    def _broken(self, segment: Segment, position: int) -> StoreDamagedError:
         file = segment.body
         path = file.path if file is not None else ""
         text = f"stream {self._key}: {path}: damaged message {segment.seq_at(position)} at {segment.offsets[position]}"
         self._report(text)
-        return StoreDamaged(text)
+        return StoreDamagedError(text)
 
     def _fetch(self, segment: Segment, position: int) -> tuple[int, bytes]:
         """Return (place, blob) of a checked frame."""
@@ -55,12 +55,12 @@ class SegmentReader:
         return at, blob
 
     def message_at(self, segment: Segment, position: int) -> StoredMessage:
-        """Return one settled message. Raises StoreDamaged."""
+        """Return one settled message. Raises StoreDamagedError."""
         at, blob = self._fetch(segment, position)
         return frame.parse_message(blob, at)
 
     def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        """Return settled messages of one segment; `positions` ascend. Raises StoreDamaged."""
+        """Return settled messages of one segment; `positions` ascend. Raises StoreDamagedError."""
         file = segment.body
         assert file is not None
         if len(positions) < SEQUENTIAL:
@@ -97,7 +97,9 @@ class SegmentReader:
         return out
 
     def frames_at(self, segment: Segment, positions: Sequence[int]) -> StoredFrames:
-        """Return the frames of settled messages of one segment as they lie; `positions` ascend. Raises StoreDamaged.
+        """Return the frames of settled messages of one segment as they lie; `positions` ascend.
+
+        Raises StoreDamagedError.
 
         Frames of one range that follow each other are one piece, whose bytes are not looked at where this process
         wrote them.
@@ -161,7 +163,10 @@ class SegmentReader:
         return pieces
 
     def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Yield settled messages, also removed ones whose bytes are still there. Raises StoreDamaged for a live one."""
+        """Yield settled messages, also removed ones whose bytes are still there.
+
+        Raises StoreDamagedError for a live one.
+        """
         file = segment.body
         assert file is not None
         offsets, sizes, salt = segment.offsets, segment.sizes, file.head.salt

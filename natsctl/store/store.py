@@ -19,7 +19,7 @@ from natsctl.store.commit import Committable
 from natsctl.store.discard import Discard
 from natsctl.store.disk import Disk, File
 from natsctl.store.envelope import Envelope
-from natsctl.store.errors import StoreDamaged, StreamExists
+from natsctl.store.errors import StoreDamagedError, StreamExistsError
 from natsctl.store.file_commit import NO_SPACE, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import PARTIAL, STRANGER, StreamCheck, WitnessEntry, check_stream
@@ -111,7 +111,8 @@ class Store:
     def open(self) -> RecoveryReport:
         """Lock the folder and recover every stream; damaged ones are reported, refused and left untouched.
 
-        Raises StoreLocked, StoreFormat, StoreDamaged (a store stood here and its parts are gone), OSError.
+        Raises StoreLockedError, StoreFormatError, StoreDamagedError (a store stood here and its parts are gone),
+        OSError.
         """
         self._lock = self._disk.lock("LOCK")
         report = RecoveryReport()
@@ -329,11 +330,14 @@ class Store:
     def create(
         self, key: str, meta: bytes, storage: Literal["file", "memory"] = "file", first_seq: int = 1
     ) -> StreamStore:
-        """Make a stream; it is durable when its first commit ends (on_durable). Raises StreamExists, StoreDamaged."""
+        """Make a stream; it is durable when its first commit ends (on_durable).
+
+        Raises StreamExistsError, StoreDamagedError.
+        """
         if key in self.streams:
-            raise StreamExists(key)
+            raise StreamExistsError(key)
         if key in self.damaged:
-            raise StoreDamaged(self.damaged[key])
+            raise StoreDamagedError(self.damaged[key])
         if storage == "memory":
             memory = self.streams[key] = MemoryStreamStore(self, key, meta, first_seq)
             memory.request_sync()
@@ -368,20 +372,22 @@ class Store:
         """Make what can be read of a stream of `damaged` a stream again, durable when this returns; return what it was.
 
         `meta` stands in for metadata that cannot be read. The old folder is moved aside as it is, below refused/. For
-        a store that nobody serves: commits run in line. Raises StoreDamaged (nothing to go by), OSError.
+        a store that nobody serves: commits run in line. Raises StoreDamagedError (nothing to go by), OSError.
         """
         ids = self._refused_ids[key]
         folder = f"streams/s{ids[0]:06d}"
         entry = self._refused[ids[0]]
         if not self._disk.exists(folder):
-            raise StoreDamaged(f"{folder} is missing: there is nothing to read, {key} can only be put back or removed")
+            raise StoreDamagedError(
+                f"{folder} is missing: there is nothing to read, {key} can only be put back or removed"
+            )
         if entry.flags & STRANGER or key != entry.key:
-            raise StoreDamaged(f"{folder} is not the folder of a stream of this store: it can only be removed")
+            raise StoreDamagedError(f"{folder} is not the folder of a stream of this store: it can only be removed")
         limit = self.options.max_frame_bytes
         found = read_remains(self._disk, folder, entry, limit, self.identity)
         found.meta = meta if found.meta is None else found.meta
         if found.meta is None:
-            raise StoreDamaged(f"{folder}/meta cannot be read: the configuration of {key} has to be given")
+            raise StoreDamagedError(f"{folder}/meta cannot be read: the configuration of {key} has to be given")
         stream = self._make(self._next_id, key, found.meta, 1, self._draw_identity())
         self._next_id += 1
         stream.be_born(Envelope(stream.stream_id, key, found.meta, 0, self.identity, stream.identity, self._run))
@@ -395,7 +401,9 @@ class Store:
         stream.flush()
         self._commit_all()
         if stream.fault is not None or stream.durable_seq < found.last_seq:
-            raise StoreDamaged(f"{key} could not be written: {stream.fault or 'no space left'}; nothing was removed")
+            raise StoreDamagedError(
+                f"{key} could not be written: {stream.fault or 'no space left'}; nothing was removed"
+            )
         self._move_aside(key, ids)
         found.remains = f"{REMAINS}/s{ids[0]:06d}"
         return found

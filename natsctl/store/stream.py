@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from natsctl.store.appended import AppendedView, Blob
 from natsctl.store.commit import Commit, Host, Settled
-from natsctl.store.errors import StoreError, StorePoisoned
+from natsctl.store.errors import StoreError, StorePoisonedError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import BULK, StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
@@ -76,7 +76,7 @@ class StreamStore(AppendedView):
 
         `ts_ns` is raised to the newest message's if lower and the stream holds any, so that time order equals sequence
         order. `timed` flags a message that carries a time of its own: `timed_seqs` finds it without reading messages,
-        after a restart too. Raises StoreFull or StorePoisoned (nothing changed). Source: docs/adr/0003.
+        after a restart too. Raises StoreFullError or StorePoisonedError (nothing changed). Source: docs/adr/0003.
         """
 
     def append_run(self, subject: Blob, payloads: Sequence[Blob], ts_ns: int) -> int:
@@ -140,7 +140,7 @@ class StreamStore(AppendedView):
         return self.durable_seq < self._index.last_seq and self.fault is None
 
     def get(self, seq: int) -> StoredMessage | None:
-        """Return message `seq`; None when it is gone or not durable. Raises StoreDamaged."""
+        """Return message `seq`; None when it is gone or not durable. Raises StoreDamagedError."""
         place = self._index.locate(seq) if seq <= self.durable_seq else None
         return self._message_at(*place) if place else None
 
@@ -169,7 +169,7 @@ class StreamStore(AppendedView):
         return found
 
     def next_match(self, filters: Filters, from_seq: int) -> StoredMessage | None:
-        """Return the first durable message at or above `from_seq` that matches. Raises StoreDamaged."""
+        """Return the first durable message at or above `from_seq` that matches. Raises StoreDamagedError."""
         place = self._index.next_place(filters, from_seq)
         if place is None or place[0].seq_at(place[1]) > self.durable_seq:
             return None
@@ -184,7 +184,7 @@ class StreamStore(AppendedView):
     def read_from(
         self, from_seq: int, filters: Filters = ALL, max_msgs: int = 256, max_bytes: int = 0
     ) -> list[StoredMessage]:
-        """Return up to `max_msgs` durable matches at or above `from_seq`, in order. Raises StoreDamaged.
+        """Return up to `max_msgs` durable matches at or above `from_seq`, in order. Raises StoreDamagedError.
 
         With `max_bytes` it stops where one more would make their accounted size larger; the first always comes.
         """
@@ -211,7 +211,7 @@ class StreamStore(AppendedView):
         """Yield what can still be read at or above a sequence and a time, removed or not, in order.
 
         After a restart all is there that was removed by a commit whose journal records may be missing: bytes go only
-        when those are synced. Erased and damaged messages that were removed are left out. Raises StoreDamaged.
+        when those are synced. Erased and damaged messages that were removed are left out. Raises StoreDamagedError.
         """
         for segment in self._remaining():
             start, stop = segment.position_from(from_seq), segment.position_from(self.durable_seq + 1)
@@ -225,7 +225,7 @@ class StreamStore(AppendedView):
     def remove(self, seq: int, erase: bool = False) -> RemovedMessage | None:
         """Take message `seq` out (appended view) and return it; None when it is not there.
 
-        With `erase` its bytes on disk are overwritten before the commit ends. Raises StorePoisoned.
+        With `erase` its bytes on disk are overwritten before the commit ends. Raises StorePoisonedError.
         """
         self._check_writable()
         place = self._index.locate(seq)
@@ -247,7 +247,7 @@ class StreamStore(AppendedView):
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
         """Take matching messages out and return how many: those below `below_seq` (0: all), all but the newest `keep`.
 
-        Raises StorePoisoned.
+        Raises StorePoisonedError.
         """
         return finish(self.purging(filters, below_seq, keep))
 
@@ -456,7 +456,7 @@ class StreamStore(AppendedView):
 
     def _check_writable(self) -> None:
         if self.fault is not None:
-            raise StorePoisoned(self.fault)
+            raise StorePoisonedError(self.fault)
 
     def _in_order(self, ts_ns: int, seq: int) -> int:
         """Return the time of message `seq`, which is about to come, for a clock that went back since the newest one.

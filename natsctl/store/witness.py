@@ -19,7 +19,7 @@ from typing import NamedTuple
 from natsctl.store import frame
 from natsctl.store.commit import Commit, Committable
 from natsctl.store.disk import Disk, File
-from natsctl.store.errors import StoreDamaged, StoreError
+from natsctl.store.errors import StoreDamagedError, StoreError
 from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
 from natsctl.store.fsck import EXACT, PARTIAL, SegmentMark, WitnessEntry
 from natsctl.store.subject_table import SubjectTable
@@ -51,7 +51,10 @@ class Testimony(NamedTuple):
 
 
 def read_witness(disk: Disk, store: bytes) -> Testimony:
-    """Return what the witness of `store` says; nothing when there is none. Raises StoreDamaged: it is another one's."""
+    """Return what the witness of `store` says; nothing when there is none.
+
+    Raises StoreDamagedError: it is another one's.
+    """
     if not disk.exists(PATH):
         missing = "WITNESS is missing: what was synced is known from the streams' own files alone"
         return Testimony({}, note=missing if disk.listdir("streams") else "")
@@ -64,7 +67,7 @@ def read_witness(disk: Disk, store: bytes) -> Testimony:
     head = scan.head
     if head is not None and head.is_marked and (head.identity, head.role) != (store, frame.WITNESS_FILE):
         whose = f"store {head.identity.hex()}" if head.role == frame.WITNESS_FILE else f"stream {head.stream_id}"
-        raise StoreDamaged(
+        raise StoreDamagedError(
             f"WITNESS belongs to {whose}, and FORMAT says store {store.hex()}: put the right one back, or move it away "
             "to start without the proof of what was synced"
         )

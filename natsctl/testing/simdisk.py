@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from natsctl.store.errors import StoreLocked
+from natsctl.store.errors import StoreLockedError
 from natsctl.testing.disk_image import (
     FileImage,
     FolderImage,
@@ -377,10 +377,13 @@ class SimDisk:
         return faults
 
     def lock(self, path: str) -> SimFile:
-        """Create if missing and hold the lock until the file is closed or the process is killed; raises StoreLocked."""
+        """Create if missing and hold the lock until the file is closed or the process is killed.
+
+        Raises StoreLockedError.
+        """
         self.meet("lock", path)
         if path in self._locks:
-            raise StoreLocked(f"{path} is held by another process")
+            raise StoreLockedError(f"{path} is held by another process")
         folder, name = self._parent(path)
         if name not in folder.cache:
             self._change((folder, name, FileImage()))

@@ -16,7 +16,7 @@ class FaultKind(Enum):
     MALFORMED = ""
 
 
-class ProtocolFault(Exception):
+class ProtocolViolationError(Exception):
     """The peer broke the protocol; nothing after this point of its stream can be read."""
 
     def __init__(self, kind: FaultKind, detail: str) -> None:

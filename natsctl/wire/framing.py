@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import ClassVar
 
-from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
+from natsctl.wire.faults import FaultKind, Limits, ProtocolViolationError
 from natsctl.wire.ops import Op
 
 CRLF = b"\r\n"
@@ -81,7 +81,7 @@ class Framing:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.fault: ProtocolFault | None = None
+        self.fault: ProtocolViolationError | None = None
         self._tail = b""
         self._pending: tuple[Op, int] | None = None
         self._body = bytearray()
@@ -108,9 +108,9 @@ class Framing:
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         """Return (operation, body size, header size) of one line; the size is -1 where no body follows.
 
-        The operation is None where the line is accepted and means nothing. Raises ProtocolFault.
+        The operation is None where the line is accepted and means nothing. Raises ProtocolViolationError.
         """
-        raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, repr(verb[:16]))
+        raise ProtocolViolationError(FaultKind.UNKNOWN_OPERATION, repr(verb[:16]))
 
     def _message(self, head: Op, header: bytes, payload: bytes) -> Op:
         """Return the finished operation of a message whose body has arrived."""
@@ -119,7 +119,7 @@ class Framing:
     def _split_verb(self, line: bytes, complete: bool) -> tuple[bytes, bytes]:
         """Return (verb, the bytes after it) of a line or, where not `complete`, of the beginning of one.
 
-        Raises ProtocolFault as soon as no verb can begin so, like nats-server, which reads byte by byte.
+        Raises ProtocolViolationError as soon as no verb can begin so, like nats-server, which reads byte by byte.
         """
         verb = line.partition(b" ")[0]
         if verb in self.VERBS and (len(verb) < len(line) or verb in self.LOOSE_VERBS):
@@ -134,11 +134,13 @@ class Framing:
                     return verb, b""
             elif not complete and verb.startswith(upper):
                 return verb, b""
-        raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, repr(line[:16]))
+        raise ProtocolViolationError(FaultKind.UNKNOWN_OPERATION, repr(line[:16]))
 
     def _check_args(self, verb: bytes, args: bytes) -> None:
         if len(args) > self.limits.max_control_line and verb not in self.LOOSE_VERBS:
-            raise ProtocolFault(FaultKind.MAX_CONTROL_LINE, f"{verb.decode()} with {len(args)} bytes of arguments")
+            raise ProtocolViolationError(
+                FaultKind.MAX_CONTROL_LINE, f"{verb.decode()} with {len(args)} bytes of arguments"
+            )
 
     def _feed_pieces(self, pieces: list[bytes], index: int, ops: list[Op]) -> None:
         """Read every operation of `pieces[index:]`; the last piece is not ended by a line feed."""
@@ -148,10 +150,10 @@ class Framing:
                 index = self._one(pieces, index, ops)
             if index == last:
                 self._keep_tail(pieces[last])
-        except ProtocolFault as fault:
+        except ProtocolViolationError as fault:
             self._fail(fault, pieces, index)
 
-    def _fail(self, fault: ProtocolFault, pieces: list[bytes], index: int) -> None:
+    def _fail(self, fault: ProtocolViolationError, pieces: list[bytes], index: int) -> None:
         """Read nothing any more; the fault is in `pieces[index]`."""
         fault.unread = sum(len(piece) + 1 for piece in pieces[index + 1 :])
         self.fault = fault
@@ -177,7 +179,7 @@ class Framing:
         end, body = gather_body(pieces, index, size)
         if end < len(pieces) - 1:
             if len(body) != size + 1 or not body.endswith(b"\r"):
-                raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
+                raise ProtocolViolationError(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
             ops.append(self._message(head, body[:header_size], body[header_size:size]))
             return end + 1
         self._pending = (head, header_size)
@@ -194,7 +196,7 @@ class Framing:
         body += chunk[:room]
         size = self._missing - 2
         if not CRLF.startswith(body[size:]):
-            raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
+            raise ProtocolViolationError(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
         if len(body) < self._missing:
             return b""
         head, header_size = self._pending
@@ -211,7 +213,7 @@ class Framing:
             return chunk
         try:
             return self._fill(chunk, ops)
-        except ProtocolFault as fault:
+        except ProtocolViolationError as fault:
             self._fail(fault, [chunk], 0)
             return b""
 

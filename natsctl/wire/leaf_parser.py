@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
+from natsctl.wire.faults import FaultKind, Limits, ProtocolViolationError
 from natsctl.wire.framing import Framing, has_odd_blanks, parse_size, words_of
 from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
@@ -40,7 +40,7 @@ class LeafParser(Framing):
                 pieces = chunk.split(b"\n")
                 try:
                     index = self._messages(pieces, ops)
-                except ProtocolFault as fault:
+                except ProtocolViolationError as fault:
                     self._fail(fault, pieces, len(pieces))
                 else:
                     self._feed_pieces(pieces, index, ops)
@@ -49,7 +49,7 @@ class LeafParser(Framing):
     def _messages(self, pieces: list[bytes], ops: list[Op]) -> int:
         """Read what is complete, and return the index after it: LMSG with its body in the next piece is the hot case.
 
-        Raises ProtocolFault.
+        Raises ProtocolViolationError.
         """
         last, most_line, size_of = len(pieces) - 1, self.limits.max_control_line, self._sizes.get
         append, index = ops.append, 0
@@ -86,13 +86,15 @@ class LeafParser(Framing):
     def _deliver(self, fields: list[bytes], sizes: int) -> tuple[Op, int, int]:
         head, tail = fields[:-sizes], fields[-sizes:]
         if not head or len(tail) != sizes:
-            raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to a message")
+            raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to a message")
         size = self._size(tail[-1])
         header_size = self._size(tail[0]) if sizes == 2 else 0
         if not 0 <= header_size <= size:
-            raise ProtocolFault(FaultKind.MALFORMED, "a size is not a number or the header is longer than the message")
+            raise ProtocolViolationError(
+                FaultKind.MALFORMED, "a size is not a number or the header is longer than the message"
+            )
         if size > self.limits.max_payload:
-            raise ProtocolFault(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
+            raise ProtocolViolationError(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
         reply, queues = _route(head[1:])
         return (LEAF_MSG, head[0], reply, queues), size, header_size
 
@@ -105,7 +107,7 @@ def _route(fields: list[bytes]) -> tuple[bytes, tuple[bytes, ...]]:
         return fields[1], tuple(fields[2:])
     if fields[0] == b"|":
         return b"", tuple(fields[1:])
-    raise ProtocolFault(FaultKind.MALFORMED, "bad or missing reply indicator")
+    raise ProtocolViolationError(FaultKind.MALFORMED, "bad or missing reply indicator")
 
 
 def _interest(fields: list[bytes]) -> Op:
@@ -114,10 +116,10 @@ def _interest(fields: list[bytes]) -> Op:
     if len(fields) == 3:
         # What is no weight counts as one member. Source: nats-server, processLeafSub.
         return (LEAF_SUB, fields[0], fields[1], max(parse_size(fields[2]), 1))
-    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to LS+")
+    raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to LS+")
 
 
 def _no_interest(fields: list[bytes]) -> Op:
     if 1 <= len(fields) <= 2:
         return (LEAF_UNSUB, fields[0], fields[1] if len(fields) == 2 else b"")
-    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to LS-")
+    raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to LS-")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
+from natsctl.wire.faults import FaultKind, Limits, ProtocolViolationError
 from natsctl.wire.framing import CRLF, Framing, gather_body, has_odd_blanks, parse_size, words_of
 from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 
@@ -82,7 +82,7 @@ class Parser(Framing):
                     index += 1
                     continue
                 index = self._one(pieces, index, ops)
-        except ProtocolFault as fault:
+        except ProtocolViolationError as fault:
             self._fail(fault, pieces, index)
             return ops
         self._feed_pieces(pieces, index, ops)
@@ -143,21 +143,21 @@ class Parser(Framing):
         if verb == b"CONNECT":
             return (CONNECT, args), NO_BODY, 0
         if verb == b"-ERR":
-            raise ProtocolFault(FaultKind.MALFORMED, "an error from a client")
+            raise ProtocolViolationError(FaultKind.MALFORMED, "an error from a client")
         return None, NO_BODY, 0  # INFO and +OK mean nothing from a client
 
     def _publish(self, fields: list[bytes], with_header: bool) -> tuple[Op, int, int]:
         sizes = 2 if with_header else 1
         if not 1 + sizes <= len(fields) <= 2 + sizes:
-            raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to publish")
+            raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to publish")
         size = self._size(fields[-1])
         header_size = self._size(fields[-2]) if with_header else 0
         if size < 0 or header_size < 0:
-            raise ProtocolFault(FaultKind.MALFORMED, "a size is not a number")
+            raise ProtocolViolationError(FaultKind.MALFORMED, "a size is not a number")
         if header_size > size:
-            raise ProtocolFault(FaultKind.MALFORMED, "header longer than the message")
+            raise ProtocolViolationError(FaultKind.MALFORMED, "header longer than the message")
         if size > self.limits.max_payload:
-            raise ProtocolFault(FaultKind.MAX_PAYLOAD, f"{size} vs {self.limits.max_payload}")
+            raise ProtocolViolationError(FaultKind.MAX_PAYLOAD, f"{size} vs {self.limits.max_payload}")
         reply = fields[1] if len(fields) == 2 + sizes else b""
         return (PUB, fields[0], reply), size, header_size
 
@@ -167,7 +167,7 @@ def _subscribe(fields: list[bytes]) -> Op:
         return (SUB, fields[0], b"", fields[1])
     if len(fields) == 3:
         return (SUB, *fields)
-    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to SUB")
+    raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to SUB")
 
 
 def _unsubscribe(fields: list[bytes]) -> Op:
@@ -176,4 +176,4 @@ def _unsubscribe(fields: list[bytes]) -> Op:
     if len(fields) == 2:
         # What is not a number counts as not given. Source: seen on nats-server.
         return (UNSUB, fields[0], max(parse_size(fields[1]), 0))
-    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to UNSUB")
+    raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to UNSUB")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
+from natsctl.wire.faults import FaultKind, Limits, ProtocolViolationError
 from natsctl.wire.framing import Framing, parse_size, words_of
 from natsctl.wire.ops import ERR, INFO, MSG, OK, PING, PONG, Op
 
@@ -45,12 +45,14 @@ class ServerParser(Framing):
     def _deliver(self, fields: list[bytes], with_header: bool) -> tuple[Op, int, int]:
         sizes = 2 if with_header else 1
         if not 2 + sizes <= len(fields) <= 3 + sizes:
-            raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to MSG")
+            raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to MSG")
         size = parse_size(fields[-1])
         header_size = parse_size(fields[-2]) if with_header else 0
         if not 0 <= header_size <= size:
-            raise ProtocolFault(FaultKind.MALFORMED, "a size is not a number or the header is longer than the message")
+            raise ProtocolViolationError(
+                FaultKind.MALFORMED, "a size is not a number or the header is longer than the message"
+            )
         if size > self.limits.max_payload:
-            raise ProtocolFault(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
+            raise ProtocolViolationError(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
         reply = fields[2] if len(fields) == 3 + sizes else b""
         return (MSG, fields[0], fields[1], reply), size, header_size

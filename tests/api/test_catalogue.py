@@ -67,15 +67,15 @@ def test_a_missing_placeholder_or_code_is_a_fault_of_the_caller() -> None:
     ],
 )
 def test_an_api_failure_knows_its_exit_code(failure: ApiError, exit_code: int) -> None:
-    assert errors.ApiFailure(failure, "$JS.API.X").exit_code == exit_code
+    assert errors.ApiResponseError(failure, "$JS.API.X").exit_code == exit_code
 
 
 def test_each_kind_of_failure_has_the_exit_code_of_the_design() -> None:
     kinds = {
         errors.UsageError: 2,
-        errors.Unreachable: 5,
-        errors.NotAuthorised: 6,
-        errors.NothingReceived: 7,
+        errors.UnreachableError: 5,
+        errors.NotAuthorisedError: 6,
+        errors.NothingReceivedError: 7,
         errors.ProtocolError: 1,
         errors.StorageError: 1,
     }

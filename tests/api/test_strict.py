@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.api.codec import InvalidJSON, decode
+from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.endpoints import ENDPOINTS
 from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest, StreamCreateRequest, StreamPurgeRequest
 from natsctl.api.stream import DiscardPolicy, PersistMode, StreamConfig, StreamSource
-from natsctl.api.strict import Fault, read_plain, read_strict
-from natsctl.api.syntax import SyntaxFault, go_quote, split_values
+from natsctl.api.strict import DecodeError, read_plain, read_strict
+from natsctl.api.syntax import JSONSyntaxError, go_quote, split_values
 
 FAULTS: list[tuple[str, str, str]] = msgspec.json.decode(
     Path(__file__).with_name("reference_faults.json").read_bytes(), type=list[tuple[str, str, str]]
@@ -24,7 +24,7 @@ FAULTS: list[tuple[str, str, str]] = msgspec.json.decode(
 def test_a_fault_is_told_in_the_words_of_the_reference(verb: str, body: str, text: str) -> None:
     request = ENDPOINTS[verb].request
     assert request is not None
-    with pytest.raises(InvalidJSON) as caught:
+    with pytest.raises(InvalidJSONError) as caught:
         decode(body.encode(), request, strict=True)
     assert str(caught.value) == text
 
@@ -54,7 +54,7 @@ def test_times_are_kept_as_go_writes_them() -> None:
 
 def test_an_empty_persist_mode_is_the_default_and_compression_is_told_as_a_string() -> None:
     assert decode(b'{"persist_mode":""}', StreamCreateRequest, strict=True).persist_mode is PersistMode.DEFAULT
-    with pytest.raises(InvalidJSON, match=r"StreamConfigRequest\.StreamConfig\.compression of type string"):
+    with pytest.raises(InvalidJSONError, match=r"StreamConfigRequest\.StreamConfig\.compression of type string"):
         decode(b'{"compression":1}', StreamCreateRequest, strict=True)
 
 
@@ -72,7 +72,7 @@ def test_broken_text_is_repaired_as_go_repairs_it() -> None:
 
 def test_deep_nesting_is_refused() -> None:
     for depth in (5_000, 20_000):
-        with pytest.raises(InvalidJSON, match=r"depth|cannot unmarshal array"):
+        with pytest.raises(InvalidJSONError, match=r"depth|cannot unmarshal array"):
             decode(b"[" * depth + b"]" * depth, StreamPurgeRequest, strict=True)
 
 
@@ -83,9 +83,9 @@ def test_the_action_of_a_create_request_is_read() -> None:
 
 def test_lenient_reading_ignores_unknown_keys_and_refuses_wrong_types() -> None:
     assert decode(b'{"seq":1,"new":2}', StreamPurgeRequest) == StreamPurgeRequest(seq=1)
-    with pytest.raises(InvalidJSON):
+    with pytest.raises(InvalidJSONError):
         decode(b'{"seq":"x"}', StreamPurgeRequest)
-    with pytest.raises(InvalidJSON):
+    with pytest.raises(InvalidJSONError):
         decode(b"[" * 20_000, StreamPurgeRequest)
 
 
@@ -106,7 +106,7 @@ def test_the_scanner_finds_every_value_of_a_text(values: list[object]) -> None:
 def test_a_cut_text_is_never_read_as_a_whole_one(value: object, data: st.DataObject) -> None:
     raw = msgspec.json.encode([value])
     cut = raw[: data.draw(st.integers(1, len(raw) - 1))]
-    with pytest.raises(SyntaxFault, match="unexpected EOF"):
+    with pytest.raises(JSONSyntaxError, match="unexpected EOF"):
         split_values(cut)
 
 
@@ -114,7 +114,7 @@ def test_a_cut_text_is_never_read_as_a_whole_one(value: object, data: st.DataObj
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     try:
         decode(raw, StreamCreateRequest, strict=True)
-    except InvalidJSON as error:
+    except InvalidJSONError as error:
         assert str(error)
 
 
@@ -131,9 +131,9 @@ def test_quoting_is_gos(text: str, quoted: str) -> None:
 def test_depth_is_a_fault_and_never_more(opening: bytes, depth: int) -> None:
     for raw in (opening * depth, opening * depth + b"1"):
         for read in (read_strict, read_plain):
-            with pytest.raises(Fault):
+            with pytest.raises(DecodeError):
                 read(raw, StreamConfig)
     closing = opening.translate(bytes.maketrans(b"[{", b"]}"), b'"a:limitsor1,')[::-1]
     for read in (read_strict, read_plain):
-        with suppress(Fault):
+        with suppress(DecodeError):
             read(opening * depth + b"1" + closing * depth, StreamConfig)

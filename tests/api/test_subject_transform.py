@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.mapping_functions import partition, split
-from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
 
 INVALID = "invalid mapping destination"
 
@@ -93,7 +93,7 @@ def test_a_mapping_is_refused(src: str, dest: str, kind: str, text: str) -> None
     if not text:
         assert mapped(src, dest, "ab") == "a.b"
         return
-    with pytest.raises(BadTransform) as refused:
+    with pytest.raises(TransformError) as refused:
         SubjectMapping.compile(src, dest)
     assert (refused.value.kind, refused.value.text) == (kind, text)
 
@@ -109,7 +109,7 @@ def test_a_mapping_is_refused(src: str, dest: str, kind: str, text: str) -> None
     ],
 )
 def test_a_configuration_may_not_hold_it(dest: str, text: str) -> None:
-    with pytest.raises(BadTransform) as refused:
+    with pytest.raises(TransformError) as refused:
         check_mapping("foo.*", dest)
     assert refused.value.text == text
 
@@ -122,7 +122,7 @@ def test_a_strict_mapping_uses_every_wildcard_and_nothing_else() -> None:
         ("$1.{{left(2,1)}}",
          f"{INVALID}: {only} in {{{{left(2,1)}}}}"),
     ):  # fmt: skip
-        with pytest.raises(BadTransform) as refused:
+        with pytest.raises(TransformError) as refused:
             SubjectMapping.compile("foo.*.*", dest, strict=True)
         assert refused.value.text == text
 

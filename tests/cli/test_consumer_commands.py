@@ -208,7 +208,7 @@ def test_events_are_shown_as_they_come(orders: Run) -> None:
 
 
 def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: ServerProcess) -> None:
-    from natsctl.api.errors import Unreachable
+    from natsctl.api.errors import UnreachableError
     from natsctl.cli.session import GlobalOptions, Session
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.messages import acknowledge
@@ -220,7 +220,7 @@ def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: Serve
     async def work(manager: Manager) -> None:
         async for message in pull(manager, "ORDERS", "C", {"batch": 1, "expires": 10**9}):
             await manager.consumer_delete("ORDERS", "C")
-            with pytest.raises(Unreachable, match="the consumer was removed"):
+            with pytest.raises(UnreachableError, match="the consumer was removed"):
                 await acknowledge(manager, message)
 
     session = Session(GlobalOptions(server=shared_server.url))

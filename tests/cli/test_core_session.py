@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import Unreachable, UsageError
+from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.cli.globals import leading, take_out, wants_json
 from natsctl.cli.session import GlobalOptions, Session, data_folder
 from natsctl.cli.verbs import load, verbs_first
@@ -57,7 +57,7 @@ def test_a_server_that_ends_meanwhile_is_unreachable(server: Any) -> None:
     try:
         _client_id(session)
         server.stop()
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             _client_id(session)
     finally:
         session.close()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from natsctl.api.errors import Unreachable
+from natsctl.api.errors import UnreachableError
 from natsctl.cli.progress import _Lines
 from natsctl.cli.render import text
 from natsctl.cli.render.text import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
@@ -108,7 +108,7 @@ def test_work_that_is_measured_in_another_unit_gets_another_bar(
 
 
 def test_an_import_goes_on_when_the_server_cannot_be_asked_how_far_it_is() -> None:
-    answers: list[int | Exception] = [0, 40, Unreachable("away"), 200]
+    answers: list[int | Exception] = [0, 40, UnreachableError("away"), 200]
 
     def stored() -> int:
         answer = answers.pop(0)

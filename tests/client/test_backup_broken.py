@@ -15,10 +15,10 @@ import pytest
 
 from natsctl.api.catalogue import ApiError
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.client.backup import attempts, restore
-from natsctl.client.backup.attempts import BrokenOff, Lifeline
-from natsctl.client.backup.restore import NotPutBack, OnExisting, RestoreOptions, StreamExists, restore_stream
+from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
+from natsctl.client.backup.restore import OnExisting, RestoreOptions, StreamExistsError, StreamLostError, restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.send import Sending
 from natsctl.client.connection import Connection
@@ -122,7 +122,7 @@ async def test_a_backup_is_not_begun_again_for_ever(server: Any, tmp_path: Path)
     ):
         await _fill(Manager(direct))
         lifeline = Lifeline(Manager(cut), retries=1)
-        with pytest.raises(Unreachable, match="was lost"):
+        with pytest.raises(UnreachableError, match="was lost"):
             await save_stream(lifeline, "S", tmp_path / "out" / "b", SaveOptions(chunk_size=32 * 1024))
         assert way.cuts == 97
     assert list((tmp_path / "out").iterdir()) == []
@@ -207,7 +207,7 @@ async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
 
         _first(monkeypatch, made)
         options = RestoreOptions(on_existing=OnExisting.REPLACE if replaced else OnExisting.FAIL)
-        with pytest.raises(NotPutBack if replaced else ApiFailure, match="already in use"):
+        with pytest.raises(StreamLostError if replaced else ApiResponseError, match="already in use"):
             await restore_stream(Lifeline(manager), tmp_path / "b", options)
         there = (await manager.stream_info("S")).value
         assert (there.config.subjects, there.state.messages) == (["theirs"], 1)
@@ -223,10 +223,10 @@ async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_t
 
         async def broken() -> None:
             await manager.stream_create({"name": "S", "subjects": ["theirs"]})
-            raise BrokenOff("broken off")
+            raise TransferInterruptedError("broken off")
 
         _first(monkeypatch, broken)
-        with pytest.raises(StreamExists, match="was made while it was restored"):
+        with pytest.raises(StreamExistsError, match="was made while it was restored"):
             await restore_stream(Lifeline(manager), tmp_path / "b")
         assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
 
@@ -246,10 +246,12 @@ async def test_a_restore_that_is_refused_is_begun_again_only_where_there_is_no_o
             await manager.stream_create({"name": name, "subjects": ["other"]})
 
         async def failed() -> None:
-            raise ApiFailure(ApiError(code=500, err_code=10062, description="restore failed: for some reason"), "there")
+            raise ApiResponseError(
+                ApiError(code=500, err_code=10062, description="restore failed: for some reason"), "there"
+            )
 
         _first(monkeypatch, failed)
-        ends = contextlib.nullcontext() if alone else pytest.raises(ApiFailure, match="for some reason")
+        ends = contextlib.nullcontext() if alone else pytest.raises(ApiResponseError, match="for some reason")
         with ends:
             await restore_stream(Lifeline(manager, say=said.append), tmp_path / "b")
         left = sorted(await manager.stream_names())
@@ -267,7 +269,7 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
         await _save_and_remove(manager, tmp_path / "b")
 
         async def held() -> None:
-            raise ApiFailure(
+            raise ApiResponseError(
                 ApiError(
                     code=400,
                     err_code=ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED,
@@ -286,7 +288,7 @@ async def test_a_server_that_has_gone_is_waited_for_a_few_times(fake: Any, tmp_p
     fake.fatal.add("$JS.API.STREAM.SNAPSHOT.S")
     async with fake.running(), await _connect(fake.url) as connection:
         lifeline = Lifeline(Manager(connection), retries=2)
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             await save_stream(lifeline, "S", tmp_path / "out" / "b")
     assert len(fake.connects) == 3
     assert list((tmp_path / "out").iterdir()) == []

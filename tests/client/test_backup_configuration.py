@@ -12,7 +12,7 @@ import pytest
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.client.backup.configuration import restore_account, save_account
-from natsctl.client.backup.restore import StreamExists
+from natsctl.client.backup.restore import StreamExistsError
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -60,7 +60,7 @@ async def test_an_existing_stream_is_changed_only_when_asked(server: Any, tmp_pa
         await _make(manager)
         await save_account(manager, tmp_path / "b", data=False, log=lambda text: None)
         await manager.stream_update({"name": "ORDERS", "subjects": ["ORDERS.*"], "max_msgs": 9})
-        with pytest.raises(StreamExists, match="stream ORDERS exists"):
+        with pytest.raises(StreamExistsError, match="stream ORDERS exists"):
             await restore_account(manager, tmp_path / "b", update_streams=False, log=lambda text: None)
         assert (await manager.stream_info("ORDERS")).value.config.max_msgs == 9
         said: list[str] = []

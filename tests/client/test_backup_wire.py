@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import ApiFailure, NatsctlError, StorageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, StorageError
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.progress import Progress, silent
@@ -18,8 +18,8 @@ from natsctl.client.backup.restore import (
     OnExisting,
     Restored,
     RestoreOptions,
-    StreamExists,
-    SubjectsTaken,
+    StreamExistsError,
+    SubjectOverlapError,
     restore_stream,
 )
 from natsctl.client.backup.save import SavedStream, SaveOptions, _Snapshot, save_stream
@@ -29,7 +29,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.pull import pull
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
@@ -92,7 +92,7 @@ async def test_a_stream_comes_back_with_messages_gaps_and_consumers(server: Any,
 @pytest.mark.both
 async def test_a_failed_backup_leaves_nothing(server: Any, tmp_path: Path) -> None:
     async with await _connect(server.url) as connection:
-        with pytest.raises(ApiFailure):
+        with pytest.raises(ApiResponseError):
             await backup(Manager(connection), "NONE", tmp_path / "b")
     assert [entry for entry in tmp_path.iterdir() if entry.name.endswith(".part") or entry.name == "b"] == []
 
@@ -118,7 +118,7 @@ async def test_a_restore_onto_an_existing_stream_is_a_conflict_and_changes_nothi
         manager = Manager(connection)
         await _fill(manager)
         await backup(manager, "ORDERS", tmp_path / "b")
-        with pytest.raises(StreamExists) as raised:
+        with pytest.raises(StreamExistsError) as raised:
             await restore(manager, tmp_path / "b")
         assert raised.value.exit_code == 4
         assert (await manager.stream_info("ORDERS")).value.state.messages == len(BODIES) - 1
@@ -135,7 +135,7 @@ async def test_a_stream_comes_back_under_another_name_beside_itself(server: Any,
         before = await _stored(manager)
         await backup(manager, "ORDERS", tmp_path / "b")
         edit_backup(tmp_path / "b", tmp_path / "of", Edit(version=archive))
-        with pytest.raises(SubjectsTaken) as raised:
+        with pytest.raises(SubjectOverlapError) as raised:
             await restore(manager, tmp_path / "of", stream="COPY")
         assert (raised.value.exit_code, "--subjects" in raised.value.hint) == (4, True)
         done = await restore(manager, tmp_path / "of", stream="COPY", subjects=("COPY.*",))
@@ -170,7 +170,7 @@ async def test_what_can_not_be_replaced_is_as_it_was(
         await manager.stream_update({"name": "ORDERS", "subjects": ["ORDERS.*"], "description": "the old one"})
         before = await _stored(manager)
         wrong = {"name": "ORDERS", "subjects": ["a..b"]}
-        with pytest.raises(ApiFailure):
+        with pytest.raises(ApiResponseError):
             await restore(manager, tmp_path / "out" / "b", config=wrong, on_existing=OnExisting.REPLACE)
         assert (await manager.stream_info("ORDERS")).value.config.description == "the old one"
         assert await _stored(manager) == before
@@ -233,12 +233,12 @@ async def test_a_dry_run_tells_what_would_be_made_and_replaced(server: Any, tmp_
         await _fill(manager)
         await backup(manager, "ORDERS", tmp_path / "b")
         connection.dry_run = True
-        with pytest.raises(Previewed) as raised:
+        with pytest.raises(DryRunError) as raised:
             await restore(manager, tmp_path / "b", on_existing=OnExisting.REPLACE)
         subjects = [planned.subject for planned in raised.value.planned]
         assert subjects == ["$JS.API.STREAM.DELETE.ORDERS", "$JS.API.STREAM.RESTORE.ORDERS"]
         assert raised.value.effect["replaces_messages"] == len(BODIES) - 1
-        with pytest.raises(Previewed) as raised:
+        with pytest.raises(DryRunError) as raised:
             await backup(manager, "ORDERS", tmp_path / "other")
         assert raised.value.effect["messages"] == len(BODIES) - 1
     assert not (tmp_path / "other").exists()

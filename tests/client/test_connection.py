@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import NotAuthorised, Unreachable, UsageError
+from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
 from natsctl.client.connection import Connection
-from natsctl.client.dial import NobodyListens, connect
+from natsctl.client.dial import NotListeningError, connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
@@ -31,7 +31,7 @@ def _free_port() -> int:
 
 
 async def test_nobody_listening_is_told_at_once() -> None:
-    with pytest.raises(NobodyListens, match="nothing listens"):
+    with pytest.raises(NotListeningError, match="nothing listens"):
         await _connect(f"127.0.0.1:{_free_port()}")
 
 
@@ -42,7 +42,7 @@ async def test_a_server_that_says_nothing_is_unreachable_within_the_timeout() ->
 
     async with await asyncio.start_server(listen, "127.0.0.1", 0) as silent:
         port = silent.sockets[0].getsockname()[1]
-        with pytest.raises(Unreachable, match=r"within 0\.2s"):
+        with pytest.raises(UnreachableError, match=r"within 0\.2s"):
             await _connect(f"127.0.0.1:{port}", 0.2)
 
 
@@ -54,7 +54,7 @@ async def test_the_next_address_is_tried_when_one_fails(fake: Any) -> None:
 async def test_a_refused_login_is_not_authorised_and_shows_no_secret(fake: Any) -> None:
     fake.login_error = "Authorization Violation"
     async with fake.running():
-        with pytest.raises(NotAuthorised) as raised:
+        with pytest.raises(NotAuthorisedError) as raised:
             await _connect(fake.url, user="ann", password="secret")
     assert "secret" not in str(raised.value)
     assert raised.value.exit_code == 6
@@ -74,7 +74,7 @@ async def test_a_refused_request_subject_fails_at_once_instead_of_timing_out(fak
     fake.refused.add("$JS.API.STREAM.INFO.ORDERS")
     async with fake.running(), await _connect(fake.url, 60.0) as connection:
         before = time.monotonic()
-        with pytest.raises(NotAuthorised, match=r"publish to \$JS\.API\.STREAM\.INFO\.ORDERS"):
+        with pytest.raises(NotAuthorisedError, match=r"publish to \$JS\.API\.STREAM\.INFO\.ORDERS"):
             await Manager(connection).stream_info("ORDERS")
         assert time.monotonic() - before < 50.0  # below the timeout
 
@@ -83,7 +83,7 @@ async def test_a_refused_publish_is_told_by_flush(fake: Any) -> None:
     fake.refused.add("secret.subject")
     async with fake.running(), await _connect(fake.url) as connection:
         await connection.publish("secret.subject", b"x")
-        with pytest.raises(NotAuthorised):
+        with pytest.raises(NotAuthorisedError):
             await connection.flush()
 
 
@@ -91,7 +91,7 @@ async def test_a_refused_subscription_fails_its_reader(fake: Any) -> None:
     fake.refused.add("Secret.>")
     async with fake.running(), await _connect(fake.url) as connection:
         subscription = await connection.subscribe("Secret.>")
-        with pytest.raises(NotAuthorised, match=r"subscribe to Secret\.>"):
+        with pytest.raises(NotAuthorisedError, match=r"subscribe to Secret\.>"):
             await subscription.next(30.0)
 
 
@@ -99,11 +99,11 @@ async def test_a_lost_connection_ends_every_waiter(fake: Any) -> None:
     fake.fatal.add("bye")
     async with fake.running(), await _connect(fake.url) as connection:
         subscription = await connection.subscribe("news")
-        with pytest.raises(Unreachable, match="lost"):
+        with pytest.raises(UnreachableError, match="lost"):
             await connection.request("bye")
-        with pytest.raises(Unreachable, match="lost"):
+        with pytest.raises(UnreachableError, match="lost"):
             await subscription.next(30.0)
-        with pytest.raises(Unreachable, match="lost"):
+        with pytest.raises(UnreachableError, match="lost"):
             await connection.publish("more")
 
 
@@ -112,7 +112,7 @@ async def test_the_end_is_told_although_the_socket_is_not_closed_yet(fake: Any) 
     async with fake.running(), await _connect(fake.url) as connection:
         closing = asyncio.Event()
         connection._client._transport.wait_closed = closing.wait
-        with pytest.raises(Unreachable, match="lost"):
+        with pytest.raises(UnreachableError, match="lost"):
             await connection.request("bye")
         assert connection.lost
         closing.set()
@@ -120,7 +120,7 @@ async def test_the_end_is_told_although_the_socket_is_not_closed_yet(fake: Any) 
 
 async def test_no_answer_is_unreachable_after_the_timeout(fake: Any) -> None:
     async with fake.running(), await _connect(fake.url) as connection:
-        with pytest.raises(Unreachable, match=r"no answer on nobody within 0\.1s"):
+        with pytest.raises(UnreachableError, match=r"no answer on nobody within 0\.1s"):
             await connection.request("nobody", timeout_s=0.1)
 
 
@@ -146,7 +146,7 @@ async def test_a_message_over_the_servers_limit_is_refused_here(fake: Any) -> No
 
 async def test_tls_that_was_asked_for_and_is_not_there_is_refused(fake: Any) -> None:
     async with fake.running():
-        with pytest.raises(Unreachable, match="does not offer TLS"):
+        with pytest.raises(UnreachableError, match="does not offer TLS"):
             await _connect(fake.url.replace("nats://", "tls://"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.contexts.store import ContextNotFound, Contexts
+from natsctl.client.contexts.store import ContextNotFoundError, Contexts
 
 
 def _save(home: Path, name: str, **values: Any) -> None:
@@ -42,7 +42,7 @@ def test_a_context_may_be_named_by_its_file(tmp_path: Path) -> None:
 
 def test_an_unknown_context_knows_the_others_and_is_not_found(tmp_path: Path) -> None:
     _save(tmp_path, "prod")
-    with pytest.raises(ContextNotFound) as raised:
+    with pytest.raises(ContextNotFoundError) as raised:
         Contexts({"HOME": str(tmp_path)}).load("prdo")
     assert raised.value.known == ["prod"]
     assert raised.value.exit_code == 3

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import ApiFailure, NotAuthorised
+from natsctl.api.errors import ApiResponseError, NotAuthorisedError
 from natsctl.client import requests
 from natsctl.client.assets.consumer_progress import progress
-from natsctl.client.connection import Connection, ConnectionLost
+from natsctl.client.connection import Connection, ConnectionLostError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
@@ -77,7 +77,7 @@ async def test_what_was_removed_unheard_counts_as_removed(both: Connection, fake
     dies_at(fake, f"{API}STREAM.DELETE.S")
     other.answers[f"{API}STREAM.DELETE.S"] = refusal(10059)
     assert (await Manager(both).stream_delete("S")).raw == {"success": True}
-    with pytest.raises(ApiFailure):
+    with pytest.raises(ApiResponseError):
         await Manager(both).stream_delete("S")
 
 
@@ -86,7 +86,7 @@ async def test_what_may_not_be_repeated_fails_and_the_next_request_goes_on(
 ) -> None:
     dies_at(fake, f"{API}STREAM.PURGE.S")
     other.answers = {f"{API}STREAM.PURGE.S": answer(success=True, purged=1), f"{API}INFO": answer(streams=1)}
-    with pytest.raises(ConnectionLost, match="was lost"):
+    with pytest.raises(ConnectionLostError, match="was lost"):
         await Manager(both).stream_purge("S")
     assert other.published == []
     assert (await Manager(both).account_info()).raw == {"streams": 1}
@@ -98,7 +98,7 @@ async def test_what_changes_an_account_or_a_cluster_is_not_repeated(
 ) -> None:
     dies_at(fake, API + verb)
     other.answers[API + verb] = answer(success=True)
-    with pytest.raises(ConnectionLost, match="was lost"):
+    with pytest.raises(ConnectionLostError, match="was lost"):
         await change(Manager(both), API + verb, None)
     assert other.published == []
 
@@ -118,7 +118,7 @@ async def test_where_one_server_was_named_its_answer_stands(fake: Any) -> None:
     async with fake.running():
         target = resolve(Settings(url=fake.url), {"HOME": "/nowhere"})
         async with await connect(target, name="test") as connection:
-            with pytest.raises(ApiFailure):
+            with pytest.raises(ApiResponseError):
                 await Manager(connection).stream_info("S")
     assert len(fake.published) == 1
 
@@ -127,9 +127,9 @@ async def test_a_lasting_subscription_is_made_again_and_others_fail(both: Connec
     lasting = await both.subscribe("news", lasting=True)
     short = await both.subscribe("answers")
     dies_at(fake, "bye")
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ConnectionLostError):
         await both.request("bye")
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ConnectionLostError):
         await short.next(30.0)
     while "news" not in other.subscribed:
         assert lasting.now() is None
@@ -152,5 +152,5 @@ async def test_a_report_asks_for_the_consumers_whose_leader_was_just_elected(bot
 async def test_no_server_that_takes_a_connection_is_unreachable(both: Connection, fake: Any, other: Any) -> None:
     dies_at(fake, f"{API}INFO")
     other.login_error = "Authorization Violation"
-    with pytest.raises(NotAuthorised, match="refused the login"):
+    with pytest.raises(NotAuthorisedError, match="refused the login"):
         await Manager(both).account_info()

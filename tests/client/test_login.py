@@ -12,7 +12,7 @@ from typing import Any
 import nkeys
 import pytest
 
-from natsctl.api.errors import NotAuthorised, Unreachable, UsageError
+from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.login import login_options
@@ -115,7 +115,7 @@ async def test_the_right_login_is_let_in(guarded: str, tmp_path: Path) -> None:
 @needs_reference
 @pytest.mark.parametrize("login", [{}, {"user": "all", "password": "no"}, {"token": "no"}])
 async def test_the_wrong_login_is_not_authorised(guarded: str, login: dict[str, str]) -> None:
-    with pytest.raises(NotAuthorised, match="refused the login"):
+    with pytest.raises(NotAuthorisedError, match="refused the login"):
         await _connect(guarded, **login)
 
 
@@ -124,14 +124,14 @@ async def test_a_request_without_permission_is_not_authorised_at_once(guarded: s
     async with await _connect(guarded, user="few", password="p") as connection:
         manager = Manager(connection)
         await manager.account_info()
-        with pytest.raises(NotAuthorised, match=r"publish to \$JS\.API\.STREAM\.INFO\.Orders"):
+        with pytest.raises(NotAuthorisedError, match=r"publish to \$JS\.API\.STREAM\.INFO\.Orders"):
             await manager.stream_info("Orders")
 
 
 @needs_reference
 async def test_an_inbox_without_permission_is_not_authorised_at_once(guarded: str) -> None:
     async with await _connect(guarded, user="mute", password="p") as connection:
-        with pytest.raises(NotAuthorised, match="subscribe"):
+        with pytest.raises(NotAuthorisedError, match="subscribe"):
             await Manager(connection).account_info()
 
 
@@ -149,7 +149,7 @@ async def test_tls_needs_the_authority_that_signed(tmp_path: Path, caplog: pytes
             assert connection.tls
             await Manager(connection).account_info()
         assert not caplog.records
-        with pytest.raises(Unreachable, match="no TLS"):
+        with pytest.raises(UnreachableError, match="no TLS"):
             await _connect(url)
 
 

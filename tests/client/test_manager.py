@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError, UsageError
 from natsctl.api.stream import StreamConfig
 from natsctl.client.answer import Answer
 from natsctl.client.connection import Connection
@@ -15,7 +15,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.pull import Wanted, take
-from natsctl.client.requests import JetStreamAbsent
+from natsctl.client.requests import JetStreamNotEnabledError
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 
@@ -39,7 +39,7 @@ async def test_a_config_goes_out_as_model_or_as_plain_object(server: Any) -> Non
 @pytest.mark.both
 async def test_errors_carry_code_subject_and_exit_code(server: Any) -> None:
     async with await _connect(server.url) as connection:
-        with pytest.raises(ApiFailure) as raised:
+        with pytest.raises(ApiResponseError) as raised:
             await Manager(connection).stream_info("NONE")
     assert (raised.value.err_code, raised.value.exit_code) == (10059, 3)
     assert raised.value.subject == "$JS.API.STREAM.INFO.NONE"
@@ -98,7 +98,7 @@ async def test_pull_without_waiting_ends_at_once_when_there_is_nothing(server: A
 async def test_pull_tells_why_a_consumer_cannot_be_read(server: Any) -> None:
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
-        with pytest.raises(ApiFailure) as raised:
+        with pytest.raises(ApiResponseError) as raised:
             [m async for m in take(manager, "ORDERS", "NEW", Wanted(), {})]
         assert raised.value.exit_code == 3
         await manager.stream_create(ORDERS)
@@ -111,7 +111,7 @@ async def test_pull_tells_why_a_consumer_cannot_be_read(server: Any) -> None:
 @pytest.mark.both
 async def test_publishing_where_no_stream_listens_is_unreachable(server: Any) -> None:
     async with await _connect(server.url) as connection:
-        with pytest.raises(messages.NoStream, match=r"no responders on nowhere"):
+        with pytest.raises(messages.NoStreamResponseError, match=r"no responders on nowhere"):
             await messages.publish(Manager(connection), "nowhere", b"x")
 
 
@@ -130,7 +130,7 @@ async def test_a_server_without_jetstream_is_told(fake: Any) -> None:
     async with fake.running(), await _connect(fake.url) as connection:
         manager = Manager(connection)
         manager.connection.timeout_s = 0.1
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             await manager.account_info()
 
 
@@ -139,7 +139,7 @@ async def test_an_account_without_jetstream_has_no_responders(server: Any) -> No
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
         object.__setattr__(connection.target.settings, "jetstream_domain", "elsewhere")
-        with pytest.raises(JetStreamAbsent) as raised:
+        with pytest.raises(JetStreamNotEnabledError) as raised:
             await manager.account_info()
         assert raised.value.exit_code == 5
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages, ordered
@@ -101,5 +101,5 @@ async def test_a_stream_that_is_removed_ends_the_reading(server: Any) -> None:
     async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
         assert await bodies(reader, 5) == [1, 2, 3, 4, 5]
         await manager.stream_delete("S")
-        with pytest.raises(ApiFailure, match="stream not found"):
+        with pytest.raises(ApiResponseError, match="stream not found"):
             await bodies(reader, 1)

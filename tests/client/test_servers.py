@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.contexts.store import ContextNotFound
+from natsctl.client.contexts.store import ContextNotFoundError
 from natsctl.client.servers import TargetKind, resolve, server_urls, without_login
 from natsctl.client.settings import Settings
 
@@ -51,7 +51,7 @@ def test_no_context_ignores_the_selection(home: dict[str, str]) -> None:
 
 def test_a_selected_context_that_is_gone_fails_only_where_it_names_the_server(home: dict[str, str]) -> None:
     (Path(home["HOME"]) / ".config" / "nats" / "context" / "dev.json").unlink()
-    with pytest.raises(ContextNotFound):
+    with pytest.raises(ContextNotFoundError):
         resolve(Settings(), home)
     assert resolve(Settings(url="x:1"), home).urls == ("nats://x:1",)
 

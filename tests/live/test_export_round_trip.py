@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.cli.main import run
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -79,7 +79,7 @@ class Live:
                     self.ask(self.manager.consumer_create(key.stream, config))
                 else:
                     self.ask(self.manager.stream_create(config))
-            except ApiFailure as failure:
+            except ApiResponseError as failure:
                 self.refused.append(f"{key}: {failure.text}")
 
     def account(self) -> Account:

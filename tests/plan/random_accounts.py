@@ -16,7 +16,7 @@ from natsctl.client.objects import config as objects
 from natsctl.plan.asset import AssetKey, Place
 from natsctl.plan.documents.rules import judged
 from natsctl.plan.labels import OWNER, PROTECT
-from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled, settled_stream
+from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, settled, settled_stream
 from natsctl.plan.wanted import Wanted
 from natsctl.plan.world import Live, World
 
@@ -181,12 +181,12 @@ def _kept(base: Config, chosen: Iterable[tuple[str, Any]], settle: Callable[[Con
         wanted = {**config, **(value if name in _GROUPS else {name: value})}
         try:
             settle(wanted)
-        except ConfigRefused:
+        except ConfigRefusedError:
             continue
         config = wanted
     try:
         settle(settle(config))
-    except ConfigRefused:  # what the server fills in excludes another feature
+    except ConfigRefusedError:  # what the server fills in excludes another feature
         return _kept(base, [one for one in chosen if one[0] != "subject_delete_marker_ttl"], settle)
     return settle(config)
 

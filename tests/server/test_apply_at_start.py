@@ -27,7 +27,7 @@ from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.server.process.log import Log
 from natsctl.server.process.process import main
-from natsctl.server.process.provision import Documents, NotProvisioned, provision
+from natsctl.server.process.provision import Documents, NotProvisionedError, provision
 from natsctl.testing.certificates import Authority
 from tests.support.operators import Visitor
 
@@ -136,7 +136,7 @@ async def test_users_and_tls_of_the_configuration_are_not_in_the_way(tmp_path: P
 )
 async def test_which_account_has_to_be_clear(tmp_path: Path, account: str, told: str) -> None:
     config = ACCOUNTS.format(secret="x", more="HR { jetstream: enabled }, WEB { }")
-    with pytest.raises(NotProvisioned, match="takes one of HR, SHOP") as failed:
+    with pytest.raises(NotProvisionedError, match="takes one of HR, SHOP") as failed:
         await started(options(tmp_path, config), ORDERS, account=account)
     assert (failed.value.code, told in str(failed.value)) == (2, True)
 
@@ -161,7 +161,7 @@ async def test_accounts_of_an_operator_are_named_by_their_keys(tmp_path: Path) -
     assert list(await names(server, user_credentials=app)) == ["ORDERS"]
     await server.stop()
     for account, told in (("", "public key of an account"), ("A" * 56, "--apply_account")):
-        with pytest.raises(NotProvisioned, match=told):
+        with pytest.raises(NotProvisionedError, match=told):
             await started(opts, ORDERS, account=account)
 
 
@@ -170,7 +170,7 @@ async def test_a_refused_change_ends_the_start_with_its_code_and_leaves_all_as_i
     await server.stop()
     other = tmp_path / "other.yaml"
     other.write_text("owner: orders\nstreams: {ORDERS: {subjects: [o], storage: memory}, NEW: {subjects: [n]}}\n")
-    with pytest.raises(NotProvisioned, match=r"Stream ORDERS: .*storage") as failed:
+    with pytest.raises(NotProvisionedError, match=r"Stream ORDERS: .*storage") as failed:
         await started(options(tmp_path), str(other))
     assert failed.value.code == 4
     server = await started(options(tmp_path), ORDERS)
@@ -182,7 +182,7 @@ async def test_a_failed_change_ends_the_start_with_its_code(tmp_path: Path) -> N
     config = 'jetstream { max_file: 1M }\nlisten: "127.0.0.1:-1"\n'
     big = tmp_path / "big.yaml"
     big.write_text("streams: {BIG: {subjects: [b], max_bytes: 1GiB}}\n")
-    with pytest.raises(NotProvisioned, match="Stream BIG: insufficient storage") as failed:
+    with pytest.raises(NotProvisionedError, match="Stream BIG: insufficient storage") as failed:
         await started(options(tmp_path, config), str(big))
     assert failed.value.code == 1
 

@@ -16,7 +16,7 @@ from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
-from natsctl.server.storage import StoreInUse
+from natsctl.server.storage import StoreInUseError
 from natsctl.store.disk import PosixFile
 from tests.support.raw_client import RawClient
 
@@ -169,7 +169,7 @@ async def test_a_stop_answers_what_was_read(tmp_path: Path) -> None:
 
 async def test_a_second_server_on_the_same_store_is_refused(tmp_path: Path) -> None:
     async with ServerInstance(options(tmp_path)):
-        with pytest.raises(StoreInUse, match="in use"):
+        with pytest.raises(StoreInUseError, match="in use"):
             await ServerInstance(options(tmp_path)).start()
 
 

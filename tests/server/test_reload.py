@@ -10,7 +10,7 @@ import pytest
 
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.reload.reload import Reloader
@@ -192,7 +192,7 @@ async def test_what_a_reload_can_not_take_changes_nothing(tmp_path: Path, text: 
         client = await at.client(user="a", **{"pass": "a"})
         before = at.server.options
         text = text if "server_name" in text else f"server_name: a\n{text}"
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(BadRequestError) as caught:
             at.reload(f"max_payload: 10\n{text}\n")
         assert reason in str(caught.value)
         assert at.server.options is before
@@ -205,9 +205,9 @@ async def test_limits_of_jetstream_grow_and_do_not_shrink(tmp_path: Path) -> Non
         at.reload(text.replace("max_file: 1GB", "max_file: 2GB"))
         assert at.server.engine is not None
         assert [usage.limit for usage in at.server.engine.usage.values()] == [1 << 30, 2 << 30]
-        with pytest.raises(Refused, match="decreasing jetstream max memory and store"):
+        with pytest.raises(BadRequestError, match="decreasing jetstream max memory and store"):
             at.reload(text)
-        with pytest.raises(Refused, match="jetstream storage directory"):
+        with pytest.raises(BadRequestError, match="jetstream storage directory"):
             at.reload(text.replace("/js", "/other"))
 
 
@@ -246,6 +246,6 @@ async def test_certificates_that_are_swapped_during_a_reload_do_not_stop_it_half
         at.reload(text + "max_control_line: 512\n")
         assert at.server.options.max_control_line == 512
         assert "Reloaded server configuration" in at.log[-1]
-        with pytest.raises(Refused, match="no certificate and key in PEM"):
+        with pytest.raises(BadRequestError, match="no certificate and key in PEM"):
             at.reload(text + "max_control_line: 1024\n")
         assert at.server.options.max_control_line == 512

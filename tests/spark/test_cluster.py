@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.local_cluster import LocalCluster
-from natsctl.spark.session.failures import SparkStartFailed
+from natsctl.spark.session.failures import SparkStartError
 
 STARTS_S = 300
 
@@ -35,7 +35,7 @@ def test_a_cluster_ends_with_all_its_processes_and_files(monkeypatch: pytest.Mon
         assert len(pids) == 2
         assert all(alive(pid) for pid in pids)
         assert "Successfully registered with master" in cluster.log()
-        with pytest.raises(SparkStartFailed, match=r"no executor runs within 0\.1 s"):
+        with pytest.raises(SparkStartError, match=r"no executor runs within 0\.1 s"):
             cluster.kill_executor(within_s=0.1)
         cluster.kill_worker()
         assert [alive(pid) for pid in pids] == [True, False]

@@ -21,7 +21,7 @@ from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.files import import_source as source_module
 from natsctl.spark.files.export import Target, check_written, replace_folder, target_of, writer_of
-from natsctl.spark.files.import_source import NUMBER, NoFile, read_rows, source_of
+from natsctl.spark.files.import_source import NUMBER, NothingToImportError, read_rows, source_of
 from natsctl.spark.files.incremental_export import Note, prepare, remove_strays, report_of
 from natsctl.spark.files.message_columns import headers_of, left_out, payload_of
 from natsctl.spark.files.stream_import import look, messages
@@ -135,7 +135,7 @@ def test_the_format_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
         source_of(str(tmp_path), "", "", as_json=False)
     (tmp_path / "empty").mkdir()
     for name in ("none", "empty"):
-        with pytest.raises(NoFile):
+        with pytest.raises(NothingToImportError):
             source_of(str(tmp_path / name), "", "", as_json=False)
 
 

@@ -17,7 +17,7 @@ from nats.js.api import StreamConfig
 from natsctl.cli.suggest import did_you_mean
 from natsctl.spark.sql.catalogue import Catalogue
 from natsctl.spark.sql.counted import Facts, counted
-from natsctl.spark.sql.queries import Queries, UnknownTable
+from natsctl.spark.sql.queries import Queries, UnknownTableError
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_filters_reach_the_server_and_mistakes_are_told_with_what_may_be_meant(q
     plan = queries.explain("select seq from my-stream where seq > 2 and subject = 'my.a'")
     assert "GreaterThan(seq,2)" in plan
     assert "ReadSchema: struct<seq:bigint,subject:string>" in plan
-    with pytest.raises(UnknownTable) as missing:
+    with pytest.raises(UnknownTableError) as missing:
         queries.run("select 1 from my-steam s")
     assert missing.value.hint.startswith('did you mean "my-stream"')
     with pytest.raises(AnalysisException, match="subject"):

@@ -6,7 +6,7 @@ import errno
 import random
 from collections.abc import Sequence
 
-from natsctl.store.errors import StoreLocked
+from natsctl.store.errors import StoreLockedError
 
 SECTOR = 512
 
@@ -255,7 +255,7 @@ class CrashDisk:
     def lock(self, path: str) -> CrashFile:
         """Hold a name."""
         if path in self.locks:
-            raise StoreLocked(path)
+            raise StoreLockedError(path)
         if path not in self.names:
             self.names[path] = _Inode()
         self.locks.add(path)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from natsctl.store.errors import StoreDamaged
+from natsctl.store.errors import StoreDamagedError
 
 FOLDER = "streams/s000001"
 
@@ -85,6 +85,6 @@ def test_a_damaged_message_is_not_given_a_new_checksum(lab):
             stream.remove(seq)
         lab.pump(store)
     store._cache.close()
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         stream.get(stream.last_seq_of(b"kept.1"))
     assert stream.get(stream.last_seq_of(b"kept.2")).payload == b"stays"

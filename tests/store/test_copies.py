@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsctl.store.errors import StorePoisoned
+from natsctl.store.errors import StorePoisonedError
 
 COPIES = [
     (3, 500, b"a", b"", b"one"),
@@ -42,6 +42,6 @@ def test_a_fenced_stream_takes_no_copies(lab):
     stream = store.create("$G/A", b"")
     lab.pump(store)
     stream.fault = "broken"
-    with pytest.raises(StorePoisoned):
+    with pytest.raises(StorePoisonedError):
         stream.append_copies(COPIES)
     assert stream.last_seq == 0

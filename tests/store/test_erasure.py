@@ -6,7 +6,7 @@ import random
 import pytest
 
 from natsctl.store import frame
-from natsctl.store.errors import StoreFull, StorePoisoned
+from natsctl.store.errors import StoreFullError, StorePoisonedError
 
 FOLDER = "streams/s000001"
 
@@ -117,7 +117,7 @@ def test_a_refused_message_that_was_erased_leaves_no_trace(lab):
     stream.on_durable(told.append)
     size = stream._file.settled
     lab.pump(store)
-    assert isinstance(told[0], StoreFull) and store.healthy
+    assert isinstance(told[0], StoreFullError) and store.healthy
     assert lab.disk.open(stream._file.path).size() <= size + 40
 
 
@@ -247,7 +247,7 @@ def test_a_file_whose_name_was_not_synced_is_no_full_disk(lab, monkeypatch):
 
     monkeypatch.setattr(lab.disk, "fsync_dir", fsync_dir)
     lab.pump(store)
-    with pytest.raises(StorePoisoned):
+    with pytest.raises(StorePoisonedError):
         stream.append(b"s", b"", b"", 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from natsctl.store.disk import PosixDisk
-from natsctl.store.errors import StoreFull, StoreLocked, StorePoisoned
+from natsctl.store.errors import StoreFullError, StoreLockedError, StorePoisonedError
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 
@@ -25,16 +25,16 @@ def test_a_failed_sync_is_never_retried_and_fences_the_stream(lab):
     syncs = lab.disk.calls.count("sync")
     lab.pump(store, only=stream)
     assert lab.disk.calls.count("sync") == syncs + 1
-    assert refused == [(3, StorePoisoned)] and isinstance(told[0], StorePoisoned)
+    assert refused == [(3, StorePoisonedError)] and isinstance(told[0], StorePoisonedError)
     assert stream.durable_seq == 3 and stream.get(4) is None and stream.get(3) is not None
-    with pytest.raises(StorePoisoned):
+    with pytest.raises(StorePoisonedError):
         stream.append(b"s", b"", b"", 1)
-    with pytest.raises(StorePoisoned):
+    with pytest.raises(StorePoisonedError):
         stream.remove(1)
     assert not store.healthy and "sync failed" in store.faults[0]
     stream.on_durable(told.append)
     lab.pump(store)
-    assert isinstance(told[1], StorePoisoned)
+    assert isinstance(told[1], StorePoisonedError)
     lab.fill(store, other, 2)
     assert other.durable_seq == 2
 
@@ -62,7 +62,7 @@ def test_disk_full_refuses_cleanly_and_service_resumes(lab):
         stream.append(b"new.%d" % n, b"", b"y" * 90, 1)
     stream.on_durable(told.append)
     lab.pump(store)
-    assert refused == [(20, StoreFull)] and isinstance(told[0], StoreFull)
+    assert refused == [(20, StoreFullError)] and isinstance(told[0], StoreFullError)
     assert (stream.last_seq, stream.messages, stream.num_subjects) == (20, 20, 3)
     assert lab.disk.open(stream._file.path).size() == size and store.healthy
     stream.remove(20)
@@ -132,7 +132,7 @@ def test_creation_without_room_leaves_no_stream(lab):
     told = []
     store.create("A", b"", "file").on_durable(told.append)
     lab.pump(store)
-    assert isinstance(told[0], StoreFull) and "A" not in store.streams and store.healthy
+    assert isinstance(told[0], StoreFullError) and "A" not in store.streams and store.healthy
     lab.disk.room = None
     lab.fill(store, store.create("A", b"", "file"), 1)
     assert lab.open().streams["A"].messages == 1
@@ -147,7 +147,7 @@ def test_meta_without_room_stays_as_it_was(lab):
     stream.set_meta(b"new")
     stream.on_durable(told.append)
     lab.pump(store)
-    assert isinstance(told[0], StoreFull) and stream.meta == b"old" and stream.healthy
+    assert isinstance(told[0], StoreFullError) and stream.meta == b"old" and stream.healthy
 
 
 def test_damage_found_while_reading_is_never_served(lab):
@@ -156,12 +156,12 @@ def test_damage_found_while_reading_is_never_served(lab):
     lab.fill(store, stream, 20)
     lab.disk.open(stream._file.path).pwrite(b"\xff", stream._index.active.offsets[4] + 45)
     store._cache.close()
-    from natsctl.store.errors import StoreDamaged
+    from natsctl.store.errors import StoreDamagedError
 
     assert stream.get(4) is not None
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         stream.get(5)
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         stream.read_from(1)
     assert not store.healthy
 
@@ -220,7 +220,7 @@ def test_the_real_disk_keeps_the_same_promises(tmp_path):
         return store, store.open()
 
     store, _ = opened()
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLockedError):
         opened()
     stream = store.create("$G/../evil", b"meta", "file")
     for n in range(300):
@@ -276,7 +276,7 @@ def test_nothing_is_acked_into_a_file_that_somebody_removed(lab, tmp_path):
     stream.refused = lambda durable, error: refused.append((durable, type(error)))
     stream.append(b"s", b"", b"would be lost", 1)
     lab.pump(store, only=stream)
-    assert refused == [(3, StorePoisoned)] and stream.durable_seq == 3 and not store.healthy
+    assert refused == [(3, StorePoisonedError)] and stream.durable_seq == 3 and not store.healthy
     assert "removed" in store.faults[0]
     store.close()
 
@@ -294,7 +294,7 @@ def test_a_limit_on_file_sizes_is_a_full_disk(lab, tmp_path):
         lab.pump(store, only=stream)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert refused == [(3, StoreFull)] and store.healthy
+    assert refused == [(3, StoreFullError)] and store.healthy
     lab.fill(store, stream, 1)
     assert stream.durable_seq == 4
     store.close()
@@ -311,7 +311,7 @@ def test_messages_that_are_on_disk_count_although_the_journal_found_no_room(lab)
     stream.on_durable(told.append)
     lab.disk.room = 150
     lab.pump(store)
-    assert acked == [4] and isinstance(told[0], StoreFull) and stream.get(4).payload == b"written"
+    assert acked == [4] and isinstance(told[0], StoreFullError) and stream.get(4).payload == b"written"
     stream.append(b"s", b"", bytes(500), 9)
     lab.pump(store)
     assert refused == [4] and stream.last_seq == 4
@@ -352,7 +352,7 @@ def test_a_disk_that_fails_at_any_call_leaves_no_file_open(lab, after):
             raise OSError(5, "Input/output error")
 
     lab.disk.open, lab.disk.step = open_file, step
-    with suppress(StorePoisoned):
+    with suppress(StorePoisonedError):
         stream, other = store.create("A", b"", "file"), store.create("B", b"", "file")
         for _ in range(3):
             lab.fill(store, stream, 30)

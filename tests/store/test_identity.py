@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from natsctl.store.errors import StoreDamaged, StoreFormat
+from natsctl.store.errors import StoreDamagedError, StoreFormatError
 from natsctl.store.file_commit import write_all
 from natsctl.store.filters import ALL
 from natsctl.store.frame import FILE_HEAD_BYTES, parse_file_head
@@ -316,17 +316,17 @@ def test_the_witness_of_another_store_ends_the_start_and_is_left_alone():
     places = Places()
     lab = places.lab
     put(lab, "WITNESS", places.other["WITNESS"])
-    with pytest.raises(StoreDamaged, match="WITNESS belongs to store"):
+    with pytest.raises(StoreDamagedError, match="WITNESS belongs to store"):
         lab.open()
     assert contents(lab, "WITNESS") == places.other["WITNESS"]
     lab.disk.unlink("WITNESS")
     assert sorted(lab.open().streams) == ["$G/A", "$G/B"]
     lab = Places().lab
     put(lab, "FORMAT", places.other["FORMAT"])
-    with pytest.raises(StoreDamaged, match="FORMAT says store"):
+    with pytest.raises(StoreDamagedError, match="FORMAT says store"):
         lab.open()
     put(lab, "FORMAT", contents(lab, "FORMAT")[:-1])
-    with pytest.raises(StoreFormat):
+    with pytest.raises(StoreFormatError):
         lab.open()
 
 
@@ -365,7 +365,7 @@ def test_names_of_streams_without_a_folder_or_a_readable_meta_stay_taken():
         for _ in range(2):  # also where the run before could not read it either
             store = lab.open()
             assert list(store.damaged) == ["$G/A"], loss
-            with pytest.raises(StoreDamaged, match="s000001"):
+            with pytest.raises(StoreDamagedError, match="s000001"):
                 store.create("$G/A", b"", "file")
             store.close()
 
@@ -464,7 +464,7 @@ def test_a_lost_configuration_has_to_be_given():
     lab = Places().lab
     lab.disk.unlink(f"{A}/meta")
     store = lab.open()
-    with pytest.raises(StoreDamaged, match="configuration"):
+    with pytest.raises(StoreDamagedError, match="configuration"):
         store.salvage("$G/A")
     store.salvage("$G/A", b"given")
     assert store.streams["$G/A"].meta == b"given" and store.streams["$G/A"].records() == [(1, b"a new journal")]

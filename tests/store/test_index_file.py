@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from natsctl.store import frame
-from natsctl.store.errors import StoreDamaged
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.fsck import check_stream
 
@@ -46,7 +46,7 @@ def test_sealed_segments_have_one_and_are_not_read_at_the_start(lab):
     file.pwrite(bytes([file.pread(1, 200)[0] ^ 1]), 200)
     stream = lab.open().streams["A"]
     assert not lab.report.damaged and stream.messages == 200
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         stream.read_from(1, ALL, 1000)
     assert check_stream(lab.disk, FOLDER, None, 1 << 20).damage == []
     assert "damaged bytes" in check_stream(lab.disk, FOLDER, None, 1 << 20, indexes=False).damage[0]

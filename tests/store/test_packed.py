@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from natsctl.store.errors import StoreDamaged, StoreFull
+from natsctl.store.errors import StoreDamagedError, StoreFullError
 from natsctl.store.packed import EXPANSION_MAX, HEAD, MAGIC, PackedFile, _joined, altered, open_segment, pack
 
 FOLDER = "streams/s000001"
@@ -262,7 +262,7 @@ def test_an_erasure_without_room_is_refused_and_tried_again(lab):
     stream.on_durable(answers.append)
     lab.disk.room = 120
     lab.pump(store)
-    assert isinstance(answers[0], StoreFull) and stream.get(2) is None and stream.get(3) is not None
+    assert isinstance(answers[0], StoreFullError) and stream.get(2) is None and stream.get(3) is not None
     assert on_disk(lab, payload(1)) and store.healthy
     acked = []
     stream.listener = acked.append
@@ -285,7 +285,7 @@ def test_a_damaged_block_is_refused_by_its_readers_alone_and_never_written_anew(
     count = HEAD.unpack(bytes(inode.cache[: HEAD.size]))[4]
     inode.cache[HEAD.size + 8 * count + 100] ^= 4  # in the first block of several
     stream._cache.close()
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         stream.get(1)
     assert stream.get(stream.last_seq) and not store.healthy
     for seq in range(2, 50):
@@ -302,7 +302,7 @@ def test_an_erasure_in_a_damaged_block_is_refused_and_the_stream_goes_on(lab):
     stream.remove(1, erase=True)
     stream.on_durable(answers.append)
     lab.pump(store)
-    assert isinstance(answers[0], StoreDamaged) and not store.healthy
+    assert isinstance(answers[0], StoreDamagedError) and not store.healthy
     stream.append(b"s", b"", b"more", 1000)
     stream.on_durable(answers.append)
     lab.pump(store)

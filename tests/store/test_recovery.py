@@ -2,7 +2,7 @@
 
 import pytest
 
-from natsctl.store.errors import StoreDamaged, StoreFormat, StoreLocked
+from natsctl.store.errors import StoreDamagedError, StoreFormatError, StoreLockedError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
@@ -66,7 +66,7 @@ def test_damage_in_synced_data_is_refused_and_left_alone(lab, where):
     other = lab.open()
     assert "$G/A" not in other.streams and "$G/A" in lab.report.damaged
     assert not other.healthy and file.pread(10**6, 0) == image
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         other.create("$G/A", b"", "file")
 
 
@@ -234,10 +234,10 @@ def test_a_missing_stream_can_be_discarded_and_its_key_used_again(lab):
 
 def test_store_is_held_by_one_process_and_format_is_respected(lab):
     made(lab)
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLockedError):
         Store(lab.disk, StoreOptions(), lambda: 1, lambda: 0, print).open()
     lab.disk.open("FORMAT").pwrite(b'{"format":3', 0)
-    with pytest.raises(StoreFormat):
+    with pytest.raises(StoreFormatError):
         lab.open()
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 import pytest
 
 from natsctl.store import file_log, frame
-from natsctl.store.errors import StoreDamaged
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import finish
 
@@ -114,6 +114,6 @@ def test_a_damaged_frame_is_not_handed_out(lab):
     data = lab.disk.open(path)
     data.pwrite(b"P", data.pread(data.size(), 0).index(b"payload 12"))
     assert [message.seq for message in frames_of(stream, 1, 12)[0]] == list(range(1, 13))
-    with pytest.raises(StoreDamaged, match="message 13"):
+    with pytest.raises(StoreDamagedError, match="message 13"):
         frames_of(stream, 1, 20)
     assert lab.log

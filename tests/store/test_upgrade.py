@@ -149,7 +149,10 @@ def test_a_file_without_marks_is_refused_where_newer_ones_have_them(old):
 
 
 def test_the_old_version_refuses_the_new_format(old):
-    """Its rule: FORMAT must be its own text, byte by byte; else StoreFormat ends the start before anything is read."""
+    """Its rule: FORMAT must be its own text, byte by byte.
+
+    Else StoreFormatError ends the start before anything is read.
+    """
     path, _ = old
     closed(path)
     text = (path / "jetstream" / "FORMAT").read_bytes()

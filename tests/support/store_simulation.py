@@ -24,7 +24,7 @@ import random
 from collections.abc import Callable
 
 from natsctl.store.commit import Commit, Committable
-from natsctl.store.errors import StoreDamaged, StoreError, StoreFull
+from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
@@ -267,7 +267,7 @@ class Session:
             ledger.acked_seq = durable_seq
 
         def refused(durable_seq: int, error: StoreError) -> None:
-            if isinstance(error, StoreFull):  # taken back; otherwise it is unknown what the disk holds
+            if isinstance(error, StoreFullError):  # taken back; otherwise it is unknown what the disk holds
                 ledger.refused_above(durable_seq)
 
         stream.listener, stream.refused = acked, refused
@@ -554,7 +554,7 @@ class Session:
         missing = [key for key in self._ledger.streams if key not in store.streams]
         if missing and not report.damaged:
             raise Violation(f"{missing} vanished silently after {kind} of {path}")
-        served = contextlib.suppress(StoreDamaged) if path.endswith(".seg") else contextlib.nullcontext()
+        served = contextlib.suppress(StoreDamagedError) if path.endswith(".seg") else contextlib.nullcontext()
         for key in intact:
             with served:  # damage that the start does not see is noticed by whoever reads it
                 self._ledger.streams[key].judge(store.streams[key])

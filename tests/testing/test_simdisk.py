@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.store.disk import Disk, PosixDisk
-from natsctl.store.errors import StoreLocked
+from natsctl.store.errors import StoreLockedError
 from natsctl.testing.simdisk import Crash, Fault, Personality, SimDisk
 
 
@@ -80,7 +80,7 @@ def test_errors_are_those_of_the_system(disk: Disk) -> None:
 
 def test_a_lock_is_held_until_it_is_closed(disk: Disk) -> None:
     held = disk.lock("LOCK")
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLockedError):
         disk.lock("LOCK")
     held.close()
     disk.lock("LOCK").close()

@@ -1,4 +1,4 @@
-"""Any split of the bytes gives the same operations, and no bytes can do more than raise a ProtocolFault."""
+"""Any split of the bytes gives the same operations, and no bytes can do more than raise a ProtocolViolationError."""
 
 from __future__ import annotations
 

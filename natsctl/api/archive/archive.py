@@ -36,7 +36,7 @@ class ArchivedMessage(NamedTuple):
     payload: bytes
 
 
-class ArchiveFault(Exception):
+class ArchiveError(Exception):
     """The archive is damaged, incomplete, or of no known format; the text says how."""
 
 
@@ -118,15 +118,15 @@ class Feed:
         self._buffer += data
 
     def peek(self, size: int) -> bytes | None:
-        """Return the next `size` bytes and leave them there; None until that many are there. Raises ArchiveFault."""
+        """Return the next `size` bytes and leave them there; None until that many are there. Raises ArchiveError."""
         if size > MAX_RECORD_BYTES:
-            raise ArchiveFault(f"a piece of {size} bytes is over the limit of {MAX_RECORD_BYTES}")
+            raise ArchiveError(f"a piece of {size} bytes is over the limit of {MAX_RECORD_BYTES}")
         if len(self) < size:
             return None
         return bytes(self._buffer[self._at : self._at + size])
 
     def take(self, size: int) -> bytes | None:
-        """Return the next `size` bytes, None until that many are there. Raises ArchiveFault."""
+        """Return the next `size` bytes, None until that many are there. Raises ArchiveError."""
         data = self.peek(size)
         if data is not None:
             self._at += size
@@ -139,7 +139,7 @@ class Feed:
         return size - step
 
     def uvarint(self) -> int | None:
-        """Return the next unsigned varint, None until it is there. Raises ArchiveFault."""
+        """Return the next unsigned varint, None until it is there. Raises ArchiveError."""
         value = shift = 0
         for at in range(self._at, min(self._at + MAX_VARINT_BYTES, len(self._buffer))):
             byte = self._buffer[at]
@@ -153,7 +153,7 @@ class Feed:
         else:
             if len(self) < MAX_VARINT_BYTES:
                 return None
-        raise ArchiveFault("a number is longer than 64 bits")
+        raise ArchiveError("a number is longer than 64 bits")
 
 
 def uvarint(value: int) -> bytes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from natsctl.api.archive.archive import PAUSE, ArchiveFault, Feed, Item
+from natsctl.api.archive.archive import PAUSE, ArchiveError, Feed, Item
 from natsctl.api.archive.archive_v1 import read_v1
 from natsctl.api.archive.archive_v2 import MAGIC, read_v2
-from natsctl.api.archive.s2 import FrameFault, FrameReader
+from natsctl.api.archive.s2 import FrameReader, S2FrameError
 from natsctl.api.archive.tar import MAX_FILL_BYTES
 
 
@@ -23,7 +23,7 @@ class ArchiveReader:
         """Zeros that may still follow the end: none in version 2, what fills up a tar in version 1."""
 
     def read(self, data: bytes) -> Iterator[Item]:
-        """Yield every item that `data` completes, and PAUSE between pieces of long work. Raises ArchiveFault."""
+        """Yield every item that `data` completes, and PAUSE between pieces of long work. Raises ArchiveError."""
         try:
             for content in self._frames.read(data):
                 yield PAUSE
@@ -32,8 +32,8 @@ class ArchiveReader:
                     continue
                 self._feed.add(content)
                 yield from self._drain()
-        except FrameFault as fault:
-            raise ArchiveFault(str(fault)) from fault
+        except S2FrameError as fault:
+            raise ArchiveError(str(fault)) from fault
 
     def _drain(self) -> Iterator[Item]:
         for item in self._items:
@@ -57,11 +57,11 @@ class ArchiveReader:
     def _check_behind(self, content: bytes) -> None:
         self._fill_bytes -= len(content)
         if self._fill_bytes < 0 or any(content):
-            raise ArchiveFault("something follows the end of the archive")
+            raise ArchiveError("something follows the end of the archive")
 
     def finish(self) -> None:
-        """Raise ArchiveFault unless the archive is whole."""
+        """Raise ArchiveError unless the archive is whole."""
         if not self._frames.started:
-            raise ArchiveFault("EOF")
+            raise ArchiveError("EOF")
         if not self._complete or not self._frames.between_frames:
-            raise ArchiveFault("the archive is incomplete")
+            raise ArchiveError("the archive is incomplete")

@@ -13,10 +13,10 @@ from typing import TypeVar
 import msgspec
 
 from natsctl.api.archive import consumer_file
-from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Feed, Item, MessageFields
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveError, Feed, Item, MessageFields
 from natsctl.api.archive.blocks import BlockWriter, hasher_of, read_block
 from natsctl.api.archive.tar import END, TarFile, entry, in_pieces, read_tar
-from natsctl.api.codec import InvalidJSON, decode, encode
+from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
@@ -109,7 +109,7 @@ class WriterV1:
 
 
 def read_v1(feed: Feed) -> Iterator[Item | None]:
-    """Yield the items of a tar, None when bytes are missing. Raises ArchiveFault."""
+    """Yield the items of a tar, None when bytes are missing. Raises ArchiveError."""
     reader = _Reader()
     for file in read_tar(feed):
         if file is None:
@@ -133,7 +133,7 @@ class _Reader:
         name = file.name.removeprefix("./")
         if name.startswith("msgs/") and name.endswith(".blk"):
             if self._config is None:
-                raise ArchiveFault("the archive does not begin with its configuration")
+                raise ArchiveError("the archive does not begin with its configuration")
             yield from read_block(file, feed, hasher_of(f"{self._name}-{_number(name)}"))
         elif name.endswith(("meta.inf", "meta.sum")) or (name.startswith("obs/") and name.endswith("/o.dat")):
             while (body := file.take(feed, file.size)) is None:
@@ -152,7 +152,7 @@ class _Reader:
             return self._meta(folder, body)
         consumer, self._consumer = self._consumer, None
         if consumer is None or folder != f"obs/{consumer.Name}":
-            raise ArchiveFault(f"{name} stands without its metadata")
+            raise ArchiveError(f"{name} stands without its metadata")
         config = ConsumerConfig(**{key: getattr(consumer, key) for key in ConsumerConfig.__struct_fields__})
         progress = consumer_file.read(body)
         return ArchivedConsumer(consumer.Name, config, progress, _created(consumer.Created))
@@ -172,18 +172,18 @@ class _Reader:
         return None
 
     def check_complete(self) -> None:
-        """Raise ArchiveFault when something is missing at the end of the tar."""
+        """Raise ArchiveError when something is missing at the end of the tar."""
         if self._config is None:
-            raise ArchiveFault("the archive holds no stream")
+            raise ArchiveError("the archive holds no stream")
         if self._consumer is not None:
-            raise ArchiveFault(f"the state of consumer {self._consumer.Name} is missing")
+            raise ArchiveError(f"the state of consumer {self._consumer.Name} is missing")
 
 
 def _number(name: str) -> str:
     """Return the number of a block file, as its hashes are keyed."""
     number = name.removeprefix("msgs/").removesuffix(".blk")
     if not number.isdecimal():
-        raise ArchiveFault(f"{name!r} is not the name of a block")
+        raise ArchiveError(f"{name!r} is not the name of a block")
     return number
 
 
@@ -191,16 +191,16 @@ def _created(text: str) -> int:
     try:
         return max(parse_time(text), 0)
     except ValueError as fault:
-        raise ArchiveFault(f"a time of creation can not be read: {fault}") from fault
+        raise ArchiveError(f"a time of creation can not be read: {fault}") from fault
 
 
 def _check_sum(key: str, body: bytes, checksum: bytes, what: str) -> None:
     if _sum(key, body) != checksum.strip().lower():
-        raise ArchiveFault(f"the checksum of {what} does not match")
+        raise ArchiveError(f"the checksum of {what} does not match")
 
 
 def _json(raw: bytes, wanted: type[T], what: str) -> T:
     try:
         return decode(raw, wanted)
-    except (InvalidJSON, msgspec.MsgspecError) as fault:
-        raise ArchiveFault(f"{what} can not be read: {fault}") from fault
+    except (InvalidJSONError, msgspec.MsgspecError) as fault:
+        raise ArchiveError(f"{what} can not be read: {fault}") from fault

@@ -18,7 +18,7 @@ from natsctl.api.archive.archive import (
     ArchivedConsumer,
     ArchivedMessage,
     ArchivedStream,
-    ArchiveFault,
+    ArchiveError,
     Feed,
     Item,
     MessageFields,
@@ -28,7 +28,7 @@ from natsctl.api.archive.archive import (
     zigzag,
 )
 from natsctl.api.archive.consumer_file import STEP
-from natsctl.api.codec import InvalidJSON, decode, encode
+from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.consumer import ConsumerConfig, SequenceInfo
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamState
@@ -161,7 +161,7 @@ def _state_of(progress: Progress, pending: msgspec.Raw | None) -> _State:
 
 
 def read_v2(feed: Feed) -> Iterator[Item | None]:
-    """Yield the items of an archive whose magic was read, None when bytes are missing. Raises ArchiveFault."""
+    """Yield the items of an archive whose magic was read, None when bytes are missing. Raises ArchiveError."""
     consumers = -1
     for records in _records(feed):
         if records is None:
@@ -181,21 +181,21 @@ def read_v2(feed: Feed) -> Iterator[Item | None]:
         if at < len(records):
             yield _messages(records[at:])
     if consumers:
-        raise ArchiveFault("the archive ends before its consumers")
+        raise ArchiveError("the archive ends before its consumers")
 
 
 def _state(name: bytes, payload: bytes) -> StreamState:
-    """Return the state an archive begins with, of which nothing is absurd. Raises ArchiveFault."""
+    """Return the state an archive begins with, of which nothing is absurd. Raises ArchiveError."""
     if name != _STATE:
-        raise ArchiveFault("expected state.json first")
+        raise ArchiveError("expected state.json first")
     state = _json(payload, StreamState, "state.json")
     first_seq, last_seq, messages = state.first_seq, state.last_seq, state.messages
     if state.consumer_count < 0:
-        raise ArchiveFault("invalid stream state: negative consumer count")
+        raise ArchiveError("invalid stream state: negative consumer count")
     if (first_seq > last_seq + 1 or (first_seq > last_seq and messages)) or (not first_seq and (last_seq or messages)):
-        raise ArchiveFault("invalid stream state: inconsistent message count or sequence range")
+        raise ArchiveError("invalid stream state: inconsistent message count or sequence range")
     if first_seq <= last_seq and messages > last_seq - first_seq + 1:
-        raise ArchiveFault("invalid stream state: message count exceeds sequence range")
+        raise ArchiveError("invalid stream state: message count exceeds sequence range")
     return state
 
 
@@ -203,7 +203,7 @@ def _messages(records: Sequence[Record]) -> list[ArchivedMessage]:
     """Return records as messages."""
     messages = [ArchivedMessage(seq, ts_ns, name, header, payload) for name, ts_ns, seq, header, payload in records]
     if not all(message.seq for message in messages):
-        raise ArchiveFault("expected message sequence")
+        raise ArchiveError("expected message sequence")
     return messages
 
 
@@ -243,15 +243,15 @@ def _parsed(data: bytes) -> tuple[list[Record], int, int, bool]:
                     break
                 shift += 7
                 if shift > 63:
-                    raise ArchiveFault("a number is longer than 64 bits")
+                    raise ArchiveError("a number is longer than 64 bits")
             else:
                 return records, at, size - at + 1, False
             if value >> 64:
-                raise ArchiveFault("a number is longer than 64 bits")
+                raise ArchiveError("a number is longer than 64 bits")
             numbers.append(value)
         names, ts, seq, headers, payloads = numbers
         if names > _MAX_NAME_BYTES or headers + payloads > MAX_RECORD_BYTES - _MAX_NAME_BYTES:
-            raise ArchiveFault("a record is over the limit")
+            raise ArchiveError("a record is over the limit")
         end = place + names + headers + payloads
         if end > size:
             return records, at, end - at, False
@@ -265,7 +265,7 @@ def _parsed(data: bytes) -> tuple[list[Record], int, int, bool]:
 
 def _consumer(name: bytes, created_ns: int, payload: bytes) -> ArchivedConsumer:
     if not name.startswith(_CONSUMERS):
-        raise ArchiveFault("a consumer of the state is missing")
+        raise ArchiveError("a consumer of the state is missing")
     text = name[len(_CONSUMERS) :].decode("utf-8", "replace")
     record = _json(payload, _Consumer, text)
     state = record.state or _State()
@@ -283,5 +283,5 @@ def _consumer(name: bytes, created_ns: int, payload: bytes) -> ArchivedConsumer:
 def _json(raw: bytes, wanted: type[T], what: str) -> T:
     try:
         return decode(raw, wanted)
-    except InvalidJSON as fault:
-        raise ArchiveFault(f"{what} can not be read: {fault}") from fault
+    except InvalidJSONError as fault:
+        raise ArchiveError(f"{what} can not be read: {fault}") from fault

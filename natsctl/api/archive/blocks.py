@@ -13,7 +13,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final, NamedTuple
 
-from natsctl.api.archive.archive import PAUSE, ArchivedMessage, ArchiveFault, Feed, Gone, Item, MessageFields
+from natsctl.api.archive.archive import PAUSE, ArchivedMessage, ArchiveError, Feed, Gone, Item, MessageFields
 from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.api.archive.tar import TarFile
 
@@ -125,13 +125,13 @@ class _Records(NamedTuple):
 
 
 def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Item | None]:
-    """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveFault."""
+    """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveError."""
     wanted, record, data = _PARSED_BYTES, _LEAST, b""
     while file.left:
         if record > file.left:
             if data.startswith(_COMPRESSED_BLOCK):
-                raise ArchiveFault(f"{file.name} is compressed by itself, which no archive of a server is")
-            raise ArchiveFault(f"{file.name} ends too early")
+                raise ArchiveError(f"{file.name} is compressed by itself, which no archive of a server is")
+            raise ArchiveError(f"{file.name} ends too early")
         size = min(file.left, max(wanted, record))
         while (piece := file.peek(feed, size)) is None:
             yield None
@@ -169,13 +169,13 @@ def _parsed(data: bytes, name: str) -> _Records:
         start, stop = at + _HEAD.size, end - _HASH_BYTES
         body = start + subjects
         if stop < body:
-            raise ArchiveFault(f"a record of {name} is too short")
+            raise ArchiveError(f"a record of {name} is too short")
         if end > size:
             return _Records(items, hashed, hashes, at, end - at)
         if flagged & _HAS_HEADER:
             header_end = body + 4 + int.from_bytes(data[body : body + 4], "little")
             if header_end > stop:
-                raise ArchiveFault(f"a header in {name} is longer than its record")
+                raise ArchiveError(f"a header in {name} is longer than its record")
             hashed.append(b"%b%b%b" % (data[at + 4 : at + 20], data[start:body], data[body + 4 : stop]))
             header, payload = data[body + 4 : header_end], data[header_end:stop]
         else:
@@ -191,9 +191,9 @@ def _parsed(data: bytes, name: str) -> _Records:
 
 
 def _compare(records: _Records, hashes: bytes, name: str) -> None:
-    """Raise ArchiveFault where a record is not what was hashed."""
+    """Raise ArchiveError where a record is not what was hashed."""
     if hashes != b"".join(records.hashes):
-        raise ArchiveFault(f"a record of {name} does not match its hash")
+        raise ArchiveError(f"a record of {name} does not match its hash")
 
 
 def _batches(items: list[ArchivedMessage | Gone]) -> Iterator[Item]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Final
 
-from natsctl.api.archive.archive import ArchiveFault, Feed, Progress, unzigzag, uvarint, zigzag
+from natsctl.api.archive.archive import ArchiveError, Feed, Progress, unzigzag, uvarint, zigzag
 
 _MAGIC: Final = 22
 _VERSION: Final = 2
@@ -63,16 +63,16 @@ def _pieces(seqs: Sequence[int]) -> list[Sequence[int]]:
 
 
 def read(body: bytes) -> Progress:
-    """Return the progress a file holds. Raises ArchiveFault."""
+    """Return the progress a file holds. Raises ArchiveError."""
     if len(body) < 2 or body[0] != _MAGIC or body[1] != _VERSION:
-        raise ArchiveFault("a consumer's state is of no known version")
+        raise ArchiveError("a consumer's state is of no known version")
     feed = Feed()
     feed.add(body[2:])
 
     def number() -> int:
         value = feed.uvarint()
         if value is None:
-            raise ArchiveFault("a consumer's state ends too early")
+            raise ArchiveError("a consumer's state ends too early")
         return value
 
     floor_c, floor_s, delivered_c, delivered_s = number(), number(), number(), number()

@@ -13,7 +13,7 @@ from typing import Final
 
 import cramjam
 
-from natsctl.api.archive.s2_block import BlockFault, decode_steps, decoded_size
+from natsctl.api.archive.s2_block import S2BlockError, decode_steps, decoded_size
 
 _STREAM_ID: Final = 0xFF
 _MAGICS: Final = (b"S2sTwO", b"sNaPpY")
@@ -29,7 +29,7 @@ _MASK_DELTA: Final = 0xA282EAD8
 _M32: Final = 0xFFFFFFFF
 
 
-class FrameFault(Exception):
+class S2FrameError(Exception):
     """The layer is damaged; the text says how."""
 
 
@@ -65,12 +65,12 @@ class FrameReader:
     def read(self, data: bytes) -> Iterator[bytes]:
         """Yield the content of each frame that `data` completes, and b"" between pieces of long work.
 
-        Raises FrameFault.
+        Raises S2FrameError.
         """
         buffer = self._buffer
         buffer += data
         if buffer and not self._started and buffer[0] != _STREAM_ID:
-            raise FrameFault("this is not an S2 or Snappy stream")
+            raise S2FrameError("this is not an S2 or Snappy stream")
         at = 0
         while len(buffer) - at >= 4:
             end = at + 4 + int.from_bytes(buffer[at + 1 : at + 4], "little")
@@ -93,21 +93,21 @@ class FrameReader:
 
     def _frame(self, kind: int, body: bytes) -> Generator[bytes, None, bytes]:
         if self.content_only and (kind == _STREAM_ID or kind in _SKIPPED):
-            raise FrameFault("a frame without content follows the end")
+            raise S2FrameError("a frame without content follows the end")
         if kind == _STREAM_ID:
             if body not in _MAGICS:
-                raise FrameFault("this is not an S2 or Snappy stream")
+                raise S2FrameError("this is not an S2 or Snappy stream")
             self._started = True
             return b""
         if not self._started:
-            raise FrameFault("this is not an S2 or Snappy stream")
+            raise S2FrameError("this is not an S2 or Snappy stream")
         if kind in _SKIPPED:
             return b""
         if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
-            raise FrameFault(f"a frame is of unknown type 0x{kind:02x}")
+            raise S2FrameError(f"a frame is of unknown type 0x{kind:02x}")
         content = body[4:] if kind == _PLAIN else (yield from _decompressed(body[4:]))
         if mask(crc32c(content)) != int.from_bytes(body[:4], "little"):
-            raise FrameFault("s2: corrupt input, crc mismatch")
+            raise S2FrameError("s2: corrupt input, crc mismatch")
         return content
 
 
@@ -126,8 +126,8 @@ def _decompressed(block: bytes) -> Generator[bytes, None, bytes]:
                 content: bytes = end.value
                 return content
             yield b""
-    except BlockFault as fault:
-        raise FrameFault(str(fault)) from fault
+    except S2BlockError as fault:
+        raise S2FrameError(str(fault)) from fault
 
 
 def mask(crc: int) -> int:

@@ -6,13 +6,13 @@ from collections.abc import Generator
 
 import cramjam
 
-from natsctl.api.archive.s2_rewrite import BlockFault, as_snappy, decoded_size
+from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
 
-__all__ = ["BlockFault", "decode_block", "decode_steps", "decoded_size"]
+__all__ = ["S2BlockError", "decode_block", "decode_steps", "decoded_size"]
 
 
 def decode_block(block: bytes) -> bytes:
-    """Return the content of one block. Raises BlockFault."""
+    """Return the content of one block. Raises S2BlockError."""
     steps = decode_steps(block)
     while True:
         try:
@@ -31,4 +31,4 @@ def decode_steps(block: bytes) -> Generator[None, None, bytes]:
     try:
         return bytes(cramjam.snappy.decompress_raw(b"".join(parts)))
     except cramjam.DecompressionError as fault:
-        raise BlockFault(f"a block is damaged: {fault}") from fault
+        raise S2BlockError(f"a block is damaged: {fault}") from fault

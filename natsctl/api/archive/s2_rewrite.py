@@ -40,26 +40,26 @@ _FAR: Final = 3
 """What the tags end with of copies whose offset has four bytes."""
 
 
-class BlockFault(Exception):
+class S2BlockError(Exception):
     """The block is damaged; the text says how."""
 
 
 def decoded_size(block: bytes) -> tuple[int, int]:
-    """Return the size a block claims to decode to, and where its elements start. Raises BlockFault."""
+    """Return the size a block claims to decode to, and where its elements start. Raises S2BlockError."""
     size = shift = 0
     for at in range(min(len(block), 5)):
         byte = block[at]
         size |= (byte & 0x7F) << shift
         if byte < 0x80:
             if size > MAX_BLOCK_BYTES:
-                raise BlockFault(f"a block of {size} bytes is over the limit")
+                raise S2BlockError(f"a block of {size} bytes is over the limit")
             return size, at + 1
         shift += 7
-    raise BlockFault("a block has no length")
+    raise S2BlockError("a block has no length")
 
 
 def as_snappy(block: bytes) -> Iterator[bytes]:
-    """Yield the pieces that together are the block in Snappy's spelling; each costs 2 ms. Raises BlockFault."""
+    """Yield the pieces that together are the block in Snappy's spelling; each costs 2 ms. Raises S2BlockError."""
     size, done = decoded_size(block)
     yield block[:done]
     for places, sources in repeats(block, done, _GROUP_COPIES):
@@ -75,7 +75,7 @@ def as_snappy(block: bytes) -> Iterator[bytes]:
             length, end = repeated(block, place)
             size -= length
             if size < 0:
-                raise BlockFault("a repeat repeats too much")
+                raise S2BlockError("a repeat repeats too much")
             parts += block[done:place], copies(offset_of(block, source), length)
             done = end
         yield b"".join(parts)
@@ -85,7 +85,7 @@ def as_snappy(block: bytes) -> Iterator[bytes]:
 def repeats(block: bytes, at: int, most: int) -> Iterator[tuple[list[int], list[int]]]:
     """Yield where repeats are in a block whose elements start at `at`, and where the copies are that they repeat.
 
-    They come in groups, which may be empty, and end behind `most` copies or repeats. Raises BlockFault.
+    They come in groups, which may be empty, and end behind `most` copies or repeats. Raises S2BlockError.
     One loop without calls, which would cost half of it.
     """
     literals, copied, repeat_bytes, last = block.translate(_LITERALS), block.translate(_COPIES), _REPEATS, -1
@@ -117,9 +117,9 @@ def repeats(block: bytes, at: int, most: int) -> Iterator[tuple[list[int], list[
         except IndexError:
             ended = True
         if at > len(block) or (ended and at < len(block)):
-            raise BlockFault("an element ends beyond its block")
+            raise S2BlockError("an element ends beyond its block")
         if sources and sources[0] < 0:
-            raise BlockFault("a repeat has nothing to repeat")
+            raise S2BlockError("a repeat has nothing to repeat")
         yield places, sources
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tarfile import BLOCKSIZE, PAX_FORMAT, RECORDSIZE, REGTYPE, TarError, TarInfo
 from typing import Final
 
-from natsctl.api.archive.archive import ArchiveFault, Feed
+from natsctl.api.archive.archive import ArchiveError, Feed
 
 _ZERO_BLOCK: Final = bytes(BLOCKSIZE)
 _PAX_TYPES: Final = (b"x", b"g")
@@ -52,9 +52,9 @@ class TarFile:
         self.left = size
 
     def take(self, feed: Feed, size: int) -> bytes | None:
-        """Return the next `size` bytes of the file, None until they are there. Raises ArchiveFault past its end."""
+        """Return the next `size` bytes of the file, None until they are there. Raises ArchiveError past its end."""
         if size > self.left:
-            raise ArchiveFault(f"{self.name} ends too early")
+            raise ArchiveError(f"{self.name} ends too early")
         data = feed.take(size)
         if data is not None:
             self.left -= size
@@ -82,14 +82,14 @@ def read_tar(feed: Feed) -> Iterator[TarFile | None]:
         if info.type in _PAX_TYPES:
             size = info.size
             if size > _MAX_PAX_BYTES:
-                raise ArchiveFault("a tar header is too long")
+                raise ArchiveError("a tar header is too long")
             while (body := feed.take(size + -size % BLOCKSIZE)) is None:
                 yield None
             if info.type == b"x":
                 pax = _pax(body[:size])
             continue
         if info.type not in _FILE_TYPES:
-            raise ArchiveFault(f"{info.name!r} is not a regular file")
+            raise ArchiveError(f"{info.name!r} is not a regular file")
         file = TarFile(pax.get("path", info.name), _size(pax, info))
         pax = {}
         padding = -file.size % BLOCKSIZE
@@ -103,13 +103,13 @@ def _header(block: bytes) -> TarInfo:
     try:
         return TarInfo.frombuf(block, "utf-8", "replace")
     except (TarError, ValueError) as fault:
-        raise ArchiveFault(f"a tar header can not be read: {fault}") from fault
+        raise ArchiveError(f"a tar header can not be read: {fault}") from fault
 
 
 def _size(pax: dict[str, str], info: TarInfo) -> int:
     text = pax.get("size", str(info.size))
     if not text.isdecimal() or len(text) > 18:
-        raise ArchiveFault("a tar header has no size")
+        raise ArchiveError("a tar header has no size")
     return int(text)
 
 
@@ -122,7 +122,7 @@ def _pax(body: bytes) -> dict[str, str]:
         record = body[at + len(digits) + 1 : at + size - 1]
         key, equals, value = record.partition(b"=")
         if not equals or at + size > len(body):
-            raise ArchiveFault("a tar header can not be read")
+            raise ArchiveError("a tar header can not be read")
         records[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
         at += size
     return records

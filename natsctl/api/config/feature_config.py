@@ -12,7 +12,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.config.stream_draft import Draft, invalid, pedantry
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy, StorageType, StreamConfig
-from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
 from natsctl.api.subjects import is_valid_subject, overlaps
 from natsctl.api.units import SECOND
 
@@ -99,7 +99,7 @@ def mapping_fault(src: str, dest: str) -> str:
     """Return what is wrong with a mapping in a configuration, "" where nothing is."""
     try:
         check_mapping(src, dest)
-    except BadTransform as fault:
+    except TransformError as fault:
         return fault.text
     return ""
 
@@ -122,7 +122,7 @@ def settle_republish(draft: Draft) -> ApiError | None:
         return invalid("stream configuration for republish destination forms a cycle")
     try:
         SubjectMapping.compile(republish.src, republish.dest)
-    except BadTransform:
+    except TransformError:
         return invalid(
             f"stream configuration for republish with transform from '{republish.src}' to '{republish.dest}' not valid"
         )

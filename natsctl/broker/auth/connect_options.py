@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from natsctl.api.codec import InvalidJSON, fold, read_folded
+from natsctl.api.codec import InvalidJSONError, fold, read_folded
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True):
@@ -49,5 +49,5 @@ def parse_connect(body: bytes, before: ConnectOptions | None = None) -> ConnectO
             given = read_folded(body, ConnectOptions)
         known = {key: value for key, value in given.items() if value is not None}
         return msgspec.convert(known if before is None else msgspec.to_builtins(before) | known, ConnectOptions)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError, InvalidJSON):
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError, InvalidJSONError):
         return None

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from natsctl.api.mapping_functions import BadTransform
+from natsctl.api.mapping_functions import TransformError
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import has_wildcard, is_literal, is_subset, is_valid_subject, overlaps
 from natsctl.broker.exchange.account_config import (
@@ -61,7 +61,7 @@ class Problem(msgspec.Struct, frozen=True):
     text: str
 
 
-class _Refused(Exception):
+class _ImportRefusedError(Exception):
     """Why an import is not in effect."""
 
 
@@ -111,7 +111,7 @@ class ImportPlan:
                 self._add_stream(account, item)
             else:
                 self._add_service(account, item)
-        except (_Refused, BadTransform) as refused:
+        except (_ImportRefusedError, TransformError) as refused:
             text = f'Error adding {kind} import "{item.subject}": {refused}'
             self.problems.append(Problem(account, item, text))
 
@@ -158,7 +158,7 @@ class ImportPlan:
 
     def _add_stream(self, account: str, item: StreamImport) -> None:
         if not is_valid_subject(item.subject) or self._export(item.account, account, item) is False:
-            raise _Refused("stream import not authorized")
+            raise _ImportRefusedError("stream import not authorized")
         to = item.to or item.subject
         for subject in (to, item.subject):
             self._refuse_stream_cycle(item.account, subject, {account})
@@ -167,25 +167,25 @@ class ImportPlan:
             destination = destination_of(to)
             try:
                 SubjectMapping.compile(item.subject, destination, strict=True)
-            except BadTransform as bad:
+            except TransformError as bad:
                 why = f'failed to create mapping transform for stream import subject from "{item.subject}" to "{to}"'
-                raise _Refused(f"{why}: {bad}") from bad
+                raise _ImportRefusedError(f"{why}: {bad}") from bad
             to = pattern_of(destination)
         links = self.streams.setdefault(account, [])
         if any((link.account, link.subject) == (item.account, item.subject) for link in links):
-            raise _Refused("stream import already exists")
+            raise _ImportRefusedError("stream import already exists")
         links.append(StreamLink(item.account, item.subject, to, destination))
 
     def _refuse_stream_cycle(self, account: str, subject: str, visited: set[str]) -> None:
         if len(visited) >= MAX_SEARCH_DEPTH:
-            raise _Refused(_TOO_DEEP)
+            raise _ImportRefusedError(_TOO_DEEP)
         exports = self._configs[account].exports
         if not any(isinstance(each, StreamExport) and is_subset(subject, each.subject) for each in exports):
             return
         for link in self.streams.get(account, ()):
             if overlaps(subject, link.local):
                 if link.account in visited:
-                    raise _Refused(CYCLE)
+                    raise _ImportRefusedError(CYCLE)
                 visited.add(account)
                 narrowed = link.local if is_subset(link.local, subject) else subject
                 self._refuse_stream_cycle(link.account, narrowed, visited)
@@ -195,17 +195,17 @@ class ImportPlan:
     def _add_service(self, account: str, item: ServiceImport) -> None:
         local = item.to or item.subject
         if not (is_valid_subject(local) and is_valid_subject(item.subject)):
-            raise _Refused(_INVALID)
+            raise _ImportRefusedError(_INVALID)
         export = self._export(item.account, account, item)
         if not isinstance(export, ServiceExport):
-            raise _Refused("service import not authorized")
+            raise _ImportRefusedError("service import not authorized")
         shown = pattern_of(local) if has_wildcard(item.subject) else local
         self._refuse_service_cycle(item.account, shown, {account})
         links = self.services.setdefault(account, [])
         destination = self._service_destination(local, item.subject)
         for link in links:
             if (link.account, link.local) == (item.account, shown):
-                raise _Refused(
+                raise _ImportRefusedError(
                     f'duplicate service import subject "{local}", previously used in import for account '
                     f'"{link.account}", subject "{link.subject}"'
                 )
@@ -218,18 +218,18 @@ class ImportPlan:
         theirs, ours = pattern_of(subject), destination_of(local)
         try:
             SubjectMapping.compile(theirs, ours, strict=True)
-        except BadTransform as bad:
+        except TransformError as bad:
             why = f'failed to create mapping transform for service import subject from "{local}" to "{subject}"'
-            raise _Refused(f"{why}: {bad}") from bad
+            raise _ImportRefusedError(f"{why}: {bad}") from bad
         return swapped(theirs, ours)
 
     def _refuse_service_cycle(self, account: str, subject: str, visited: set[str]) -> None:
         if len(visited) >= MAX_SEARCH_DEPTH:
-            raise _Refused(_TOO_DEEP)
+            raise _ImportRefusedError(_TOO_DEEP)
         for link in self.services.get(account, ()):
             if overlaps(subject, link.subject):
                 if link.account in visited:
-                    raise _Refused(CYCLE)
+                    raise _ImportRefusedError(CYCLE)
                 visited.add(account)
                 narrowed = link.local if is_subset(link.local, subject) else subject
                 self._refuse_service_cycle(link.account, narrowed, visited)

@@ -45,7 +45,7 @@ class PatternMapping:
 
 
 def only_moves(destination: str) -> bool:
-    """Return whether the functions of a destination are wildcards alone. Raises BadTransform for unknown ones."""
+    """Return whether the functions of a destination are wildcards alone. Raises TransformError for unknown ones."""
     functions = [parse_function(token) for token in destination.split(".")]
     return all(
         function is None or (function.name == "wildcard" and function.wildcards[0] > 0) for function in functions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
 from natsctl.api.subjects import has_wildcard, is_valid_subject, matches
 from natsctl.broker.exchange.import_subjects import PatternMapping, destination_of, only_moves
 
@@ -82,20 +82,20 @@ class WeightedMapping:
 def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
     """Return a configured mapping; what its weights leave stays where it is, unless the source is a destination too.
 
-    Raises BadTransform with nats-server's text.
+    Raises TransformError with nats-server's text.
     """
     src, total = config.source, 0
     if not is_valid_subject(src):
-        raise BadTransform("source", "invalid subject")
+        raise TransformError("source", "invalid subject")
     shares: dict[str, tuple[int, Mapping]] = {}
     for to in config.destinations:
         if to.subject in shares:
-            raise BadTransform("destination", f'duplicate entry for "{to.subject}"')
+            raise TransformError("destination", f'duplicate entry for "{to.subject}"')
         if to.weight > 100:
-            raise BadTransform("destination", "individual weights need to be <= 100")
+            raise TransformError("destination", "individual weights need to be <= 100")
         total += to.weight
         if total > 100:
-            raise BadTransform("destination", "total weight needs to be <= 100")
+            raise TransformError("destination", "total weight needs to be <= 100")
         check_mapping(src, to.subject)
         shares[to.subject] = (to.weight, _one_mapping(src, to.subject, rng))
     if total != 100 and src not in shares:

@@ -14,7 +14,7 @@ from natsctl.broker.auth.grant import Credentials, Grant, Refusal
 from natsctl.broker.jwt.account_book import AccountBook
 from natsctl.broker.jwt.claims import UserClaims, decode
 from natsctl.broker.jwt.resolver import Resolver
-from natsctl.broker.jwt.token import JwtError, ProxyRequired
+from natsctl.broker.jwt.token import JwtError, ProxyRequiredError
 from natsctl.broker.jwt.trust import Trust
 from natsctl.broker.jwt.user_grant import grant_of
 from natsctl.broker.jwt.validation import time_faults, user_faults
@@ -54,7 +54,7 @@ class JwtAuthenticator:
         """Return what the client is let in as, or why not."""
         try:
             return self._grant(credentials)
-        except ProxyRequired as fault:
+        except ProxyRequiredError as fault:
             return Refusal(str(fault), reason=CloseReason.PROXY_REQUIRED)
         except JwtError as fault:
             return Refusal(str(fault))
@@ -90,7 +90,7 @@ class JwtAuthenticator:
         for fault in time_faults(user, credentials.now_ns // SECOND_NS):
             raise JwtError(f"User JWT no longer valid: {fault}")
         if user.nats.proxy_required:
-            raise ProxyRequired
+            raise ProxyRequiredError
         if self.trust.pinned is not None and user.account not in self.trust.pinned:
             raise JwtError(f"Account {user.account} not listed as operator pinned account")
         held = self.book.look_up(user.account, credentials.now_ns)

@@ -19,7 +19,7 @@ from natsctl.broker.jwt.account_book import SECOND_NS, AccountBook
 from natsctl.broker.jwt.claims import AccountClaims, decode
 from natsctl.broker.jwt.mapping_checks import mapping_fault
 from natsctl.broker.jwt.nkey import is_public
-from natsctl.broker.jwt.resolver import Store, StoreRefused
+from natsctl.broker.jwt.resolver import AccountStoreError, Store
 from natsctl.broker.jwt.token import JwtError, generic_claims
 from natsctl.broker.jwt.validation import account_faults
 from natsctl.broker.session import Session
@@ -135,7 +135,7 @@ class ClaimRequests:
         try:
             if store.save(account, token) and self._book.get(account) is not None:
                 self._book.update(account, token, self._broker.clock.now_ns())
-        except StoreRefused as fault:
+        except AccountStoreError as fault:
             self._failed(reply, account, failed, fault)
             return
         except JwtError as fault:  # kept all the same, like nats-server
@@ -180,7 +180,7 @@ class ClaimRequests:
             try:
                 self._store.delete(account)
                 self._book.forget(account)
-            except StoreRefused as fault:
+            except AccountStoreError as fault:
                 faults.append(str(fault))
         text = f"deleted {len(accounts) - len(faults)} accounts"
         if faults:

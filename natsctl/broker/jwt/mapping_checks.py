@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from natsctl.api.mapping_functions import BadTransform
+from natsctl.api.mapping_functions import TransformError
 from natsctl.api.subject_transform import check_mapping
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.jwt.claims import WeightedMapping
@@ -29,6 +29,6 @@ def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
             return f'mapping "{source}": total weight needs to be <= 100'
         try:
             check_mapping(source, to.subject)
-        except BadTransform as bad:
+        except TransformError as bad:
             return f'mapping "{source}" -> "{to.subject}": {bad}'
     return ""

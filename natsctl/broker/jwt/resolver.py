@@ -13,7 +13,7 @@ class Resolver(Protocol):
         """Return the JWT of an account, None where there is none."""
 
 
-class StoreRefused(Exception):
+class AccountStoreError(Exception):
     """A store could not do what it was asked; the text says why."""
 
 
@@ -29,10 +29,10 @@ class Store(Resolver, Protocol):
         """True where operators may have accounts deleted."""
 
     def save(self, account: str, token: str) -> bool:
-        """Keep a JWT and return whether it is another than before; raises StoreRefused."""
+        """Keep a JWT and return whether it is another than before; raises AccountStoreError."""
 
     def delete(self, account: str) -> None:
-        """Forget an account, if it is there; raises StoreRefused."""
+        """Forget an account, if it is there; raises AccountStoreError."""
 
     def accounts(self) -> list[str]:
         """Return the accounts that are kept."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from natsctl.api.codec import InvalidJSON, read_folded
+from natsctl.api.codec import InvalidJSONError, read_folded
 from natsctl.broker.jwt.nkey import Kind, has_signed, is_public
 
 MAX_TOKEN_BYTES: Final = 1 << 20
@@ -33,7 +33,7 @@ class JwtError(Exception):
     """A JWT that is not accepted; the text is nats-server's where it has one, and never holds the JWT."""
 
 
-class ProxyRequired(JwtError):
+class ProxyRequiredError(JwtError):
     """A user whose connection has to come through a proxy that is trusted; this server trusts none."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ def _signed_claims(token: str, wanted: type[Any]) -> tuple[dict[str, Any], int, 
 def _json(part: str, wanted: type[Any]) -> dict[str, Any]:
     try:
         found = read_folded(decode_base64url(part), wanted, *_OF_VERSION_1)
-    except InvalidJSON:
+    except InvalidJSONError:
         raise JwtError("invalid JSON") from None
     if not isinstance(found, dict):
         raise JwtError("invalid JSON")

@@ -14,7 +14,7 @@ from natsctl.broker.jwt.connect_times import SECOND_NS, is_inside, may_connect_f
 from natsctl.broker.jwt.nkey import has_signed
 from natsctl.broker.jwt.rules import permissions_of
 from natsctl.broker.jwt.templates import filled
-from natsctl.broker.jwt.token import JwtError, ProxyRequired, decode_base64url
+from natsctl.broker.jwt.token import JwtError, ProxyRequiredError, decode_base64url
 
 
 def rules_of(user: UserClaims, held: HeldAccount) -> UserLimits:
@@ -44,7 +44,7 @@ def grant_of(user: UserClaims, held: HeldAccount, credentials: Credentials, toke
     if rules.bearer_token and held.claims.nats.limits.disallow_bearer:
         raise JwtError("Account does not allow bearer tokens")
     if rules.proxy_required:
-        raise ProxyRequired
+        raise ProxyRequiredError
     _check_connection_type(rules, credentials.connection_type)
     if not rules.bearer_token:
         _check_signature(user.sub, credentials)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from natsctl.api.codec import InvalidJSON, fold, read_folded
+from natsctl.api.codec import InvalidJSONError, fold, read_folded
 from natsctl.broker.auth.permissions import SubjectRules
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)
@@ -110,7 +110,7 @@ def parse_body(body: bytes, kind: type[_Body]) -> _Body | None:
         if any(key not in names and fold(key) in names for key in given):
             given = read_folded(body, kind)
         return msgspec.convert({key: value for key, value in given.items() if value is not None}, kind)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError, InvalidJSON):
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError, InvalidJSONError):
         return None
 
 

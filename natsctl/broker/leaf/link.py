@@ -23,7 +23,7 @@ from natsctl.broker.session import Session
 from natsctl.broker.slices import keep, put_off, slice_end_ns
 from natsctl.broker.timers import LATE_PARTS, NEVER_NS
 from natsctl.wire.encode import PING_LINE, PONG_LINE
-from natsctl.wire.faults import ProtocolFault
+from natsctl.wire.faults import ProtocolViolationError
 from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, encode_leaf_msg
 from natsctl.wire.leaf_parser import LeafParser, leaf_limits
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
@@ -325,7 +325,7 @@ class LeafLink(Session):
         if self._reader.fault is not None:
             self._fail(self._reader.fault)
 
-    def _fail(self, fault: ProtocolFault) -> None:
+    def _fail(self, fault: ProtocolViolationError) -> None:
         self._leafs.log.error(f"{self.label} - {fault.text or fault.detail}")
         self.close(FAULT_REASONS[fault.kind], fault.text)
 

@@ -14,10 +14,10 @@ FIRST_INFO_NS: Final = SECOND_NS
 """How long a hub may take for its INFO. Source: nats-server, DEFAULT_LEAFNODE_INFO_WAIT."""
 
 Signer: TypeAlias = Callable[[bytes], Mapping[str, str]]
-"""Called with the hub's nonce; returns the fields of CONNECT that say who we are. Raises SignFault."""
+"""Called with the hub's nonce; returns the fields of CONNECT that say who we are. Raises RemoteCredentialsError."""
 
 
-class SignFault(Exception):
+class RemoteCredentialsError(Exception):
     """The credentials of a remote can not be used; the text is for the log."""
 
 

@@ -15,7 +15,7 @@ from natsctl.broker.leaf.accepted import RESERVED_CLUSTER
 from natsctl.broker.leaf.domains import keep_domains_apart
 from natsctl.broker.leaf.handshake import LeafConnect, PeerInfo, SubjectLists, parse_body
 from natsctl.broker.leaf.link import DELAY_NS, LeafLink
-from natsctl.broker.leaf.options import RemoteOptions, SignFault
+from natsctl.broker.leaf.options import RemoteCredentialsError, RemoteOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason
 
@@ -114,7 +114,7 @@ class SolicitedLink(LeafLink):
         leafs, remote = self._leafs, self._remote
         try:
             shown = remote.signer(self.login.nonce)
-        except SignFault as fault:
+        except RemoteCredentialsError as fault:
             leafs.log.error(f"{self.label} - {fault}")
             self.close(CloseReason.WRITE_ERROR)
             return

@@ -13,7 +13,7 @@ from natsctl.cli.backup import picking
 from natsctl.cli.backup.options import Consumers, ForceReplace, Source
 from natsctl.cli.options import Json, Progress, session_of
 from natsctl.cli.progress import progress as shown
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 LastPerSubject = Annotated[
     int | None,
@@ -85,7 +85,7 @@ def edit(
         done = edit_backup(path, target, wanted, replace=force, dry_run=dry_run, on_read=tracker.at)
     if json and dry_run:
         kept = {"target": str(target), "messages": done.messages, "of_messages": done.picked.source_messages}
-        raise Previewed(effect=kept)
+        raise DryRunError(effect=kept)
     if json:
         from msgspec import to_builtins
 

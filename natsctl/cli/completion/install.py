@@ -61,9 +61,9 @@ def install(
         wanted.append((place.startup, _with_line(_text(place.startup), place.line)))
     changed = [(path, text) for path, text in wanted if _text(path) != text]
     if session_of(ctx).dry_run:
-        from natsctl.client.preview import Planned, Previewed
+        from natsctl.client.preview import DryRunError, Planned
 
-        raise Previewed(*(Planned(str(path), text.encode()) for path, text in changed))
+        raise DryRunError(*(Planned(str(path), text.encode()) for path, text in changed))
     for path, text in changed:
         _write(path, text)
     if json:

@@ -22,7 +22,7 @@ MAX_WORDS = 500
 
 
 def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[str]:
-    """The names of that kind, as many as a person can look at; raises Unreachable when time or server go away."""
+    """The names of that kind, as many as a person can look at; raises UnreachableError when time or server go away."""
     from natsctl.cli.session import GlobalOptions
     from natsctl.client.servers import resolve
 

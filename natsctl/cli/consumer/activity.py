@@ -126,7 +126,7 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
 
 
 def _load(session: Session, stream: str) -> Progress:
-    """The stream's consumers and how many messages it has. Raises ApiFailure, with what may have been meant."""
+    """The stream's consumers and how many messages it has. Raises ApiResponseError, with what may have been meant."""
     from natsctl.client.assets.consumer_progress import progress
 
     with suggesting(session, stream):

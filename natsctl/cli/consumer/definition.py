@@ -9,7 +9,7 @@ import typer
 from natsctl.api.config.update_losses import consumer_losses
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
@@ -410,11 +410,11 @@ def name_it(config: Config, name: str, ephemeral: bool) -> None:
 
 
 def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
-    """Create the consumer unless one of that name exists with another configuration. Raises ApiFailure."""
+    """Create the consumer unless one of that name exists with another configuration. Raises ApiResponseError."""
     try:
         with suggesting(session, stream):
             return session.run(lambda manager: manager.consumer_create(stream, wanted, action="create"))
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.CONSUMER_ALREADY_EXISTS:
             failure.hint = failure.hint or (
                 "natsctl consumer edit changes a consumer that exists, --if-not-exists leaves it alone"

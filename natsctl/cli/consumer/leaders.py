@@ -19,7 +19,7 @@ from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_o
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.verbs import Verb
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.assets.leaders import WAIT_S, Asset, NotClustered
+from natsctl.client.assets.leaders import WAIT_S, Asset, NotClusteredError
 
 VERBS = (
     Verb(
@@ -89,7 +89,7 @@ def balance(
     test = described(given).test(time.time_ns())
     found = {Asset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
     if found and not any("cluster" in info for info in found.values()):
-        raise NotClustered(
+        raise NotClusteredError(
             f"the Consumers of {where} are not clustered",
             hint="leaders change among the servers of a cluster only",
         )

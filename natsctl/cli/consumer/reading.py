@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from msgspec import field
 
-from natsctl.api.errors import NothingReceived, UsageError
+from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.consumer.state import live_consumer
@@ -175,7 +175,7 @@ def _read(
         preview_read(session, where, name, wanted, answered)
     got = session.run(lambda manager: _take(manager, where, name, wanted, config, answered, show))
     if not got and asked.fail_empty:
-        raise NothingReceived(f"no message received from Consumer {where} > {name}")
+        raise NothingReceivedError(f"no message received from Consumer {where} > {name}")
 
 
 async def _take(
@@ -203,14 +203,14 @@ async def _take(
 def preview_read(session: Session, stream: str, consumer: str, wanted: Wanted, answered: Answered) -> None:
     """End a dry run: taking a message changes what the consumer delivers next."""
     from natsctl.api import endpoints
-    from natsctl.client.preview import Planned, Previewed
+    from natsctl.client.preview import DryRunError, Planned
 
     request = {
         "batch": min(wanted.batch, wanted.count or wanted.batch),
         **({"no_wait": True} if wanted.no_wait else {}),
     }
     subject = endpoints.CONSUMER_MSG_NEXT.subject(stream, consumer, prefix=session.target().api_prefix)
-    raise Previewed(Planned(subject, request), effect={"each_message": answered.effect})
+    raise DryRunError(Planned(subject, request), effect={"each_message": answered.effect})
 
 
 class Answered:
@@ -390,7 +390,7 @@ def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> N
             return await _show(manager, messages, most, idle_s, answered, asked.show)
 
     if session.run(work) == 0:
-        raise NothingReceived(f"no message received from Consumer {where} > {name}")
+        raise NothingReceivedError(f"no message received from Consumer {where} > {name}")
 
 
 def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_s: float | None, show: Shown) -> None:
@@ -412,7 +412,7 @@ def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_
 
     with suggesting(session, stream):
         if session.run(work) == 0:
-            raise NothingReceived(f"no message received from Stream {stream}")
+            raise NothingReceivedError(f"no message received from Stream {stream}")
 
 
 def _messages(

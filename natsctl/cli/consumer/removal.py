@@ -9,7 +9,7 @@ import typer
 
 from natsctl.api import endpoints
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
@@ -17,8 +17,8 @@ from natsctl.cli.consumer.state import list_consumers, live_consumer
 from natsctl.cli.names import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.text import safe
-from natsctl.cli.stream.remove import NoneMatch
-from natsctl.client.preview import Planned, Previewed
+from natsctl.cli.stream.remove import NoStreamMatchesError
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -50,7 +50,7 @@ def rm(
         return
     question = f"delete Consumer {where} > {names[0]}" if single else f"delete {len(names)} Consumers of {where}"
     if session.dry_run and len(names) > 1:
-        raise Previewed(*(_planned(session, where, name) for name in names))
+        raise DryRunError(*(_planned(session, where, name) for name in names))
     typed = names[0] if single else where
     if not confirmed(session, question, force, typed=typed):
         return
@@ -63,10 +63,10 @@ def rm(
 
 
 def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, missing_ok: bool) -> list[str]:
-    """The names that are meant, after showing what will vanish. Raises ApiFailure for one that does not exist."""
+    """The names that are meant, after showing what will vanish. Raises ApiResponseError for one that does not exist."""
     try:
         infos = {one.raw["name"]: one.raw for one in list_consumers(session, stream)}
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if missing_ok and failure.err_code == ErrCode.STREAM_NOT_FOUND:
             return []
         raise
@@ -75,7 +75,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
         if found := matching(infos, word):
             names += found
         elif is_pattern(word) and not missing_ok:
-            raise NoneMatch(
+            raise NoStreamMatchesError(
                 f"no Consumer of Stream {stream} matches {word}", hint=f"natsctl con ls {stream} shows those there are"
             )
         elif not missing_ok:
@@ -125,7 +125,7 @@ def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info 
     try:
         with suggesting(session, stream, name):
             return session.run(lambda manager: manager.consumer_delete(stream, name)).raw
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if missing_ok and failure.err_code in (ErrCode.CONSUMER_NOT_FOUND, ErrCode.STREAM_NOT_FOUND):
             return None
         raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.cli import output
 from natsctl.cli.names import pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import All, ConsumerName, Json, NoSelect, StreamName, session_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
-    """All consumers of a stream. Raises ApiFailure, with what may have been meant."""
+    """All consumers of a stream. Raises ApiResponseError, with what may have been meant."""
     with suggesting(session, stream):
         return session.run(lambda manager: manager.consumer_list(stream))
 
@@ -33,18 +33,18 @@ def warn_of_absent(*pages: Listing[Answer[Any]]) -> None:
 
 
 def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
-    """The consumer of that name, or None. Raises ApiFailure, for a stream that does not exist too."""
+    """The consumer of that name, or None. Raises ApiResponseError, for a stream that does not exist too."""
     try:
         with suggesting(session, stream):
             return session.run(lambda manager: manager.consumer_info(stream, name))
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
         return None
 
 
 def live_consumer(session: Session, stream: str, name: str) -> Answer[Any]:
-    """The consumer as it is. Raises ApiFailure, with what may have been meant."""
+    """The consumer as it is. Raises ApiResponseError, with what may have been meant."""
     with suggesting(session, stream, name):
         return session.run(lambda manager: manager.consumer_info(stream, name))
 

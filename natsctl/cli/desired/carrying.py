@@ -78,7 +78,7 @@ def is_destructive(plan: Plan) -> bool:
 def agreed(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> bool:
     """Return whether to go on: what a plan loses is shown and asked about; `typed` asks for a name or a number.
 
-    Raises NotConfirmed where nobody can be asked.
+    Raises NotConfirmedError where nobody can be asked.
     """
     from natsctl.cli.consent import check_consent, confirmed
     from natsctl.cli.desired.planning import show_plan
@@ -102,7 +102,7 @@ def losses(plan: Plan) -> str:
 def recovered(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
     """Finish interrupted replacements, and return what became of each; in a dry run the plan names them.
 
-    Raises Conflict where one of the streams `concerned` is being replaced by another process.
+    Raises PlanConflictError where one of the streams `concerned` is being replaced by another process.
     """
     from natsctl.client.backup.attempts import Lifeline
 
@@ -120,15 +120,15 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
 
 
 def still_valid(session: Session, saved: Plan) -> Plan:
-    """The same plan, if the account is what it was made for; raises PlanChanged, which names what is not."""
+    """The same plan, if the account is what it was made for; raises PlanChangedError, which names what is not."""
     from natsctl.cli.desired.planning import patiently
-    from natsctl.plan.saved import PlanChanged, changed_since
+    from natsctl.plan.saved import PlanChangedError, changed_since
     from natsctl.plan.world import read_world
 
     names = {change.stream for change in saved.changes}
     told = changed_since(saved, session.run(lambda manager: patiently(manager, lambda one: read_world(one, names))))
     if told:
-        raise PlanChanged(told)
+        raise PlanChangedError(told)
     return saved
 
 
@@ -185,7 +185,7 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
 def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
     """End a dry run: the plan and the requests that would be sent. Drift is an exit status of its own."""
     from natsctl.cli.preview import show_preview
-    from natsctl.client.preview import Previewed
+    from natsctl.client.preview import DryRunError
     from natsctl.plan.apply.carry import preview
     from natsctl.plan.saved import saved_document
 
@@ -197,5 +197,5 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
         output.emit(render_plan(plan, screen.width(), output.has_color(sys.stdout)))
     effect = {"plan": saved_document(plan)} if json else {}
     if planned or json:
-        show_preview(Previewed(*planned, effect=effect), session.effect, as_json=json)
+        show_preview(DryRunError(*planned, effect=effect), session.effect, as_json=json)
     return ExitCode.DRIFT if plan.changes else ExitCode.DONE

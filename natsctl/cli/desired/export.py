@@ -56,7 +56,7 @@ def export(
 
 
 async def _read(manager: Manager, names: list[str]) -> World:
-    """The streams that are named, or all but those of MQTT. Raises ApiFailure for a name without a stream."""
+    """The streams that are named, or all but those of MQTT. Raises ApiResponseError for a name without a stream."""
     from natsctl.plan.world import read_world
 
     every = await manager.stream_names()
@@ -81,10 +81,10 @@ def _is_named(stream: str, name: str) -> bool:
 def _no_stream(name: str, known: list[str]) -> Exception:
     from natsctl.api.catalogue import error
     from natsctl.api.err_codes import ErrCode
-    from natsctl.api.errors import ApiFailure
+    from natsctl.api.errors import ApiResponseError
     from natsctl.cli.suggest import did_you_mean
 
-    failure = ApiFailure(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))
+    failure = ApiResponseError(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))
     failure.args = (f"no stream or bucket is called {name}",)
     failure.text = failure.args[0]
     return failure
@@ -102,12 +102,12 @@ def _header(world: World, names: list[str], time: bool) -> list[str]:
 
 async def _templates(manager: Manager) -> list[str]:
     """The names of stream templates, where the server has any and tells of them."""
-    from natsctl.api.errors import NotAuthorised
+    from natsctl.api.errors import NotAuthorisedError
     from natsctl.client.backup.configuration import may_have_templates
 
     try:
         return list(await manager.template_names()) if may_have_templates(manager.connection.info) else []
-    except NotAuthorised:
+    except NotAuthorisedError:
         return []
 
 

@@ -66,7 +66,7 @@ class Named(NamedTuple):
         return found
 
     def load(self, *, allow_empty: bool = True) -> DocumentSet:
-        """What the documents say; what was passed over is told on stderr. Raises DocumentFaults, UsageError.
+        """What the documents say; what was passed over is told on stderr. Raises DocumentError, UsageError.
 
         Without `allow_empty` documents that describe nothing are a mistake: likely a file that was not written.
         """

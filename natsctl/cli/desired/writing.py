@@ -82,12 +82,12 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
     if not to.path or to.path == "-":
         _print(exporter, to)
         return
-    from natsctl.client.preview import Previewed
+    from natsctl.client.preview import DryRunError
     from natsctl.plan.export.folder import write_files
 
     texts = _texts(exporter, to)
     if session.dry_run:
-        raise Previewed(effect={"files": [str(path) for path in texts]})
+        raise DryRunError(effect={"files": [str(path) for path in texts]})
     done = write_files(texts, force=to.force)
     done.stale = _stale(to, list(texts))
     if to.json:

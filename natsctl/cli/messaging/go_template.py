@@ -1,6 +1,6 @@
 """Go templates, as far as people write them on command lines: actions, pipelines, variables, if, with and range.
 
-A template is parsed once into nodes, and executed with functions and data. `BadTemplate` is what Go refuses as well;
+A template is parsed once into nodes, and executed with functions and data. `TemplateError` is what Go refuses as well;
 `UsageError` names what Go accepts and natsctl does not (`define`, `template`, `block`, `break`, `continue`, `call`,
 `js`), so that nothing is expanded to something else than by a tool in Go. Text is a str with surrogate escapes, lengths
 and indices count bytes, as in Go. Source: Go's documentation of text/template.
@@ -18,8 +18,8 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.messaging.go_values import (
     BUILTINS,
     REFUSED,
-    BadTemplate,
     Foreign,
+    TemplateError,
     is_true,
     printed,
     read_number,
@@ -103,7 +103,7 @@ def expand(
 ) -> str:
     """Return the template `text` executed, with `mark` of what it writes of a foreign text.
 
-    Raises BadTemplate, and UsageError for what is not supported.
+    Raises TemplateError, and UsageError for what is not supported.
     """
     if "{{" not in text:
         return text
@@ -115,7 +115,7 @@ def expand(
 
 @functools.lru_cache(maxsize=64)
 def parse(text: str, functions: frozenset[str]) -> list[Node]:
-    """Return the nodes of a template. Raises BadTemplate, and UsageError for what is not supported."""
+    """Return the nodes of a template. Raises TemplateError, and UsageError for what is not supported."""
     return _Parser(text, functions | BUILTINS.keys()).template()
 
 
@@ -144,7 +144,7 @@ def _action(text: str, at: int) -> tuple[list[Token] | None, int, bool]:
     if text.startswith("/*", at):
         end = text.find("*/", at)
         if end < 0 or (found := _COMMENT_END.match(text, end)) is None:
-            raise BadTemplate("unclosed comment" if end < 0 else "comment ends before closing delimiter")
+            raise TemplateError("unclosed comment" if end < 0 else "comment ends before closing delimiter")
         return None, found.end(), bool(found[1])
     tokens: list[Token] = []
     while True:
@@ -156,7 +156,7 @@ def _action(text: str, at: int) -> tuple[list[Token] | None, int, bool]:
         if found is None or (found.lastgroup in _NAMES and _AFTER_NAME.match(text, found.end()) is None):
             line = text.count("\n", 0, at) + 1
             at = found.end() if found is not None else at
-            raise BadTemplate(f"line {line}: {f'unexpected {text[at]!r}' if at < len(text) else 'unclosed action'}")
+            raise TemplateError(f"line {line}: {f'unexpected {text[at]!r}' if at < len(text) else 'unclosed action'}")
         tokens.append(Token(str(found.lastgroup), found[0]))
         at = found.end()
 
@@ -174,7 +174,7 @@ class _Parser:
     def template(self) -> list[Node]:
         nodes, ended = self._nodes()
         if ended is not None:
-            raise BadTemplate(f"unexpected {{{{{ended[0].text}}}}}")
+            raise TemplateError(f"unexpected {{{{{ended[0].text}}}}}")
         return nodes
 
     def _nodes(self) -> tuple[list[Node], list[Token] | None]:
@@ -198,7 +198,7 @@ class _Parser:
 
     def _block(self, tokens: list[Token]) -> Block:
         if (word := tokens[0].text) not in _BLOCKS:
-            raise BadTemplate(f"unexpected {word!r} in {{{{else}}}}")
+            raise TemplateError(f"unexpected {word!r} in {{{{else}}}}")
         self._deeper()
         known = len(self._variables)
         block = Block(word, self._pipeline(_stripped(tokens[1:]), 2 if word == "range" else 1))
@@ -207,13 +207,13 @@ class _Parser:
             rest = _stripped(ended[1:])
             if rest:
                 if rest[0].text != word or word == "range":
-                    raise BadTemplate(f"unexpected {rest[0].text!r} in {{{{else}}}}")
+                    raise TemplateError(f"unexpected {rest[0].text!r} in {{{{else}}}}")
                 block.otherwise = [self._block(rest)]
                 ended = [Token("word", "end")]
             else:
                 block.otherwise, ended = self._nodes()
         if ended is None or ended[0].text != "end" or len(ended) > 1:
-            raise BadTemplate(f"{{{{{word}}}}} has no {{{{end}}}}")
+            raise TemplateError(f"{{{{{word}}}}} has no {{{{end}}}}")
         del self._variables[known:]
         self._depth -= 1
         return block
@@ -221,7 +221,7 @@ class _Parser:
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise BadTemplate(f"more than {MAX_DEPTH} levels")
+            raise TemplateError(f"more than {MAX_DEPTH} levels")
 
     def _pipeline(self, tokens: list[Token], most_names: int) -> Pipeline:
         self._tokens = [*tokens]
@@ -239,9 +239,9 @@ class _Parser:
             return (), False
         names, commas = texts[:mark:2], texts[1:mark:2]
         if any(not name.startswith("$") for name in names) or any(comma != "," for comma in commas) or mark % 2 == 0:
-            raise BadTemplate(f"unexpected {texts[mark]!r}")
+            raise TemplateError(f"unexpected {texts[mark]!r}")
         if texts[mark] == "=" and (unknown := [name for name in names if name not in self._variables]):
-            raise BadTemplate(f"undefined variable {unknown[0]!r}")
+            raise TemplateError(f"undefined variable {unknown[0]!r}")
         while self._tokens.pop(0).text not in (":=", "="):
             pass
         return tuple(names), texts[mark] == ":="
@@ -257,13 +257,13 @@ class _Parser:
                 return tuple(commands)
             command = self._command()
             if commands and command[0].kind not in ("word", "field") and not command[0].fields:
-                raise BadTemplate(f"a pipeline goes to functions, not to {command[0].value!r}")
+                raise TemplateError(f"a pipeline goes to functions, not to {command[0].value!r}")
             commands.append(command)
             closing = self._tokens.pop(0).text if self._tokens else ""
             if closing == end:
                 return tuple(commands)
             if closing != "|":
-                raise BadTemplate(f"unexpected {closing!r}" if closing else "unclosed left paren")
+                raise TemplateError(f"unexpected {closing!r}" if closing else "unclosed left paren")
 
     def _command(self) -> tuple[Operand, ...]:
         operands: list[Operand] = []
@@ -275,12 +275,12 @@ class _Parser:
             if not self._tokens or self._tokens[0].text in ("|", ")"):
                 break
             if not spaced:
-                raise BadTemplate(f"unexpected {self._tokens[0].text!r} in operand")
+                raise TemplateError(f"unexpected {self._tokens[0].text!r} in operand")
             operands.append(self._operand(self._tokens.pop(0)))
         if not operands:
-            raise BadTemplate("missing value for command")
+            raise TemplateError("missing value for command")
         if operands[0].kind == "constant" and operands[0].value is None:
-            raise BadTemplate("nil is not a command")
+            raise TemplateError("nil is not a command")
         return tuple(operands)
 
     def _operand(self, token: Token) -> Operand:
@@ -289,7 +289,7 @@ class _Parser:
         while self._tokens and self._tokens[0].kind == "field":
             fields.append(self._tokens.pop(0).text[1:])
         if fields and kind == "constant":
-            raise BadTemplate(f"unexpected .{fields[0]} after term {token.text!r}")
+            raise TemplateError(f"unexpected .{fields[0]} after term {token.text!r}")
         return Operand(kind, value, tuple(fields))
 
     def _term(self, token: Token) -> tuple[str, Any]:
@@ -302,9 +302,9 @@ class _Parser:
             case "word" if text in REFUSED:
                 raise UsageError(f"the function {text} is not supported in templates here")
             case "word" if text not in self._functions or text in _WORDS:
-                raise BadTemplate(f'function "{text}" not defined')
+                raise TemplateError(f'function "{text}" not defined')
             case "variable" if text not in self._variables:
-                raise BadTemplate(f"undefined variable {text!r}")
+                raise TemplateError(f"undefined variable {text!r}")
             case "word" | "variable" | "dot":
                 return token.kind, text
             case "field":
@@ -316,7 +316,7 @@ class _Parser:
             case "number":
                 return "constant", read_number(text)
         if text != "(":
-            raise BadTemplate(f"unexpected {text!r}")
+            raise TemplateError(f"unexpected {text!r}")
         self._deeper()
         commands = self._commands(")")
         self._depth -= 1
@@ -361,7 +361,7 @@ class _Run:
     def _write(self, text: str) -> None:
         self._length += len(text)
         if self._length > MAX_OUTPUT:
-            raise BadTemplate(f"more than {MAX_OUTPUT} characters")
+            raise TemplateError(f"more than {MAX_OUTPUT} characters")
         self.out.append(self._mark(text) if self._mark is not None and isinstance(text, Foreign) else text)
 
     def _block(self, block: Block, dot: Any, scope: _Scope) -> None:
@@ -376,9 +376,9 @@ class _Run:
         value = self._value(Pipeline(block.pipeline.commands), dot, scope)
         names = block.pipeline.names
         if not isinstance(value, int) or isinstance(value, bool):
-            raise BadTemplate(f"range can't iterate over {printed(value)}")
+            raise TemplateError(f"range can't iterate over {printed(value)}")
         if len(names) > 1:
-            raise BadTemplate(f"can't use {value} to iterate over more than one variable")
+            raise TemplateError(f"can't use {value} to iterate over more than one variable")
         if value <= 0:
             self.nodes(block.otherwise, dot, scope)
         for number in range(value):
@@ -388,7 +388,7 @@ class _Run:
             self._write("")
             self._length += 1  # bodies without output end as well
             if self._length > MAX_OUTPUT:
-                raise BadTemplate(f"more than {MAX_OUTPUT} rounds")
+                raise TemplateError(f"more than {MAX_OUTPUT} rounds")
             self.nodes(block.body, number, inner)
 
     def _value(self, pipeline: Pipeline, dot: Any, scope: _Scope) -> Any:
@@ -404,7 +404,7 @@ class _Run:
         if first.kind == "word" and not first.fields:
             return self._call(first.value, rest, piped, dot, scope)
         if rest or piped:
-            raise BadTemplate(f"can't give argument to non-function {first.value}")
+            raise TemplateError(f"can't give argument to non-function {first.value}")
         return self._operand(first, dot, scope)
 
     def _call(self, name: str, operands: Sequence[Operand], piped: list[Any], dot: Any, scope: _Scope) -> Any:
@@ -414,13 +414,13 @@ class _Run:
         try:
             value = self.functions[name](*given)
         except TypeError as fault:
-            raise BadTemplate(f"wrong arguments for {name}") from fault
+            raise TemplateError(f"wrong arguments for {name}") from fault
         return Foreign(value) if isinstance(value, str) and any(isinstance(one, Foreign) for one in given) else value
 
     def _shortened(self, name: str, operands: Sequence[Operand], piped: list[Any], dot: Any, scope: _Scope) -> Any:
         """Return the first argument that decides `and` or `or`, else the last."""
         if not operands and not piped:
-            raise BadTemplate(f"wrong number of args for {name}: want at least 1 got 0")
+            raise TemplateError(f"wrong number of args for {name}: want at least 1 got 0")
         value: Any = None
         for one in operands:
             value = self._operand(one, dot, scope)
@@ -475,6 +475,6 @@ class _Scope:
 def _field_of(value: Any, name: str) -> Any:
     """Return a field of the data: a value, or what its function makes."""
     if not isinstance(value, Mapping) or name not in value:
-        raise BadTemplate(f"can't evaluate field {name}")
+        raise TemplateError(f"can't evaluate field {name}")
     found = value[name]
     return found() if callable(found) else found

@@ -15,7 +15,7 @@ from typing import Any, Final
 from natsctl.api.errors import UsageError
 
 
-class BadTemplate(ValueError):
+class TemplateError(ValueError):
     """A template that Go refuses too, while it is parsed or executed."""
 
 
@@ -34,15 +34,15 @@ _LARGEST_WIDTH: Final = 1_000_000
 
 
 def unquoted(text: str) -> Any:
-    """Return the text that a string literal of Go stands for, or the number of a character. Raises BadTemplate."""
+    """Return the text that a string literal of Go stands for, or the number of a character. Raises TemplateError."""
     body = text[1:-1]
     if "\\" in _ESCAPES.sub("", body) or (text[0] == "'" and body == "'"):
-        raise BadTemplate(f"bad literal {text}")
+        raise TemplateError(f"bad literal {text}")
     value = str(ast.literal_eval(f'"{_ESCAPES.sub(_as_python, body)}"')) if "\\" in body else body
     if text[0] == '"':
         return value
     if len(value) != 1:
-        raise BadTemplate(f"malformed character constant: {text}")
+        raise TemplateError(f"malformed character constant: {text}")
     return ord(value)
 
 
@@ -57,7 +57,7 @@ def _as_python(found: re.Match[str]) -> str:
 
 
 def read_number(text: str) -> int | float:
-    """Return the number that a constant of Go stands for. Raises BadTemplate."""
+    """Return the number that a constant of Go stands for. Raises TemplateError."""
     try:
         if re.fullmatch(r"[+-]?0_?[0-7_]+", text):
             value = int(text, 8)
@@ -66,9 +66,9 @@ def read_number(text: str) -> int | float:
         else:
             return float(text)
     except ValueError as fault:
-        raise BadTemplate(f"bad number syntax: {text!r}") from fault
+        raise TemplateError(f"bad number syntax: {text!r}") from fault
     if not -1 << 63 <= value < 1 << 63:
-        raise BadTemplate(f"integer overflow: {text!r}")
+        raise TemplateError(f"integer overflow: {text!r}")
     return value
 
 
@@ -123,9 +123,9 @@ def _println(*values: Any) -> str:
 
 
 def _printf(form: str, *values: Any) -> str:
-    """Return a format of Go filled in. Raises BadTemplate, and UsageError for verbs that are not supported."""
+    """Return a format of Go filled in. Raises TemplateError, and UsageError for verbs that are not supported."""
     if not isinstance(form, str):
-        raise BadTemplate("wrong type of value for printf: expected string")
+        raise TemplateError("wrong type of value for printf: expected string")
     left = list(values)
 
     def one(found: re.Match[str]) -> str:
@@ -180,26 +180,26 @@ def _escaped(char: str) -> str:
 
 def _length(value: Any) -> int:
     if not isinstance(value, str):
-        raise BadTemplate(f"len of type {type(value).__name__}")
+        raise TemplateError(f"len of type {type(value).__name__}")
     return len(_bytes(value))
 
 
 def _index(value: Any, *at: Any) -> Any:
     for one in at:
         if not isinstance(value, str) or not isinstance(one, int) or not 0 <= one < len(_bytes(value)):
-            raise BadTemplate(f"error calling index: index out of range: {one}")
+            raise TemplateError(f"error calling index: index out of range: {one}")
         value = _bytes(value)[one]
     return value
 
 
 def _slice(value: Any, *bounds: Any) -> str:
     if not isinstance(value, str) or len(bounds) > 2:
-        raise BadTemplate("error calling slice: can't slice item")
+        raise TemplateError("error calling slice: can't slice item")
     raw = _bytes(value)
     start = bounds[0] if bounds else 0
     end = bounds[1] if len(bounds) > 1 else len(raw)
     if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end <= len(raw):
-        raise BadTemplate("error calling slice: index out of range")
+        raise TemplateError("error calling slice: index out of range")
     return _text(raw[start:end])
 
 
@@ -209,12 +209,12 @@ def _comparable(one: Any, other: Any) -> None:
         for value in (one, other)
     ]
     if kinds[0] != kinds[1]:
-        raise BadTemplate("incompatible types for comparison")
+        raise TemplateError("incompatible types for comparison")
 
 
 def _equal(one: Any, *others: Any) -> bool:
     if not others:
-        raise BadTemplate("missing argument for comparison")
+        raise TemplateError("missing argument for comparison")
     for other in others:
         _comparable(one, other)
         if one == other:
@@ -230,7 +230,7 @@ def _ordered(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def compared(one: Any, other: Any) -> bool:
         _comparable(one, other)
         if isinstance(one, bool):
-            raise BadTemplate("invalid type for comparison")
+            raise TemplateError("invalid type for comparison")
         return holds(_bytes(one), _bytes(other)) if isinstance(one, str) else holds(one, other)
 
     return compared

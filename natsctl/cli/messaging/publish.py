@@ -184,15 +184,15 @@ def publish(
 
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
-    """Raise Previewed with what would be published."""
+    """Raise DryRunError with what would be published."""
     from natsctl.client.messaging.batch import numbered
-    from natsctl.client.preview import Planned, Previewed
+    from natsctl.client.preview import DryRunError, Planned
 
     every = outgoing.messages()
     messages = numbered(every) if atomic else list(itertools.islice(every, SHOWN_DRY))
     total = len(messages) + sum(1 for _ in every)
     shown = [Planned(one.subject, one.body, one.headers) for one in messages[:SHOWN_DRY]]
-    raise Previewed(*shown, effect={"messages": total, "acknowledged": stored})
+    raise DryRunError(*shown, effect={"messages": total, "acknowledged": stored})
 
 
 async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:

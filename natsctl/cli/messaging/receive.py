@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from natsctl.api.errors import NothingReceived
+from natsctl.api.errors import NothingReceivedError
 from natsctl.api.subjects import matches
 from natsctl.api.units import plural
 from natsctl.cli import output
@@ -80,7 +80,7 @@ class Show(Protocol):
 
 
 async def listen(manager: Manager, listening: Listening, show: Show) -> int:
-    """Show messages as they are published, and return how many. Raises NothingReceived when there were none."""
+    """Show messages as they are published, and return how many. Raises NothingReceivedError when there were none."""
     async with CoreFeed(manager, listening.subjects, listening.queue) as feed:
         number = await follow(manager, feed, listening, show)
         if feed.dropped:
@@ -91,7 +91,10 @@ async def listen(manager: Manager, listening: Listening, show: Show) -> int:
 
 
 async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show, *, may_be_none: bool = False) -> int:
-    """Show what a feed brings, and return how many. Raises NothingReceived for none, unless there `may_be_none`."""
+    """Show what a feed brings, and return how many.
+
+    Raises NothingReceivedError for none, unless there `may_be_none`.
+    """
     show.banner(listening.subjects)
     number = stretch = 0
     most = listening.count or sys.maxsize
@@ -116,5 +119,5 @@ async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show,
     finally:
         show.flush()
     if number == 0 and not may_be_none:
-        raise NothingReceived(f"no message received on {safe(', '.join(listening.subjects))}")
+        raise NothingReceivedError(f"no message received on {safe(', '.join(listening.subjects))}")
     return number

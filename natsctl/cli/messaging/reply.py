@@ -64,11 +64,11 @@ def reply(
     sleep_s = wait_seconds(sleep, "--sleep") or 0.0
     session = session_of(ctx)
     if session.dry_run:
-        from natsctl.client.preview import Planned, Previewed
+        from natsctl.client.preview import DryRunError, Planned
 
         what = "the request" if echo else command or None
         planned = () if what else (Planned("_INBOX.<of each request>", payload, headers or None),)
-        raise Previewed(*planned, effect={"answers_requests_on": subject, **({"with": what} if what else {})})
+        raise DryRunError(*planned, effect={"answers_requests_on": subject, **({"with": what} if what else {})})
     session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json))
 
 

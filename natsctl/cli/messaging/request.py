@@ -90,9 +90,9 @@ def request(
 
 
 def _preview(every: Iterator[Outgoing]) -> None:
-    from natsctl.client.preview import Planned, Previewed
+    from natsctl.client.preview import DryRunError, Planned
 
-    raise Previewed(*(Planned(one.subject, one.body, one.headers) for one in every))
+    raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in every))
 
 
 @dataclass(frozen=True, slots=True)

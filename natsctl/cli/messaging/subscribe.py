@@ -231,11 +231,11 @@ async def _capture(manager: Manager, asked: Asked, subjects: list[str]) -> Captu
 async def _subjects_of(manager: Manager, stream: str, durable: str) -> list[str]:
     """Return the subjects that a durable consumer has messages of; raises UsageError while it waits for acks."""
     from natsctl.api.err_codes import ErrCode
-    from natsctl.api.errors import ApiFailure
+    from natsctl.api.errors import ApiResponseError
 
     try:
         info = (await manager.consumer_info(stream, durable)).raw
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
         return []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.messaging.go_template import MAX_OUTPUT, expand
-from natsctl.cli.messaging.go_values import BadTemplate, Foreign
+from natsctl.cli.messaging.go_values import Foreign, TemplateError
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Moment:
     def fill(self, text: str, mark: Callable[[str], str] | None = None) -> str:
         """Return `text` as a template executed, with what comes from the request as `mark` has it.
 
-        Raises BadTemplate, and UsageError for what is not supported.
+        Raises TemplateError, and UsageError for what is not supported.
         """
         if "{{" not in text:
             return text
@@ -77,7 +77,7 @@ class Moment:
 
 def check_supported(text: str) -> None:
     """Raise UsageError for a template with something that is not supported; one that is not valid goes out as it is."""
-    with suppress(BadTemplate):
+    with suppress(TemplateError):
         Moment(0, 0, "x").fill(text)
 
 
@@ -111,7 +111,7 @@ def command_of(line: str, subject: str, body: bytes, number: int) -> list[str]:
     moment = Moment(number, time.time_ns(), body.decode("utf-8", "surrogateescape"))
     try:
         line = moment.fill(line, aside.put)
-    except BadTemplate as fault:
+    except TemplateError as fault:
         output.log(f"The command is run as it is, since its template is not valid: {safe(str(fault))}")
     return aside.words("--command", line)
 
@@ -119,7 +119,7 @@ def command_of(line: str, subject: str, body: bytes, number: int) -> list[str]:
 async def translated(command: str, message: Message, stream: str = "") -> bytes:
     """Return what a program makes of a body; its words are a template that knows `Subject` and `Stream`.
 
-    Raises CommandFailed, and UsageError for a template that is not valid.
+    Raises CommandFailedError, and UsageError for a template that is not valid.
     """
     from natsctl.client.messaging.commands import run
 
@@ -127,7 +127,7 @@ async def translated(command: str, message: Message, stream: str = "") -> bytes:
     functions = {"Subject": lambda: Foreign(message.subject), "Stream": lambda: stream}
     try:
         line = expand(command, functions, mark=aside.put)
-    except BadTemplate as fault:
+    except TemplateError as fault:
         raise UsageError(f"--translate: the template is not valid: {fault}") from fault
     return await run(aside.words("--translate", line), message.body)
 
@@ -137,7 +137,7 @@ def _random(shortest: Any, longest: Any) -> str:
     for value in (shortest, longest):
         whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
         if not whole or not 0 <= value <= MAX_OUTPUT:
-            raise BadTemplate(f"Random takes lengths from 0 to {MAX_OUTPUT}, not {value}")
+            raise TemplateError(f"Random takes lengths from 0 to {MAX_OUTPUT}, not {value}")
         lengths.append(int(value))
     return _letters(random.randint(*sorted(lengths)))
 
@@ -165,7 +165,7 @@ def fill_message(message: Outgoing, number: int, request: bytes = b"", *, header
 def _header(moment: Moment, name: str, value: str) -> str:
     try:
         return str(moment.fill(value))
-    except BadTemplate as fault:
+    except TemplateError as fault:
         raise UsageError(f"--header {name}: the template is not valid: {fault}") from fault
 
 
@@ -173,6 +173,6 @@ def _or_as_it_is(moment: Moment, what: str, text: str) -> str:
     """Return a template executed, or its text where that cannot be done."""
     try:
         return moment.fill(text)
-    except BadTemplate as fault:
+    except TemplateError as fault:
         output.log(f"The {what} is sent as it is, since its template is not valid: {safe(str(fault))}")
         return text

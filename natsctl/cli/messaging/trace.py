@@ -33,9 +33,9 @@ def trace(
     message = Outgoing(subject, read_body(payload or ""), read_headers(header))
     session = session_of(ctx)
     if session.dry_run:
-        from natsctl.client.preview import Planned, Previewed
+        from natsctl.client.preview import DryRunError, Planned
 
-        raise Previewed(Planned(subject, message.body, headers_of(message, "_INBOX.<made when sent>", deliver)))
+        raise DryRunError(Planned(subject, message.body, headers_of(message, "_INBOX.<made when sent>", deliver)))
 
     async def work(manager: Manager) -> Report:
         return await trace(manager.connection, message, deliver=deliver)

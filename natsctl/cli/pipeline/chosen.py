@@ -46,8 +46,8 @@ def note_pipeline(name: str, folder: Path) -> None:
 
 
 def chosen_project(pipeline: str) -> Project:
-    """The project that is meant. Raises NoPipeline, PipelineFaults."""
-    from natsctl.spark.pipeline.project import NoPipeline, find_project
+    """The project that is meant. Raises PipelineNotFoundError, PipelineError."""
+    from natsctl.spark.pipeline.project import PipelineNotFoundError, find_project
 
     if not pipeline:
         return find_project()
@@ -57,7 +57,7 @@ def chosen_project(pipeline: str) -> Project:
     if pipeline in known:
         return find_project(known[pipeline])
     hint = did_you_mean(pipeline, known) or "natsctl pipeline ls shows those that were made or run here"
-    raise NoPipeline(f"there is no pipeline {pipeline!r}", hint=hint)
+    raise PipelineNotFoundError(f"there is no pipeline {pipeline!r}", hint=hint)
 
 
 def take_context(session: Session, project: Project) -> None:

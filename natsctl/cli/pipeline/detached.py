@@ -41,7 +41,7 @@ _SECRETS: Final = {
 def start_detached(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
     """Start the same run in the background, and report it when its pipeline has been found sound.
 
-    Raises PipelineBusy, RunEnded.
+    Raises PipelineBusyError, RunEndedError.
     """
     from natsctl.spark.pipeline.run_record import log_path, only_run
 
@@ -65,7 +65,7 @@ def start_detached(session: Session, spark: SparkFlags, project: Project, plan: 
     _tell(session, project, process.pid, str(log))
 
 
-class RunEnded(NatsctlError):
+class RunEndedError(NatsctlError):
     """A run in the background that ended before its pipeline was found sound; each line it said is a fault."""
 
     def __init__(self, said: str, exit_code: int, hint: str) -> None:
@@ -96,16 +96,16 @@ def _wait_until_checked(session: Session, project: Project, process: subprocess.
         time.sleep(POLL_S)
 
 
-def _ended(code: int, log: Path) -> RunEnded:
+def _ended(code: int, log: Path) -> RunEndedError:
     """The failure of a run, in its own words where it had any."""
     said = log.read_text(encoding="utf-8", errors="replace").strip()
     hint = f"its log is {log}"
     try:
         error = json.loads(said.splitlines()[-1])["error"]
         own_hint = error.get("hint") or ""
-        return RunEnded(error["description"], code, f"{own_hint}\n{hint}".strip())
+        return RunEndedError(error["description"], code, f"{own_hint}\n{hint}".strip())
     except (ValueError, LookupError, TypeError):
-        return RunEnded(said or f"exit code {code}", code, hint)
+        return RunEndedError(said or f"exit code {code}", code, hint)
 
 
 def stop_run(project: Project, *, force: bool = False) -> int:

@@ -15,7 +15,7 @@ def ls(names: Names = False, json: Json = False) -> None:
     from natsctl.cli.pipeline.status import moment
     from natsctl.cli.render.spark_reports import render_known
     from natsctl.cli.screen import show_table
-    from natsctl.spark.pipeline.project import NoPipeline, PipelineFaults, find_project
+    from natsctl.spark.pipeline.project import PipelineError, PipelineNotFoundError, find_project
     from natsctl.spark.pipeline.run_record import run_state
 
     known = known_pipelines()
@@ -29,7 +29,7 @@ def ls(names: Names = False, json: Json = False) -> None:
     for name, folder in known.items():
         try:
             state, pid, record = run_state(find_project(folder))
-        except (NoPipeline, PipelineFaults):
+        except (PipelineNotFoundError, PipelineError):
             state, pid, record = "faulty", 0, None
         found.append(Known(name, str(folder), state, pid, moment(record.updated_ns if record else 0)))
     if json:

@@ -92,14 +92,14 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
     from natsctl.cli.pipeline.shapes import Status
     from natsctl.spark.paths import local_path
     from natsctl.spark.pipeline.checkpoints import read_progress
-    from natsctl.spark.pipeline.project import NoPipeline
+    from natsctl.spark.pipeline.project import PipelineNotFoundError
 
     folder = local_path(checkpoint)
     if folder is None:
         raise UsageError(f"--checkpoint {checkpoint}: only folders of this machine can be read")
     progress = read_progress(folder)
     if progress is None:
-        raise NoPipeline(
+        raise PipelineNotFoundError(
             f"{folder} is not a checkpoint of a streaming query", hint="it has the folders offsets and commits"
         )
     flows = _flows(session, [progress], {})

@@ -29,7 +29,7 @@ def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", jso
     from msgspec import to_builtins
 
     from natsctl.cli.pipeline.shapes import Checked, CheckedFault
-    from natsctl.spark.pipeline.project import PipelineFaults
+    from natsctl.spark.pipeline.project import PipelineError
 
     faults: list[CheckedFault] = []
     name, folder = pipeline, ""
@@ -37,7 +37,7 @@ def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", jso
         project = chosen_project(pipeline)
         name, folder = project.name, str(project.folder)
         _check(session_of(ctx), spark, project)
-    except PipelineFaults as failure:
+    except PipelineError as failure:
         if not json:
             raise
         faults = [CheckedFault(each.file, each.line, each.text, each.hint) for each in failure.faults]

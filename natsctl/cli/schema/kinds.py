@@ -35,7 +35,7 @@ _EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun", "schema.shapes:Na
 """What every command may print."""
 
 
-class UnknownSchema(NatsctlError):
+class UnknownSchemaError(NatsctlError):
     """No kind of document has that id."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -122,7 +122,10 @@ def printed_by() -> dict[str, list[str]]:
 
 
 def full_id(given: str) -> str:
-    """The id that was given, or the only one that ends in it; raises UnknownSchema with what may have been meant."""
+    """The id that was given, or the only one that ends in it.
+
+    Raises UnknownSchemaError with what may have been meant.
+    """
     bare = given.removesuffix("[]")
     known = kinds()
     ends = [one for one in known if one == bare or one.endswith(f".{bare}")]
@@ -134,7 +137,7 @@ def full_id(given: str) -> str:
     short = {one.rpartition(".")[2]: one for one in known}
     near = ends or [short.get(one, one) for one in closest(bare, [*known, *short])]
     hint = f"did you mean {' or '.join(near)}?" if near else "natsctl schema ls shows them"
-    raise UnknownSchema(f"no schema has the id {given}", hint=hint)
+    raise UnknownSchemaError(f"no schema has the id {given}", hint=hint)
 
 
 def schema_of(id: str) -> dict[str, Any]:

@@ -45,9 +45,9 @@ def request(
     """Send a request and check the answer against the schema of its `type`, or that of --schema."""
     session = session_of(ctx)
     if session.dry_run:
-        from natsctl.client.preview import Planned, Previewed
+        from natsctl.client.preview import DryRunError, Planned
 
-        raise Previewed(Planned(subject, body.encode()))
+        raise DryRunError(Planned(subject, body.encode()))
     message = session.run(lambda manager: manager.connection.request(subject, body.encode()))
     answer = _parsed(message.body, f"the answer on {subject}")
     said = str(answer.get("type", "")) if isinstance(answer, dict) else ""

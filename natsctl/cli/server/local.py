@@ -64,13 +64,13 @@ def mappings(
     json: Json = False,
 ) -> None:
     """Check a subject mapping and show what it makes of subjects; asks no server."""
-    from natsctl.api.mapping_functions import BadTransform
+    from natsctl.api.mapping_functions import TransformError
     from natsctl.api.subject_transform import SubjectMapping, check_mapping
 
     try:
         check_mapping(source, destination)
         mapping = SubjectMapping.compile(source, destination)
-    except BadTransform as failure:
+    except TransformError as failure:
         raise UsageError(f"{'SOURCE' if failure.kind == 'source' else 'DEST'}: {failure}") from failure
     session = session_of(ctx)
     tried = [(subject, mapping.apply(subject.encode())) for subject in _literal(subjects or ())]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.api.units import parse_length, plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed
@@ -107,7 +107,7 @@ def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet
             try:
                 session.run(lambda manager, one=one: send_away(manager, one))  # type: ignore[misc]  # binds this round's
                 moved += 1
-            except ApiFailure as failure:
+            except ApiResponseError as failure:
                 output.note(f"warning: connection {one.cid} of {safe(one.server.name)}: {safe(str(failure))}")
             tracker.at(done)
             if done < len(excess):
@@ -182,7 +182,7 @@ def peer_remove(
     check_consent(session, f"remove {name} from JetStream's cluster", force)
     try:
         peer = session.run(lambda manager: system_cluster.find_peer(manager, name))
-    except system_cluster.PeerNotFound as failure:
+    except system_cluster.PeerNotFoundError as failure:
         failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
         raise
     shown = str(peer.get("name") or name)

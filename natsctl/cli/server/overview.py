@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal
@@ -57,9 +57,14 @@ def note_missing(answers: Answers) -> None:
 
 
 def require_all(answers: Answers, expect: int) -> None:
-    """Raise Unreachable when fewer servers answered than were asked for; where nobody said how many, only say it."""
+    """Raise UnreachableError when fewer servers answered than were asked for.
+
+    Where nobody said how many, only say it.
+    """
     if expect and len(answers) < expect:
-        raise Unreachable(f"{len(answers)} of {expect} servers answered", hint="the others are down or unreachable")
+        raise UnreachableError(
+            f"{len(answers)} of {expect} servers answered", hint="the others are down or unreachable"
+        )
     note_missing(answers)
 
 
@@ -167,11 +172,11 @@ def ping(
 def suggesting_server() -> Iterator[None]:
     """Give the error about a server that does not exist the hint which one may have been meant."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.system.census import ServerNotFound
+    from natsctl.client.system.census import ServerNotFoundError
 
     try:
         yield
-    except ServerNotFound as failure:
+    except ServerNotFoundError as failure:
         failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
         raise
 
@@ -284,7 +289,7 @@ ACCOUNT_VERBS = (
 Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="the account's name", show_default=False)]
 
 
-class AccountNotFound(NatsctlError):
+class AccountNotFoundError(NatsctlError):
     """No server has such an account."""
 
     exit_code = 3
@@ -303,7 +308,7 @@ def account_info(
     try:
         with suggesting_server():
             answer = session.run(lambda manager: System(manager).ask_one(host, "ACCOUNTZ", {"account": account}))
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         raise _unknown(session, account) or failure from None
     if json:
         output.emit_json(answer.raw)
@@ -314,7 +319,7 @@ def account_info(
     show_page(render_account_detail(answer.data.get("account_detail") or {}, answer.name))
 
 
-def _unknown(session: Session, account: str) -> AccountNotFound | None:
+def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
     """Return, if the server has no such account, a failure that says which one may have been meant."""
     from natsctl.cli.suggest import did_you_mean
     from natsctl.client.system.census import System
@@ -323,7 +328,7 @@ def _unknown(session: Session, account: str) -> AccountNotFound | None:
     if account in known:
         return None
     hint = did_you_mean(account, known) or "natsctl server report accounts shows those that are in use"
-    return AccountNotFound(f"there is no account {account}", hint=hint)
+    return AccountNotFoundError(f"there is no account {account}", hint=hint)
 
 
 def account_purge(ctx: typer.Context, account: Account, force: Force = False, json: Json = False) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from natsctl.api.errors import Unreachable, UsageError
+from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
 
@@ -134,7 +134,7 @@ def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) ->
     begun_s = time.monotonic()
     answers: Sequence[ServerAnswer] = session.run(ask)
     if not answers:
-        raise Unreachable("no server has answered")
+        raise UnreachableError("no server has answered")
     if not session.json:
         _say(f"Response took {time.monotonic() - begun_s:.3f}s")
     return answers

@@ -15,7 +15,16 @@ from natsctl.cli import output
 from natsctl.cli.flags import SUBJECT, SWITCH, TEXT, Config, Flag, Given, choice, fields_of, flagged
 from natsctl.cli.options import Json, Rounds, Watch, session_of
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, ordered
-from natsctl.cli.server.overview import SCOPE, AccountNotFound, Expect, Server, Top, note_missing, require_all, scope_of
+from natsctl.cli.server.overview import (
+    SCOPE,
+    AccountNotFoundError,
+    Expect,
+    Server,
+    Top,
+    note_missing,
+    require_all,
+    scope_of,
+)
 from natsctl.cli.verbs import Verb
 from natsctl.cli.waiting import watch_seconds
 
@@ -210,7 +219,7 @@ class View(NamedTuple):
 
 
 def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> None:
-    """Show one report, or with --watch one after the other until Ctrl-C or --count; raises Unreachable."""
+    """Show one report, or with --watch one after the other until Ctrl-C or --count; raises UnreachableError."""
     json = view.json
     every_s = watch_seconds(view.watch, view.rounds)
     if every_s is None:
@@ -338,7 +347,7 @@ def accounts(
         shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
         title = f"{plural(len(rows), 'Account')} by {by}"
         if account and not shown:
-            raise AccountNotFound(f"account {account} has no connections")
+            raise AccountNotFoundError(f"account {account} has no connections")
         return Report(
             shown[0] if account else shown,
             lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=view.columns, wide=view.wide)],

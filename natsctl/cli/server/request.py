@@ -116,7 +116,10 @@ def _asking(what: str, help: str) -> Callable[..., None]:
 
 
 def _ask(ctx: typer.Context, what: str, given: Given, expect: int) -> None:
-    """Show what every server answers to `what`, a line each; raises Unreachable, NatsctlError where one refuses."""
+    """Show what every server answers to `what`, a line each.
+
+    Raises UnreachableError, NatsctlError where one refuses.
+    """
     from natsctl.client.system.census import System
 
     body = fields_of(KINDS[what], given, **FIXED.get(what, {}))

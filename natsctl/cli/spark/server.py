@@ -12,14 +12,14 @@ from natsctl.cli import output
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.spark_flags import Conf, JavaPath
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.spark.shapes import SparkServer
     from natsctl.spark.session.connect import BackgroundServer
 
 
-class NoServer(NatsctlError):
+class SparkNotRunningError(NatsctlError):
     """Spark is not running in the background."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -51,7 +51,7 @@ def start(
     idle_stop_s = _seconds(idle_stop)
     server = running_server()
     if session_of(ctx).dry_run:
-        raise Previewed(effect={"start": server is None})
+        raise DryRunError(effect={"start": server is None})
     if server is not None:
         output.note("Spark is already running in the background")
     elif not json:
@@ -66,7 +66,7 @@ def stop(ctx: typer.Context, json: Json = False) -> None:
 
     server = _running()
     if session_of(ctx).dry_run:
-        raise Previewed(effect={"stop": server.pid})
+        raise DryRunError(effect={"stop": server.pid})
     stop_server(server)
     _show(_shape(server), json)
 
@@ -96,12 +96,12 @@ def _seconds(text: str) -> float:
 
 
 def _running() -> BackgroundServer:
-    """The server that runs, also one of another version of Spark. Raises NoServer."""
+    """The server that runs, also one of another version of Spark. Raises SparkNotRunningError."""
     from natsctl.spark.session.connect import recorded_server
 
     server = recorded_server()
     if server is None or not server.runs:
-        raise NoServer("no Spark is running in the background", hint="natsctl spark start starts one")
+        raise SparkNotRunningError("no Spark is running in the background", hint="natsctl spark start starts one")
     return server
 
 

@@ -10,7 +10,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.spark_flags import JavaPath
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 
 @flagged()
@@ -34,7 +34,7 @@ def warm(
 
     options = SparkOptions(master="local[*]", java=java)
     if session_of(ctx).dry_run:
-        raise Previewed(effect={"make": str(archive_of(options)), "again": force})
+        raise DryRunError(effect={"make": str(archive_of(options)), "again": force})
     say = (lambda text: None) if json else (lambda text: output.log(safe(text)))
     done = make(options, again=force, say=say)
     answer = WarmStart(

@@ -27,7 +27,7 @@ class SparkQueries:
         self._known: tuple[SparkSession, Queries] | None = None
 
     def check(self, text: str) -> None:
-        """Raises UsageError and UnknownTable for what needs no Spark to be known."""
+        """Raises UsageError and UnknownTableError for what needs no Spark to be known."""
         from natsctl.cli.suggest import did_you_mean
         from natsctl.spark.session.connect import remote_for
         from natsctl.spark.sql.queries import check_changes_nothing, check_named

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from natsctl.spark.sql.catalogue import Catalogue
 
 
-class NoBackup(NatsctlError):
+class NoStreamBackupError(NatsctlError):
     """None of the backups is one of a stream."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -69,12 +69,12 @@ class BackupTables:
         self.catalogue = Catalogue(self._paths)
 
     def check(self, stream: str) -> None:
-        """Raises NoBackup where there is none of that stream."""
+        """Raises NoStreamBackupError where there is none of that stream."""
         from natsctl.cli.suggest import did_you_mean
 
         if stream not in self._paths:
             names = ", ".join(self._paths)
-            raise NoBackup(
+            raise NoStreamBackupError(
                 f"there is no backup of Stream {stream}", hint=did_you_mean(stream, self._paths) or f"there is {names}"
             )
 

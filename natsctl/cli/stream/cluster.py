@@ -8,7 +8,7 @@ import typer
 from msgspec import field
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.units import plural
 from natsctl.cli import output
@@ -146,7 +146,7 @@ def peer_remove(
 def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePeerAnswer]:
     try:
         return session.run(lambda manager: manager.stream_peer_remove(name, leaving))
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.PEER_REMAP:
             failure.hint = f"no other server can take its place: natsctl stream edit {name} --replicas reduces them"
         raise

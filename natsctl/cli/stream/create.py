@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.flags import (
     COUNT,
@@ -84,10 +84,10 @@ def create_stream(session: Session, wanted: Config, *, if_not_exists: bool, json
 
 
 def _create(session: Session, wanted: Config) -> Answer[Any]:
-    """Create the stream. Raises ApiFailure, with what a person can do about it."""
+    """Create the stream. Raises ApiResponseError, with what a person can do about it."""
     try:
         return session.run(lambda manager: manager.stream_create(wanted))
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.STREAM_NAME_EXIST:
             failure.hint = failure.hint or (
                 f"natsctl stream edit {wanted['name']} changes a stream that exists, --if-not-exists leaves it alone"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Json, StreamName, session_of
@@ -45,7 +45,7 @@ def existing(session: Session, name: str) -> Answer[Any] | None:
     """The stream of that name, or None."""
     try:
         return session.run(lambda manager: manager.stream_info(name))
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None

@@ -11,7 +11,7 @@ import typer
 
 from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import plural
@@ -24,7 +24,7 @@ from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
 from natsctl.client.answer import Answer
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamMsgGetAnswer
@@ -327,16 +327,16 @@ def _told(effect: Effect, name: str) -> str:
 
 
 def _send(session: Session, purges: dict[str, Purge]) -> dict[str, Answer[Any]]:
-    """Purge one stream after the other. In a dry run raises Previewed with every request."""
+    """Purge one stream after the other. In a dry run raises DryRunError with every request."""
     planned: list[Planned] = []
     answers: dict[str, Answer[Any]] = {}
     for name, one in purges.items():
         try:
             answers[name] = _purge_one(session, name, one)
-        except Previewed as preview:
+        except DryRunError as preview:
             planned += preview.planned
     if session.dry_run:
-        raise Previewed(*planned)
+        raise DryRunError(*planned)
     return answers
 
 
@@ -370,7 +370,7 @@ def rmm(
     try:
         with suggesting(session, name):
             found = session.run(lambda manager: manager.message_get(name, seq=number)).value.message
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if not missing_ok or failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         output.emit_json({"success": True}) if json else output.note(f"Stream {safe(name)} has no message {number}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.errors import ApiResponseError, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
 from natsctl.cli import output
@@ -17,7 +17,7 @@ from natsctl.cli.names import is_internal, is_pattern, matching, pick_stream, su
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.info import warn_of_bucket
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
@@ -31,7 +31,7 @@ StreamNames = Annotated[
 ]
 
 
-class NoneMatch(NatsctlError):
+class NoStreamMatchesError(NatsctlError):
     """No stream has a name of that pattern."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -45,7 +45,7 @@ def has_pattern(words: Sequence[str] | None) -> bool:
 def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
     """The streams that are meant, each once: what was written, what patterns match, else what the person picks.
 
-    A pattern matches streams of buckets only where it begins as their names do. Raises NoneMatch.
+    A pattern matches streams of buckets only where it begins as their names do. Raises NoStreamMatchesError.
     """
     if not words:
         return [pick_stream(session, None)]
@@ -57,7 +57,7 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
             continue
         matched = [name for name in matching(names, word) if not is_internal(name) or is_internal(word)]
         if not matched and not missing_ok:
-            raise NoneMatch(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
+            raise NoStreamMatchesError(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
         found += sorted(matched)
     return list(dict.fromkeys(found))
 
@@ -109,7 +109,7 @@ def _live(
         try:
             with suggesting(session, name):
                 live[name] = _info(session, name)
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code == ErrCode.STREAM_OFFLINE_REASON:
                 offline[name] = f"Stream {name} is offline, its contents are unknown: {failure}"
             elif not missing_ok or failure.err_code != ErrCode.STREAM_NOT_FOUND:
@@ -141,20 +141,20 @@ def _told(one: Answer[StreamInfoAnswer]) -> str:
 
 
 def _delete(session: Session, names: list[str], missing_ok: bool) -> dict[str, Answer[Any]]:
-    """Delete one stream after the other. In a dry run raises Previewed with every request."""
+    """Delete one stream after the other. In a dry run raises DryRunError with every request."""
     planned: list[Planned] = []
     answers: dict[str, Answer[Any]] = {}
     for name in names:
         try:
             with suggesting(session, name):
                 answers[name] = _delete_one(session, name)
-        except Previewed as preview:
+        except DryRunError as preview:
             planned += preview.planned
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if not missing_ok or failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
     if planned:
-        raise Previewed(*planned)
+        raise DryRunError(*planned)
     return answers
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
@@ -112,7 +112,7 @@ def rm(
 
 
 def _info(session: Session, name: str) -> Answer[Any]:
-    """The template. Raises ApiFailure with what may have been meant."""
+    """The template. Raises ApiResponseError with what may have been meant."""
     with explaining(session, name):
         return session.run(lambda manager: manager.template_info(name))
 
@@ -121,7 +121,7 @@ def _existing(session: Session, name: str) -> Answer[Any] | None:
     """The template, None where there is none of that name."""
     try:
         return _info(session, name)
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_TEMPLATE_NOT_FOUND:
             raise
         return None
@@ -159,10 +159,10 @@ def explaining(session: Session, template: str) -> Iterator[None]:
     """Give an error the hint what may have been meant, or that this server may have no templates."""
     try:
         yield
-    except Unreachable as failure:
+    except UnreachableError as failure:
         failure.hint = failure.hint or NOT_ON_SERVERS_OF_TODAY
         raise
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.STREAM_TEMPLATE_NOT_FOUND:
             failure.hint = failure.hint or _hint(session, template)
         raise

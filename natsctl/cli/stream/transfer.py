@@ -323,9 +323,9 @@ def export(
     chosen = {**part.options(stream), "failOnDataLoss": "true" if strict else "false"}
     tables = checked_tables(session, stream, backup)
     if session.dry_run:
-        from natsctl.client.preview import Previewed
+        from natsctl.client.preview import DryRunError
 
-        raise Previewed(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
+        raise DryRunError(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
     if where.incremental:
         from natsctl.spark.files.incremental_export import Note, prepare
 
@@ -450,7 +450,7 @@ def load(
     measured = Stored(stored)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
-        from natsctl.client.preview import Previewed
+        from natsctl.client.preview import DryRunError
         from natsctl.spark.files.import_source import read_once, read_rows
         from natsctl.spark.files.stream_import import check_subjects, look, messages, store, subjects_of
 
@@ -458,7 +458,7 @@ def load(
             content = look(rows, before.config.subjects, left)
             check_subjects(stream, before.config.subjects, content)
             if session.dry_run:
-                raise Previewed(effect=_effect(content, subjects_of(rows)))
+                raise DryRunError(effect=_effect(content, subjects_of(rows)))
             measured.total = content.messages
             repeated = content.has_repeated_ids
             store(messages(rows, ids, writers, left, has_repeated_ids=repeated), options, ids, _name(stream, source))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api.errors import ApiFailure, Unreachable
+from natsctl.api.errors import ApiResponseError, UnreachableError
 
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer
@@ -34,6 +34,6 @@ async def progress(manager: Manager, stream: str) -> Progress:
     for name in [*(consumers.raw.get("missing") or ()), *(consumers.raw.get("offline") or ())]:
         try:
             infos.append(await manager.consumer_info(stream, name))
-        except (ApiFailure, Unreachable):
+        except (ApiResponseError, UnreachableError):
             missing.append(name)
     return Progress(stream, int(of.raw["state"]["messages"]), infos, missing)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.api import endpoints
-from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.client.preview import Planned
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Info = Mapping[str, Any]
 Announce = Callable[[Info], None]
 
 
-class NotClustered(NatsctlError):
+class NotClusteredError(NatsctlError):
     """There is but one server that could lead."""
 
 
@@ -83,11 +83,11 @@ def peers_of(info: Info) -> list[str]:
 
 
 def check_clustered(info: Info, what: str) -> None:
-    """Raise NotClustered for what has no other server that could lead."""
+    """Raise NotClusteredError for what has no other server that could lead."""
     if "cluster" not in info:
-        raise NotClustered(f"{what} is not clustered", hint="leaders change among the servers of a cluster only")
+        raise NotClusteredError(f"{what} is not clustered", hint="leaders change among the servers of a cluster only")
     if len(peers_of(info)) < 2:
-        raise NotClustered(f"{what} has one copy: no other server can lead it", hint="give it more replicas first")
+        raise NotClusteredError(f"{what} has one copy: no other server can lead it", hint="give it more replicas first")
 
 
 async def hand_over(
@@ -99,8 +99,9 @@ async def hand_over(
 ) -> tuple[Info, Info]:
     """Have the leader step down, and return the information before and once another server leads.
 
-    `announce` is called with the information before, once it is clear that another server can lead.
-    Raises NotClustered, ApiFailure, and Unreachable when no other one leads in time; the election goes on then.
+    `announce` is called with the information before, once it is clear that another server can lead. Raises
+    NotClusteredError, ApiResponseError, and UnreachableError when no other one leads in time; the election goes on
+    then.
     """
     import asyncio
 
@@ -114,11 +115,11 @@ async def hand_over(
         await asyncio.sleep(LOOK_EVERY_S)
         try:
             after = await load()
-        except (ApiFailure, Unreachable):
+        except (ApiResponseError, UnreachableError):
             continue  # nobody answers for it during an election
         if leader_of(after) not in ("", leader_of(before)):
             return before, after
-    raise Unreachable(
+    raise UnreachableError(
         f"{what} is still led by {leader_of(before)} after {wait_s:g}s",
         hint="the election may take longer: look again, or prefer another server",
     )
@@ -145,7 +146,7 @@ def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
 
 
 async def await_gone(manager: Manager, stream: str, peer: str, wait_s: float = WAIT_S) -> None:
-    """Return once a server is no peer of the stream. Raises Unreachable when that takes too long."""
+    """Return once a server is no peer of the stream. Raises UnreachableError when that takes too long."""
     import asyncio
 
     until_s = time.monotonic() + wait_s
@@ -153,10 +154,10 @@ async def await_gone(manager: Manager, stream: str, peer: str, wait_s: float = W
         try:
             if peer not in peers_of((await manager.stream_info(stream)).raw):
                 return
-        except (ApiFailure, Unreachable):
+        except (ApiResponseError, UnreachableError):
             pass  # nobody answers while another leader is elected
         await asyncio.sleep(LOOK_EVERY_S)
-    raise Unreachable(
+    raise UnreachableError(
         f"{peer} is still a peer of Stream {stream} after {wait_s:g}s",
         hint="the removal goes on: natsctl str info shows the peers",
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import codec, endpoints
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.api.times import parse_time
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ async def next_answer(manager: Manager, stream: str, seq: int, subject: str = AL
     """The first message on `subject` from `seq` on as the server sent it, or None."""
     try:
         return await manager.message_get(stream, seq=max(1, seq), next_by_subj=subject)
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         return None

@@ -14,8 +14,8 @@ from natsctl.client.backup.layout import META_NAME
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.order import in_order
 from natsctl.client.backup.outcome import PARALLEL, AccountOutcome, Overall, StreamOutcome, side_by_side, unwatched
-from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, StreamExists, restore_stream
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, StreamExistsError, restore_stream
+from natsctl.client.preview import DryRunError, Planned
 
 
 def saved_in(folder: Path) -> dict[str, Path]:
@@ -55,7 +55,7 @@ async def restore_account_data(
 ) -> AccountOutcome:
     """Restore every stream of an account backup, those that others copy first.
 
-    Raises StreamExists before anything is changed where streams exist and none may be skipped or replaced.
+    Raises StreamExistsError before anything is changed where streams exist and none may be skipped or replaced.
     """
     paths = saved_in(folder)
     outcome = AccountOutcome(folder=str(folder))
@@ -96,7 +96,7 @@ async def _check_existing(lifeline: Lifeline, paths: dict[str, Path], options: R
     if options.on_existing is not OnExisting.FAIL:
         return
     if there := sorted(paths.keys() & set(await lifeline.manager.stream_names())):
-        raise StreamExists(
+        raise StreamExistsError(
             f"{len(there)} of {len(paths)} streams exist: {', '.join(there)}",
             hint="give --on-existing skip to leave them alone, or --on-existing replace; nothing was restored",
         )
@@ -104,7 +104,7 @@ async def _check_existing(lifeline: Lifeline, paths: dict[str, Path], options: R
 
 async def _preview(
     lifeline: Lifeline, paths: dict[str, Path], groups: list[list[str]], options: RestoreOptions
-) -> Previewed:
+) -> DryRunError:
     """Every stream's requests in the order of the restore."""
     existing = set(await lifeline.manager.stream_names())
     names = [name for group in groups for name in group]
@@ -114,12 +114,12 @@ async def _preview(
         if name not in skipped:
             try:
                 await restore_stream(lifeline, paths[name], options)
-            except Previewed as preview:
+            except DryRunError as preview:
                 planned += preview.planned
     replaced = [name for name in names if name in existing and name not in skipped]
     effect: dict[str, Any] = {"streams": len(names) - len(skipped), "order": groups}
     effect |= {key: value for key, value in (("skips", skipped), ("replaces", replaced)) if value}
-    return Previewed(*planned, effect=effect)
+    return DryRunError(*planned, effect=effect)
 
 
 def _outcome(name: str, done: Restored) -> StreamOutcome:

@@ -28,7 +28,7 @@ from natsctl.client.backup.outcome import (
 )
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.target import rename_folder
-from natsctl.client.preview import Previewed
+from natsctl.client.preview import DryRunError
 
 
 async def save_account_data(
@@ -52,7 +52,7 @@ async def save_account_data(
     overall = Overall({name: int(state.get("bytes") or 0) for name, state in states.items()}, on_change)
     if lifeline.manager.connection.dry_run:
         effect = {"target": str(folder), "streams": len(states), "bytes": sum(overall.totals.values())}
-        raise Previewed(effect=effect)
+        raise DryRunError(effect=effect)
     one_of_many = replace(options, force=False, account=tuple(sorted({*states, *unseen})))
     begun = time.monotonic()
     part = _part_of(folder)

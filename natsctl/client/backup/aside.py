@@ -12,7 +12,7 @@ from natsctl.client.backup.contents import OnRead
 T = TypeVar("T")
 
 
-class Stopped(Exception):  # nobody waits for the result any more
+class ReadCancelledError(Exception):  # nobody waits for the result any more
     """Ends a reading whose result is not wanted any more."""
 
 
@@ -26,7 +26,7 @@ async def aside(work: Callable[[OnRead], T], on_read: OnRead) -> T:
 
     def watch(done: int) -> None:
         if stopped.is_set():
-            raise Stopped
+            raise ReadCancelledError
         loop.call_soon_threadsafe(on_read, done)
 
     try:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
 from natsctl.client.backup.progress import Say, mute
-from natsctl.client.connection import ConnectionLost
+from natsctl.client.connection import ConnectionLostError
 from natsctl.client.manager import Manager
 
 T = TypeVar("T")
@@ -35,16 +35,16 @@ def may_come_back(failure: NatsctlError, manager: Manager) -> bool:
     """
     if len(manager.connection.target.urls) < 2:
         return False
-    if isinstance(failure, ApiFailure):
+    if isinstance(failure, ApiResponseError):
         return failure.err_code in UNAVAILABLE
-    return isinstance(failure, Unreachable)
+    return isinstance(failure, UnreachableError)
 
 
-class BrokenOff(ProtocolError):
+class TransferInterruptedError(ProtocolError):
     """A transfer ended before it was whole; another attempt may succeed."""
 
 
-class Unanswered(Unreachable):
+class TransferTimeoutError(UnreachableError):
     """The server stopped answering in the midst of a transfer; another attempt may succeed."""
 
 
@@ -66,7 +66,10 @@ class Lifeline:
             try:
                 return await work(manager)
             except NatsctlError as failure:
-                broken = isinstance(failure, BrokenOff | Unanswered | ConnectionLost) or manager.connection.lost
+                broken = (
+                    isinstance(failure, TransferInterruptedError | TransferTimeoutError | ConnectionLostError)
+                    or manager.connection.lost
+                )
                 elects = not broken and may_come_back(failure, manager)
                 if not (broken or elects) or attempt == self.retries:
                     raise
@@ -89,14 +92,14 @@ class Lifeline:
             await asyncio.sleep(PAUSE_S)
 
     async def renew(self, attempt: int = 0) -> Manager:
-        """The manager, its connection opened again if it was lost. Raises Unreachable when no server takes it."""
+        """The manager, its connection opened again if it was lost. Raises UnreachableError when no server takes it."""
         wait_s = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
         for left in range(self.retries, -1, -1):
             if not self.manager.connection.lost:
                 break
             try:
                 await self.manager.connection.reopen()
-            except Unreachable:
+            except UnreachableError:
                 if not left:
                     raise
                 await asyncio.sleep(wait_s)

@@ -15,7 +15,7 @@ _LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_cons
 """Fields above 0 of which a restored stream may rightly have less than its backup."""
 
 
-class NotWhole(NatsctlError):
+class IncompleteRestoreError(NatsctlError):
     """The server has made the stream, but less is in it than in the backup."""
 
 
@@ -34,7 +34,7 @@ def missing(backup: OpenBackup, answer: Answer[Any]) -> list[str]:
 
 
 def lacking(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> list[str]:
-    """Warnings about what a limit explains. Raises NotWhole for what nothing does."""
+    """Warnings about what a limit explains. Raises IncompleteRestoreError for what nothing does."""
     told = missing(backup, answer)
     consumers = int((answer.raw.get("state") or {}).get("consumer_count") or 0)
     manifest = backup.manifest
@@ -46,4 +46,6 @@ def lacking(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> 
     limited = any(int(config.get(limit) or 0) > 0 for limit in _LIMITS) or config.get("allow_msg_ttl")
     if limited or config.get("retention", "limits") != "limits":
         return [f"{text}; its limits or its retention may have removed messages"]
-    raise NotWhole(text, hint=f"natsctl backup verify {backup.path} checks whether the backup is complete")
+    raise IncompleteRestoreError(
+        text, hint=f"natsctl backup verify {backup.path} checks whether the backup is complete"
+    )

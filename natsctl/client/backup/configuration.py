@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api import endpoints
 from natsctl.api.config.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, StorageError, UsageError
+from natsctl.api.errors import ApiResponseError, StorageError, UsageError
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.layout import META_NAME, PART_PREFIX, checked_name, small_file
 from natsctl.client.backup.progress import OnProgress, silent
-from natsctl.client.backup.restore import StreamExists
+from natsctl.client.backup.restore import StreamExistsError
 from natsctl.client.backup.rewrite import is_since
 from natsctl.client.backup.save import save_stream
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -74,7 +74,7 @@ async def save_account(
         raise UsageError(f"{folder} exists", hint="name a folder that does not exist yet")
     if manager.connection.dry_run:
         names = list(await manager.stream_names())
-        raise Previewed(effect={"target": str(folder), "streams": len(names), "data": data})
+        raise DryRunError(effect={"target": str(folder), "streams": len(names), "data": data})
     log(f"Creating JetStream backup into {folder}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ async def restore_account(
 ) -> AccountBackup:
     """Create what a backup folder (or the one file `only` of it) configures: streams first, then consumers.
 
-    Data is not restored. A stream that exists is updated with `update_streams`, else StreamExists is raised before
+    Data is not restored. A stream that exists is updated with `update_streams`, else StreamExistsError is raised before
     anything is changed.
     """
     if only is None and (source / META_NAME).is_file():
@@ -233,7 +233,9 @@ async def restore_account(
     streams = [one for one in saved if one.kind == "stream"]
     taken = [str(one.configuration.get("name")) for one in streams if one.configuration.get("name") in existing]
     if taken and not update_streams:
-        raise StreamExists(f"stream {taken[0]} exists", hint="give --update-streams to change it to what was saved")
+        raise StreamExistsError(
+            f"stream {taken[0]} exists", hint="give --update-streams to change it to what was saved"
+        )
     for one in streams:
         name = await _restore_stream(manager, one.configuration, existing, log)
         existing.add(name)
@@ -276,7 +278,7 @@ async def restore_losses(
 async def _consumer_losses(manager: Manager, stream: str, name: str, config: dict[str, Any]) -> list[Loss]:
     try:
         live = (await manager.consumer_info(stream, name)).raw
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
         return []
@@ -287,7 +289,9 @@ def _named(what: str, losses: list[Loss]) -> list[Loss]:
     return [loss._replace(text=f"{what}: {loss.text}") for loss in losses]
 
 
-def _preview(manager: Manager, saved: list[SavedConfiguration], existing: set[str], update_streams: bool) -> Previewed:
+def _preview(
+    manager: Manager, saved: list[SavedConfiguration], existing: set[str], update_streams: bool
+) -> DryRunError:
     """What a dry run says: every request for a stream, and what is there already."""
     planned = []
     names = [str(one.configuration.get("name")) for one in saved if one.kind == "stream"]
@@ -301,7 +305,7 @@ def _preview(manager: Manager, saved: list[SavedConfiguration], existing: set[st
     effect: dict[str, Any] = {"streams": len(names), "consumers": sum(one.kind == "consumer" for one in saved)}
     if there:
         effect["updates" if update_streams else "conflicts"] = there
-    return Previewed(*planned, effect=effect)
+    return DryRunError(*planned, effect=effect)
 
 
 async def _restore_stream(manager: Manager, config: dict[str, Any], existing: set[str], log: Log) -> str:
@@ -328,7 +332,7 @@ async def _restore_consumer(
     log(f"Restoring Consumer {stream} > {name}")
     try:
         await manager.consumer_create(stream, {"durable_name": name, **config})
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         failure.hint = failure.hint or f"consumer {stream} > {name} of {saved.path}"
         raise
     done.consumers.append(f"{stream} > {name}")

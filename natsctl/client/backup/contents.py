@@ -16,7 +16,7 @@ from natsctl.api.archive.archive import (
     ArchivedConsumer,
     ArchivedMessage,
     ArchivedStream,
-    ArchiveFault,
+    ArchiveError,
     Gone,
     Item,
 )
@@ -121,7 +121,7 @@ def read_items(backup: OpenBackup, on_read: OnRead = unseen) -> Iterator[Item]:
             yield from reader.read(piece)
             on_read(done)
         reader.finish()
-    except ArchiveFault as fault:
+    except ArchiveError as fault:
         why = "its data is empty" if str(fault) == "EOF" else str(fault)
         raise StorageError(f"{backup.path} is damaged: {why}") from fault
 

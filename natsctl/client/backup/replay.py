@@ -27,7 +27,7 @@ from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, ProtocolError
+from natsctl.api.errors import ApiResponseError, ProtocolError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import parse_time
 from natsctl.client.backup.aside import aside
@@ -131,7 +131,7 @@ class Replay:
         """One message, None where there is none."""
         try:
             raw = (await manager.message_get(self._stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
                 raise
             return None

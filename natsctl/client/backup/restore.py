@@ -21,12 +21,12 @@ from typing import Any
 
 from natsctl.api import endpoints
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.errors import ApiResponseError, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.client.answer import Answer
 from natsctl.client.backup.aside import aside
-from natsctl.client.backup.attempts import BrokenOff, Lifeline
-from natsctl.client.backup.compare import NotWhole, lacking, missing
+from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
+from natsctl.client.backup.compare import IncompleteRestoreError, lacking, missing
 from natsctl.client.backup.contents import OnRead, check_whole, summarise
 from natsctl.client.backup.opened import OpenBackup, open_backup
 from natsctl.client.backup.progress import OnProgress, Progress, silent
@@ -34,7 +34,7 @@ from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
 from natsctl.client.backup.send import Sending
 from natsctl.client.manager import Manager
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 NAME_HELD_S = 1.0
 """How long to wait before the name is tried again where no stream has it."""
@@ -52,19 +52,19 @@ class OnExisting(StrEnum):
     REPLACE = "replace"
 
 
-class StreamExists(NatsctlError):
+class StreamExistsError(NatsctlError):
     """A stream of the backup exists and is neither to be replaced nor to be left alone."""
 
     exit_code = ExitCode.CONFLICT
 
 
-class SubjectsTaken(NatsctlError):
+class SubjectOverlapError(NatsctlError):
     """Another stream listens on subjects of the one that is to be restored."""
 
     exit_code = ExitCode.CONFLICT
 
 
-class NotPutBack(NotWhole):
+class StreamLostError(IncompleteRestoreError):
     """A stream was removed to be replaced, and neither its successor nor itself could be restored."""
 
     def __init__(self, stream: str, copy: Path, why: BaseException | None) -> None:
@@ -123,16 +123,16 @@ async def restore_stream(
 ) -> Restored:
     """Restore a backup of any form; `on_progress` also hears of a reading that has to come before.
 
-    Raises StreamExists, ApiFailure when the server refuses, UsageError or StorageError when the backup is none or is
-    damaged; no stream is there then that was not before. NotWhole says that less came back than was saved, without a
-    limit that would explain it: that stream stays.
+    Raises StreamExistsError, ApiResponseError when the server refuses, UsageError or StorageError when the backup is
+    none or is damaged; no stream is there then that was not before. IncompleteRestoreError says that less came back
+    than was saved, without a limit that would explain it: that stream stays.
     """
     with open_backup(source) as backup:
         config = options.applied(backup.config)
         name = str(config["name"])
         there = await _existing(lifeline.manager, name)
         if there is not None and options.on_existing is OnExisting.FAIL:
-            raise StreamExists(
+            raise StreamExistsError(
                 f"stream {name} exists",
                 hint="give another name, --on-existing skip to leave it alone, or --on-existing replace",
             )
@@ -170,7 +170,7 @@ async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -
 async def _existing(manager: Manager, name: str) -> Answer[Any] | None:
     try:
         return await manager.stream_info(name)
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None
@@ -188,12 +188,12 @@ def _reading(name: str, size: int, on_progress: OnProgress) -> OnRead:
 
 
 async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
-    """Raise SubjectsTaken before anything is sent, where the server would refuse it at the end."""
+    """Raise SubjectOverlapError before anything is sent, where the server would refuse it at the end."""
     subjects = list(config.get("subjects") or ())[:MAX_SUBJECTS_ASKED]
     listings = await asyncio.gather(*(manager.stream_names(subject=subject) for subject in subjects))
     for subject, names in zip(subjects, listings, strict=True):
         if others := [name for name in names if name != config["name"]]:
-            raise SubjectsTaken(
+            raise SubjectOverlapError(
                 f"stream {others[0]} listens on {subject}",
                 hint="give --subjects, or --config with other subjects; or remove that stream",
             )
@@ -213,7 +213,7 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
         while True:
             try:
                 return await sending.send(manager)
-            except ApiFailure as failure:
+            except ApiResponseError as failure:
                 held = (
                     failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED
                     and sending.begun
@@ -232,7 +232,7 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             return there
         try:
             return await send(manager)
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
                 if failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED and await is_held(manager, name):
                     failure.hint = f"a restore of it goes on or was cut off: natsctl stream rm {name} --force ends that"
@@ -245,7 +245,7 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             again[failure.err_code] -= 1
             if failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED:
                 await asyncio.sleep(NAME_HELD_S)
-            raise BrokenOff(failure.text) from failure
+            raise TransferInterruptedError(failure.text) from failure
 
     try:
         return await lifeline.run(f"the restore of {name}", attempt)
@@ -264,14 +264,14 @@ async def is_held(manager: Manager, name: str) -> bool:
 async def give_free(manager: Manager, name: str) -> None:
     """End a restore of this process, or of one that is gone, whose name a cluster holds without an end."""
     if await is_held(manager, name):
-        with contextlib.suppress(ApiFailure):
+        with contextlib.suppress(ApiResponseError):
             await manager.stream_delete(name)
 
 
 async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
     """Return the whole stream that an attempt has left, None without one; a part of it is removed.
 
-    Raises StreamExists where another one is there, which somebody else has made meanwhile.
+    Raises StreamExistsError where another one is there, which somebody else has made meanwhile.
     """
     name = sending.progress.stream
     await sending.abandon(manager)
@@ -280,7 +280,7 @@ async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
     if (sending.left_part or sending.unheard) and not missing(sending.backup, there):
         return there
     if not sending.left_part and not _is_remnant(there):
-        raise StreamExists(
+        raise StreamExistsError(
             f"stream {name} was made while it was restored", hint="check who created it; it was left alone"
         )
     await manager.stream_delete(name)
@@ -313,9 +313,9 @@ async def _replace(lifeline: Lifeline, name: str, sending: Sending, options: Res
         lifeline.say(f"stream {name} was saved to {copy} until the restore is done")
         try:
             return await restore_over(lifeline, sending, copy, options.idle_s)
-        except NotPutBack as failure:
+        except StreamLostError as failure:
             kept = copy.rename(folder.with_suffix(".saved"))
-            raise NotPutBack(name, kept, failure.__cause__) from failure
+            raise StreamLostError(name, kept, failure.__cause__) from failure
 
 
 async def restore_sent(lifeline: Lifeline, sending: Sending) -> Answer[Any]:
@@ -326,7 +326,8 @@ async def restore_sent(lifeline: Lifeline, sending: Sending) -> Answer[Any]:
 async def restore_over(lifeline: Lifeline, sending: Sending, copy: Path, idle_s: float = IDLE_S) -> Answer[Any]:
     """Remove the stream that is sent and restore it, the answer of the server.
 
-    After a failure the stream is put back from `copy`, a whole backup of it. Raises NotPutBack where that fails too.
+    After a failure the stream is put back from `copy`, a whole backup of it. Raises StreamLostError where that fails
+    too.
     """
     name = sending.progress.stream
     try:
@@ -338,7 +339,7 @@ async def restore_over(lifeline: Lifeline, sending: Sending, copy: Path, idle_s:
 
 
 async def _put_back(lifeline: Lifeline, name: str, copy: Path, idle_s: float) -> None:
-    """Restore the stream that was to be replaced, unless it is there. Raises NotPutBack where that fails."""
+    """Restore the stream that was to be replaced, unless it is there. Raises StreamLostError where that fails."""
     try:
         with open_backup(copy) as backup:
             # Its removal may not have got through, or an answer to it not back.
@@ -347,7 +348,7 @@ async def _put_back(lifeline: Lifeline, name: str, copy: Path, idle_s: float) ->
                 return
             await _restore(lifeline, name, Sending(backup, backup.config, idle_s, silent))
     except BaseException as failure:
-        raise NotPutBack(name, copy, failure) from failure
+        raise StreamLostError(name, copy, failure) from failure
     lifeline.say(f"stream {name} is as it was before")
 
 
@@ -364,7 +365,7 @@ def _safety_folder(source: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _preview(manager: Manager, backup: OpenBackup, config: dict[str, Any], there: Answer[Any] | None) -> Previewed:
+def _preview(manager: Manager, backup: OpenBackup, config: dict[str, Any], there: Answer[Any] | None) -> DryRunError:
     """What a dry run says: the requests, and what would be made and replaced."""
     name, prefix = str(config["name"]), manager.connection.target.api_prefix
     planned = [
@@ -374,4 +375,4 @@ def _preview(manager: Manager, backup: OpenBackup, config: dict[str, Any], there
     if there is not None:
         planned.insert(0, Planned(endpoints.STREAM_DELETE.subject(name, prefix=prefix)))
         effect["replaces_messages"] = (there.raw.get("state") or {}).get("messages", 0)
-    return Previewed(*planned, effect=effect)
+    return DryRunError(*planned, effect=effect)

@@ -20,7 +20,7 @@ from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, Archi
 from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
-from natsctl.api.codec import InvalidJSON, decode, encode
+from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.times import format_time
@@ -217,12 +217,12 @@ def _lowered(consumer: ArchivedConsumer, replicas: int) -> ArchivedConsumer:
 def _typed_config(config: dict[str, Any]) -> StreamConfig:
     try:
         return decode(encode(config), StreamConfig)
-    except InvalidJSON as failure:
+    except InvalidJSONError as failure:
         raise UsageError(f"the configuration of the backup is not understood: {failure}") from failure
 
 
 def _typed_state(backup: OpenBackup) -> StreamState:
     try:
         return decode(encode(backup.state), StreamState)
-    except InvalidJSON as failure:
+    except InvalidJSONError as failure:
         raise UsageError(f"{backup.path}: the state is not understood: {failure}") from failure

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from natsctl import __version__
 from natsctl.api import endpoints
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure
-from natsctl.client.backup.attempts import BrokenOff, Lifeline
+from natsctl.api.errors import ApiResponseError
+from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
 from natsctl.client.backup.contents import FormatFinder
 from natsctl.client.backup.document import Document
 from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
 from natsctl.client.backup.progress import OnProgress, Progress, silent
 from natsctl.client.backup.target import BackupWriter, check_free
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
@@ -81,7 +81,7 @@ async def save_stream(
 
     `on_progress` is called first when the server has said what will come (`total_bytes` is the stream's size), then
     at every chunk. A stream in memory of a server that makes no snapshots of those is read message by message. Raises
-    BrokenOff when no attempt came to an end; nothing is left then.
+    TransferInterruptedError when no attempt came to an end; nothing is left then.
     """
     if lifeline.manager.connection.dry_run:
         await _preview(lifeline.manager, stream, target, options)
@@ -129,7 +129,7 @@ async def _fill(
                 from natsctl.client.backup.replay import with_all_consumers
 
                 state = await with_all_consumers(lifeline, stream, writer, config, state)
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code != ErrCode.STREAM_SNAPSHOT or not await _in_memory(lifeline.manager, stream):
                 raise
             lifeline.say(f"{failure.text}: reading the messages of {stream} one by one")
@@ -244,8 +244,10 @@ class _Snapshot:
             raise self._broken(f"chunk {last_index + 1} is missing or cut")
         return int(index)
 
-    def _broken(self, reason: str) -> BrokenOff:
-        return BrokenOff(f"the backup of {self._stream} broke off after {self._progress.chunks} chunks: {reason}")
+    def _broken(self, reason: str) -> TransferInterruptedError:
+        return TransferInterruptedError(
+            f"the backup of {self._stream} broke off after {self._progress.chunks} chunks: {reason}"
+        )
 
 
 def _request(inbox: str, options: SaveOptions) -> dict[str, Any]:
@@ -259,7 +261,7 @@ def _request(inbox: str, options: SaveOptions) -> dict[str, Any]:
 
 
 async def _preview(manager: Manager, stream: str, target: Path, options: SaveOptions) -> None:
-    """Raise Previewed with the request and what would be saved where."""
+    """Raise DryRunError with the request and what would be saved where."""
     from natsctl.client.backup.layout import is_single_file
 
     info = (await manager.stream_info(stream)).value
@@ -267,4 +269,4 @@ async def _preview(manager: Manager, stream: str, target: Path, options: SaveOpt
     subject = endpoints.STREAM_SNAPSHOT.subject(stream, prefix=manager.connection.target.api_prefix)
     effect = {"target": str(target), "messages": info.state.messages, "bytes": info.state.bytes}
     effect |= {"replaces": True} if target.exists() else {}
-    raise Previewed(Planned(subject, _request("_INBOX.>", options)), effect=effect)
+    raise DryRunError(Planned(subject, _request("_INBOX.>", options)), effect=effect)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.answers import StreamCreateAnswer
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
 from natsctl.client.answer import Answer, parse_object
-from natsctl.client.backup.attempts import BrokenOff, Unanswered
+from natsctl.client.backup.attempts import TransferInterruptedError, TransferTimeoutError
 from natsctl.client.backup.progress import OnProgress, Progress
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.requests import api_error
@@ -46,14 +46,17 @@ class Sending:
         self._deliver = ""
 
     async def send(self, manager: Manager) -> Answer[StreamCreateAnswer]:
-        """The server's answer once the stream is there. Raises ApiFailure, BrokenOff, Unanswered or Unreachable."""
+        """The server's answer once the stream is there.
+
+        Raises ApiResponseError, TransferInterruptedError, TransferTimeoutError or UnreachableError.
+        """
         name = self.progress.stream
         if self.begun:
             self.progress.again()
         body = {"config": self._config, "state": self.backup.state}
         try:
             answer = await manager.requests.ask(endpoints.STREAM_RESTORE, name, body=body)
-        except Unreachable:
+        except UnreachableError:
             self.begun = True  # perhaps: the server may have died with its answer, and its cluster hold the name
             raise
         self.begun, self.unheard = True, False
@@ -109,21 +112,24 @@ class Sending:
         return None
 
     async def _answered(self, piece: asyncio.Task[Message], deliver: str) -> dict[str, Any] | None:
-        """What the server says to a piece, as `_checked` gives it; raises Unanswered where it says nothing."""
+        """What the server says to a piece, as `_checked` gives it.
+
+        Raises TransferTimeoutError where it says nothing.
+        """
         try:
             return self._checked(await piece, deliver)
-        except Unreachable as failure:
-            raise Unanswered(failure.text, hint=failure.hint) from failure
+        except UnreachableError as failure:
+            raise TransferTimeoutError(failure.text, hint=failure.hint) from failure
 
     def _checked(self, message: Message, subject: str) -> dict[str, Any] | None:
-        """The JSON of an answer to a piece, None for the empty one that means "go on"; raises ApiFailure."""
+        """The JSON of an answer to a piece, None for the empty one that means "go on"; raises ApiResponseError."""
         if message.status == NO_RESPONDERS:
-            raise BrokenOff(
+            raise TransferInterruptedError(
                 f"the server gave up the restore of {self.progress.stream}: nobody receives the data any more"
             )
         if not message.body:
             return None
         raw = parse_object(message.body, subject)
         if error := raw.get("error"):
-            raise ApiFailure(api_error(error), subject)
+            raise ApiResponseError(api_error(error), subject)
         return raw

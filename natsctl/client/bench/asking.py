@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from natsctl.api import headers
-from natsctl.api.errors import NatsctlError, NothingReceived, Unreachable
+from natsctl.api.errors import NatsctlError, NothingReceivedError, UnreachableError
 from natsctl.client.bench.client import Client, failed_status, refusal
 from natsctl.client.bench.messages import Maker, Pace, body_of, command
 
@@ -35,7 +35,7 @@ class Asker:
             self._future.set_result((header, body))
 
     async def ask(self, request: bytes) -> Answer:
-        """The answer to a request, which names the inbox; raises Unreachable."""
+        """The answer to a request, which names the inbox; raises UnreachableError."""
         client = self._client
         client.tally.check()
         self._future = asyncio.get_running_loop().create_future()
@@ -47,7 +47,7 @@ class Asker:
             client.tally.check()
             words = request.split(b" ", 2)
             subject = words[1].decode(errors="replace")
-            raise Unreachable(f"no answer on {subject} within {client.idle_s:g}s") from None
+            raise UnreachableError(f"no answer on {subject} within {client.idle_s:g}s") from None
 
 
 async def _each(
@@ -133,7 +133,7 @@ async def value(client: Client) -> None:
 
     def judge(number: int, answer: Answer) -> int:
         if answer[0].startswith(NOT_FOUND):
-            raise NothingReceived(
+            raise NothingReceivedError(
                 f"bucket {load.bucket} lacks a key that should be read",
                 hint="put as many with natsctl bench kv put first, or give a smaller --msgs or --randomize",
             )
@@ -166,9 +166,9 @@ async def get(client: Client) -> None:
     await _each(client, asker, request, judge)
 
 
-def too_few(stream: str, there: int, wanted: int) -> NothingReceived:
+def too_few(stream: str, there: int, wanted: int) -> NothingReceivedError:
     """The failure of reading more messages than there are."""
-    return NothingReceived(
+    return NothingReceivedError(
         f"Stream {stream} has {there:,} messages, {wanted:,} should be read",
         hint="fill it with natsctl bench js pub, or give a smaller --msgs",
     )

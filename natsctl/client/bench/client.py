@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
 from natsctl.client.answer import parse_object
 from natsctl.client.bench.link import Link
 from natsctl.client.bench.load import Load
@@ -70,7 +70,7 @@ def refusal(subject: str, header: bytes, body: bytes) -> NatsctlError | None:
         said = parse_object(body, subject).get("error")
     except ProtocolError:
         return None
-    return ApiFailure(api_error(said), subject) if said else None
+    return ApiResponseError(api_error(said), subject) if said else None
 
 
 def failed_status(subject: str, header: bytes) -> NatsctlError:
@@ -80,8 +80,8 @@ def failed_status(subject: str, header: bytes) -> NatsctlError:
     status, text = parse_status(header)
     failure: NatsctlError
     if status == NO_RESPONDERS:
-        failure = Unreachable(f"no responders on {subject}", hint="no subscriber and no stream takes it")
+        failure = UnreachableError(f"no responders on {subject}", hint="no subscriber and no stream takes it")
     else:
-        failure = ApiFailure(ApiError(code=status, description=text), subject)
+        failure = ApiResponseError(ApiError(code=status, description=text), subject)
     failure.subject = subject
     return failure

@@ -15,7 +15,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 
 if TYPE_CHECKING:
-    from natsctl.api.errors import NotAuthorised
+    from natsctl.api.errors import NotAuthorisedError
     from natsctl.client.connection import Connection
     from natsctl.client.servers import Target
 
@@ -86,7 +86,7 @@ async def _unless_refused(work: Coroutine[Any, Any, None], connection: Connectio
     """Do the work, or raise at once that the server refused a message of it: no answer to that will ever come."""
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def tell(failure: NotAuthorised) -> None:
+    def tell(failure: NotAuthorisedError) -> None:
         if not refused.done():
             refused.set_exception(failure)
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import uuid
 
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError
 from natsctl.client.bench.client import Client, refusal
 from natsctl.client.bench.messages import Maker, Pace, command
 from natsctl.client.bench.tally import Tally
@@ -53,7 +53,7 @@ class Flow:
 
 def _odd(subject: str, said: dict[str, object]) -> NatsctlError:
     if error := said.get("error"):
-        return ApiFailure(api_error(error), subject)
+        return ApiResponseError(api_error(error), subject)
     return ProtocolError(f"the stream answered on {subject} what is not an ack of a fast batch: {said}")
 
 
@@ -87,8 +87,8 @@ async def publish_fast(client: Client) -> None:
 
 
 async def _moved(client: Client, flow: Flow) -> None:
-    """Return once the stream has said something; raises Unreachable when it is silent."""
-    from natsctl.api.errors import Unreachable
+    """Return once the stream has said something; raises UnreachableError when it is silent."""
+    from natsctl.api.errors import UnreachableError
 
     flow.moved.clear()
     client.tally.check()
@@ -97,4 +97,4 @@ async def _moved(client: Client, flow: Flow) -> None:
             await flow.moved.wait()
     except TimeoutError:
         client.tally.check()
-        raise Unreachable(f"the stream said nothing about the batch for {client.idle_s:g}s") from None
+        raise UnreachableError(f"the stream said nothing about the batch for {client.idle_s:g}s") from None

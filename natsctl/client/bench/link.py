@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.bench.tally import Tally
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ class Link:
     # -- out
 
     async def write(self, block: bytes) -> None:
-        """Send commands, and let other tasks run; raises Unreachable when the connection has ended."""
+        """Send commands, and let other tasks run; raises UnreachableError when the connection has ended."""
         try:
             self._client._transport.write(block)
             await self._client._transport.drain()
         except (OSError, AttributeError):
             await self.connection.flush()
-            raise Unreachable(f"the connection to {self.connection.target.shown} was lost") from None
+            raise UnreachableError(f"the connection to {self.connection.target.shown} was lost") from None
         await asyncio.sleep(0)
 
     def post(self, block: bytes) -> None:
@@ -68,7 +68,7 @@ class Link:
             self._client._transport.write(block)
 
     async def flush(self) -> None:
-        """Return once the server has read everything; raises NotAuthorised for a subject that it refused."""
+        """Return once the server has read everything; raises NotAuthorisedError for a subject that it refused."""
         await self.connection.flush(FLUSH_S)
 
     # -- in

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.client.bench.load import DEFAULT_STREAM, Load
 from natsctl.client.bench.messages import body_of
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -62,7 +62,7 @@ def stream_config(load: Load) -> dict[str, Any]:
 
 
 async def changes(manager: Manager, load: Load) -> list[Change]:
-    """The requests that make the server ready for a load; raises ApiFailure for a stream that is not there."""
+    """The requests that make the server ready for a load; raises ApiResponseError for a stream that is not there."""
     if not load.stream_name:
         return []
     found = await _stream(manager, load.stream_name)
@@ -86,7 +86,7 @@ def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
         from natsctl.api.catalogue import ApiError
 
         error = ApiError(code=404, err_code=ErrCode.STREAM_NOT_FOUND, description=f"{kind} {name} does not exist")
-        raise ApiFailure(error, hint=hint)
+        raise ApiResponseError(error, hint=hint)
     if not load.create:
         return []
     merged = {**found["config"], **stream_config(load)}
@@ -106,7 +106,7 @@ async def _for_consumer(manager: Manager, load: Load) -> list[Change]:
     try:
         await manager.consumer_info(load.stream, load.consumer)
         return []
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
     config: dict[str, Any] = {
@@ -129,13 +129,13 @@ async def _for_consumer(manager: Manager, load: Load) -> list[Change]:
 async def _stream(manager: Manager, name: str) -> dict[str, Any] | None:
     try:
         return (await manager.stream_info(name)).raw
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None
 
 
-def preview(manager: Manager, load: Load, planned: list[Change]) -> Previewed:
+def preview(manager: Manager, load: Load, planned: list[Change]) -> DryRunError:
     """What a dry run shows: the requests before the benchmark, and what its clients would do."""
     prefix = manager.connection.target.api_prefix
     requests = [Planned(one.endpoint.subject(*one.tokens, prefix=prefix), one.body) for one in planned]
@@ -144,14 +144,14 @@ def preview(manager: Manager, load: Load, planned: list[Change]) -> Previewed:
     if load.kind in ("pub", "service request") or load.kind.startswith("js pub"):
         subject = f"{load.subject}.*" if load.multisubject else load.subject
         effect |= {"subject": subject, "bytes": load.total * size}
-    return Previewed(*requests, effect=effect)
+    return DryRunError(*requests, effect=effect)
 
 
 @contextlib.asynccontextmanager
 async def prepared(manager: Manager, load: Load) -> AsyncIterator[list[str]]:
     """Make the server ready, give what was done in words, and remove the consumer that was made.
 
-    In a dry run raises Previewed. A stream that was created stays: the next benchmark reads what this one wrote.
+    In a dry run raises DryRunError. A stream that was created stays: the next benchmark reads what this one wrote.
     """
     planned = await changes(manager, load)
     if manager.connection.dry_run:

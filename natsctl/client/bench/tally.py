@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 
-from natsctl.api.errors import NothingReceived
+from natsctl.api.errors import NothingReceivedError
 from natsctl.client.bench.latencies import Latencies
 
 
@@ -65,7 +65,8 @@ class Tally:
     async def reach(self, msgs: int, idle_s: float | None, first_s: float | None = None) -> None:
         """Return once `msgs` messages are counted.
 
-        Raises NothingReceived when for `idle_s` none was, or not even a first one for `first_s` (None: wait for ever).
+        Raises NothingReceivedError when for `idle_s` none was, or not even a first one for `first_s` (None: wait for
+        ever).
         """
         while self.msgs < msgs and not self._stopped:
             self.check()
@@ -77,6 +78,6 @@ class Tally:
                     await self._waiting
             if self.msgs == seen and not self._stopped:
                 self.check()
-                raise NothingReceived(
+                raise NothingReceivedError(
                     f"{seen:,} of {msgs:,} messages came, then none for {(idle_s if seen else first_s) or 0:g}s"
                 )

@@ -20,7 +20,7 @@ from typing import Any
 
 from natsctl.api import errors
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.errors import ApiResponseError, NatsctlError
 from natsctl.client.bench.crew import Crew
 from natsctl.client.bench.load import Load
 from natsctl.client.servers import Target
@@ -46,7 +46,7 @@ def encode_failure(failure: BaseException) -> dict[str, Any]:
         "hint": getattr(failure, "hint", ""),
         "subject": getattr(failure, "subject", ""),
     }
-    if isinstance(failure, ApiFailure):
+    if isinstance(failure, ApiResponseError):
         error = failure.error
         told["error"] = {"code": error.code, "err_code": error.err_code, "description": error.description}
     return told
@@ -61,10 +61,10 @@ def decode_failure(told: dict[str, Any]) -> NatsctlError:
     """The failure of a worker, as if it had happened here."""
     failure: NatsctlError
     if error := told.get("error"):
-        failure = ApiFailure(ApiError(**error), hint=told["hint"])
+        failure = ApiResponseError(ApiError(**error), hint=told["hint"])
     else:
         kind = getattr(errors, told["kind"], NatsctlError)
-        known = isinstance(kind, type) and issubclass(kind, NatsctlError) and kind is not ApiFailure
+        known = isinstance(kind, type) and issubclass(kind, NatsctlError) and kind is not ApiResponseError
         failure = (kind if known else NatsctlError)(told["text"], hint=told["hint"])
     failure.subject = told["subject"]
     return failure

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.client.checks.check import METADATA, NS_PER_S, Check, Limits, Metric, active, seconds
@@ -173,7 +173,7 @@ async def check_message(manager: Manager, check: Check, stream: str, limits: Lim
             answer = await manager.message_get(stream, seq=seq)
         else:
             answer = await manager.message_get(stream, last_by_subj=subject)
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         check.critical.append(f"no message on {subject}")
@@ -211,7 +211,7 @@ async def check_kv(manager: Manager, check: Check, bucket: str, limits: Limits) 
     stream = f"KV_{bucket}"
     try:
         raw = (await manager.stream_info(stream)).raw
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         check.critical.append(f"there is no bucket {bucket}")
@@ -232,7 +232,7 @@ async def check_kv(manager: Manager, check: Check, bucket: str, limits: Limits) 
 async def _has_value(manager: Manager, stream: str, subject: str) -> bool:
     try:
         answer = await manager.message_get(stream, last_by_subj=subject)
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         return False

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import ApiFailure, Unreachable
+from natsctl.api.errors import ApiResponseError, UnreachableError
 from natsctl.api.times import parse_time
 from natsctl.client.checks.assets import compiled
 from natsctl.client.checks.check import NS_PER_S, Check, Limits, Metric, seconds
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 from natsctl.client.settings import without_login
 from natsctl.client.system.census import System
 from natsctl.client.system.reports import span_ns
@@ -33,7 +33,7 @@ async def check_connection(manager: Manager, check: Check, connect_s: float, lim
     subscription = await connection.subscribe(inbox, limit=1)
     await connection.publish(inbox, b"natsctl")
     if await subscription.next(connection.timeout_s) is None:
-        raise Unreachable("a message to ourselves did not come back")
+        raise UnreachableError("a message to ourselves did not come back")
     request_s = time.perf_counter() - begin_s
     url = without_login(connection.url)
     for name, flag, value, text, help in (
@@ -49,11 +49,11 @@ async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
     """Check that a service answers, how quickly, and with what."""
     body, headers = str(limits.get("payload") or "").encode(), limits.get("headers") or None
     if manager.connection.dry_run:
-        raise Previewed(Planned(check.name, body, headers))
+        raise DryRunError(Planned(check.name, body, headers))
     begin_s = time.perf_counter()
     try:
         answer = await manager.connection.request(check.name, body, headers=headers)
-    except Unreachable as failure:
+    except UnreachableError as failure:
         check.critical.append(failure.text)
         return
     elapsed_s = time.perf_counter() - begin_s
@@ -157,7 +157,7 @@ async def check_jetstream(manager: Manager, check: Check, limits: Limits) -> Non
     """Check what an account uses of its limits, and that every replica of its streams is well."""
     try:
         info = (await manager.account_info()).raw
-    except (ApiFailure, Unreachable) as failure:
+    except (ApiResponseError, UnreachableError) as failure:
         check.critical.append(f"JetStream is not available: {failure}")
         return
     for flag, name, key, most, unit in (

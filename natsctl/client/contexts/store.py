@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NONE = "there are no contexts: natsctl context add NAME makes one"
 
 
-class ContextNotFound(UsageError):
+class ContextNotFoundError(UsageError):
     """The context that was asked for does not exist; `known` are those that do."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -32,7 +32,7 @@ class ContextNotFound(UsageError):
         self.known = known
 
 
-class ContextExists(NatsctlError):
+class ContextExistsError(NatsctlError):
     """There is a context of that name already, or it is one that must stay."""
 
     exit_code = ExitCode.CONFLICT
@@ -85,18 +85,18 @@ class Contexts:
         return self.path(name).is_file()
 
     def load(self, name: str) -> Settings:
-        """The values of a context; raises ContextNotFound or UsageError."""
+        """The values of a context; raises ContextNotFoundError or UsageError."""
         from natsctl.client.contexts.file import settings_of
 
         return settings_of(self.document(name), str(self.path(name)), self._environment)
 
     def document(self, name: str) -> Document:
-        """The object in a context's file, as it stands there; raises ContextNotFound or UsageError."""
+        """The object in a context's file, as it stands there; raises ContextNotFoundError or UsageError."""
         file = self.path(name)
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ContextNotFound(f"unknown context {name!r}", self.names()) from None
+            raise ContextNotFoundError(f"unknown context {name!r}", self.names()) from None
         except OSError as failure:
             raise UsageError(f"context {name!r}: {failure.strerror}: {file}") from failure
         except ValueError as failure:
@@ -116,9 +116,9 @@ class Contexts:
         return Write(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
     def select(self, name: str) -> list[Write]:
-        """The files that make a context the selected one; raises ContextNotFound."""
+        """The files that make a context the selected one; raises ContextNotFoundError."""
         if not self.exists(name):
-            raise ContextNotFound(f"unknown context {name!r}", self.names())
+            raise ContextNotFoundError(f"unknown context {name!r}", self.names())
         return self.selecting(name)
 
     def selecting(self, name: str) -> list[Write]:
@@ -136,11 +136,14 @@ class Contexts:
         return [*writes, Write(self._folder / "previous-context.txt", before)] if before else writes
 
     def remove(self, name: str) -> Write:
-        """The file that goes with a context; raises ContextNotFound, and ContextExists for the selected one."""
+        """The file that goes with a context.
+
+        Raises ContextNotFoundError, and ContextExistsError for the selected one.
+        """
         if not self.exists(name):
-            raise ContextNotFound(f"unknown context {name!r}", self.names())
+            raise ContextNotFoundError(f"unknown context {name!r}", self.names())
         if name == self.selected():
-            raise ContextExists(
+            raise ContextExistsError(
                 f"context {name} is the selected one",
                 hint="natsctl context unselect first, or select another one",
             )

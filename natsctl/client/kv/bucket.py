@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.errors import ApiResponseError, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.client.buckets import KV, WRONG_LAST_SEQUENCE, bucket_info
 from natsctl.client.kv.entry import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _API_PREFIX = "$JS.API"
 
 
-class KeyNotFound(NatsctlError):
+class KeyNotFoundError(NatsctlError):
     """The key has no value, or never had that revision; `last` is its deletion marker where there is one."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -51,10 +51,10 @@ class KeyNotFound(NatsctlError):
         self.last = last
 
 
-class KeyChanged(ApiFailure):
+class KeyRevisionError(ApiResponseError):
     """The key is at another revision than was expected; `current` is what it is at now."""
 
-    def __init__(self, failure: ApiFailure, text: str, current: Entry | None) -> None:
+    def __init__(self, failure: ApiResponseError, text: str, current: Entry | None) -> None:
         super().__init__(failure.error, failure.subject)
         self.args = (text,)
         self.current = current
@@ -86,7 +86,7 @@ class Bucket:
 
     @classmethod
     async def open(cls, manager: Manager, name: str) -> Bucket:
-        """The bucket of that name. Raises BucketNotFound, UsageError for a bad name."""
+        """The bucket of that name. Raises BucketNotFoundError, UsageError for a bad name."""
         return cls(manager, name, await bucket_info(manager, KV, name))
 
     @property
@@ -98,14 +98,17 @@ class Bucket:
     # -- reading
 
     async def get(self, key: str, revision: int = 0, *, fresh: bool = False) -> Entry:
-        """What a key holds, or held at a revision; `fresh` asks the leader. Raises KeyNotFound, also for a deletion."""
+        """What a key holds, or held at a revision; `fresh` asks the leader.
+
+        Raises KeyNotFoundError, also for a deletion.
+        """
         entry = await self.last(key, revision, fresh=fresh)
         if entry is None:
             what = f"key {key} has no revision {revision}" if revision else f"key {key} does not exist"
-            raise KeyNotFound(self, key, f"{what} in bucket {self.name}")
+            raise KeyNotFoundError(self, key, f"{what} in bucket {self.name}")
         if entry.deleted:
             what = f"revision {entry.revision} of key {key} is its deletion" if revision else f"key {key} was deleted"
-            raise KeyNotFound(self, key, f"{what} in bucket {self.name}", entry)
+            raise KeyNotFoundError(self, key, f"{what} in bucket {self.name}", entry)
         return entry
 
     async def last(self, key: str, revision: int = 0, *, fresh: bool = False) -> Entry | None:
@@ -137,10 +140,10 @@ class Bucket:
         return await self._write(key, value, {})
 
     async def create(self, key: str, value: bytes, ttl_ns: int = 0) -> Answer[PubAck]:
-        """Set a key that has no value. Raises KeyChanged where it has one."""
+        """Set a key that has no value. Raises KeyRevisionError where it has one."""
         try:
             return await self._write(key, value, write_headers(expected=0, ttl_ns=ttl_ns))
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code not in WRONG_LAST_SEQUENCE:
                 raise
             current = await self.last(key, fresh=True)
@@ -150,7 +153,7 @@ class Bucket:
         return await self.update(key, value, current.revision, ttl_ns)
 
     async def update(self, key: str, value: bytes, revision: int, ttl_ns: int = 0) -> Answer[PubAck]:
-        """Set a key that is at `revision` (0: that was never set). Raises KeyChanged where it is not."""
+        """Set a key that is at `revision` (0: that was never set). Raises KeyRevisionError where it is not."""
         return await self._guarded(key, value, write_headers(expected=revision, ttl_ns=ttl_ns), revision)
 
     async def delete(self, key: str, revision: int | None = None) -> Answer[PubAck]:
@@ -176,15 +179,15 @@ class Bucket:
     async def _guarded(self, key: str, body: bytes, headers: dict[str, str], revision: int | None) -> Answer[PubAck]:
         try:
             return await self._write(key, body, headers)
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code not in WRONG_LAST_SEQUENCE or revision is None:
                 raise
             current = await self.last(key, fresh=True)
             text = f"key {key} in bucket {self.name} is not at revision {revision}"
             raise self._changed(failure, text, current) from failure
 
-    def _changed(self, failure: ApiFailure, text: str, current: Entry | None) -> KeyChanged:
-        changed = KeyChanged(failure, text, current)
+    def _changed(self, failure: ApiResponseError, text: str, current: Entry | None) -> KeyRevisionError:
+        changed = KeyRevisionError(failure, text, current)
         if current is None:
             changed.hint = f"{current_key(failure)} was never set: its revision is 0"
         else:
@@ -196,7 +199,7 @@ class Bucket:
         check_key(key)
         try:
             return await messages.publish(self.manager, self.writes + key, body, headers=headers or None)
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code == ErrCode.MESSAGE_TTL_DISABLED:
                 failure.hint = f"natsctl kv edit {self.name} --marker-ttl 1h lets its keys have a time to live"
             raise

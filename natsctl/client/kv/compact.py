@@ -11,7 +11,7 @@ from natsctl.api.times import parse_time
 from natsctl.client.kv.bucket import Bucket
 from natsctl.client.kv.entry import Entry
 from natsctl.client.kv.watch import entries
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 AT_ONCE = 32
 """Requests that are on their way at a time."""
@@ -38,14 +38,14 @@ async def removals(bucket: Bucket, older_than_ns: int, now_ns: int) -> list[Remo
 async def compact(bucket: Bucket, found: Sequence[Removal], on_progress: Callable[[int], None]) -> int:
     """Remove what deleted keys take up, and return how many messages went; tells how many keys are done.
 
-    In a dry run raises Previewed with all requests.
+    In a dry run raises DryRunError with all requests.
     """
     manager = bucket.manager
     if manager.connection.dry_run:
         prefix = manager.connection.target.api_prefix
         subject = endpoints.STREAM_PURGE.subject(bucket.stream, prefix=prefix)
         bodies = [{"filter": bucket.reads + one.entry.key, "seq": one.below} for one in found]
-        raise Previewed(*(Planned(subject, body) for body in bodies))
+        raise DryRunError(*(Planned(subject, body) for body in bodies))
     purged = done = 0
     for begin in range(0, len(found), AT_ONCE):
         batch = found[begin : begin + AT_ONCE]
@@ -57,7 +57,7 @@ async def compact(bucket: Bucket, found: Sequence[Removal], on_progress: Callabl
 
 
 async def mark_purged(bucket: Bucket, keys: Sequence[str], ttl_ns: int, on_progress: Callable[[int], None]) -> None:
-    """Purge keys one by one, so that watchers learn of each. In a dry run raises Previewed with the first message."""
+    """Purge keys one by one, so that watchers learn of each. In a dry run raises DryRunError with the first message."""
     for begin in range(0, len(keys), AT_ONCE):
         batch = keys[begin : begin + AT_ONCE]
         await asyncio.gather(*(bucket.purge(key, ttl_ns=ttl_ns) for key in batch))

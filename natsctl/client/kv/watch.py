@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from natsctl.api.errors import NothingReceived
+from natsctl.api.errors import NothingReceivedError
 from natsctl.api.times import format_time
 from natsctl.client.kv.bucket import Bucket
 from natsctl.client.kv.entry import ALL_KEYS, PUT, SIZE, Entry, check_pattern, operation_of, ttl_of
@@ -78,7 +78,7 @@ async def keys(bucket: Bucket, pattern: str = ALL_KEYS) -> list[str]:
 async def watch(bucket: Bucket, watching: Watching) -> AsyncIterator[Entry]:
     """Entries as they are made, those that there are first.
 
-    Raises NothingReceived when the wait ended without any.
+    Raises NothingReceivedError when the wait ended without any.
     """
     check_pattern(watching.pattern)
     number = 0
@@ -98,7 +98,7 @@ async def watch(bucket: Bucket, watching: Watching) -> AsyncIterator[Entry]:
                 number += 1
                 yield entry
     if not number:
-        raise NothingReceived(f"nothing happened to {watching.pattern} in bucket {bucket.name}")
+        raise NothingReceivedError(f"nothing happened to {watching.pattern} in bucket {bucket.name}")
 
 
 def to_entry(bucket: Bucket, delivered: Delivered, *, values: bool = True) -> Entry:

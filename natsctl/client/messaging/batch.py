@@ -14,7 +14,7 @@ from uuid import uuid4
 from natsctl.api.errors import UsageError
 from natsctl.client.messaging.messages import ack_of, refused_by
 from natsctl.client.messaging.outgoing import Outgoing
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PubAck
@@ -47,12 +47,13 @@ def numbered(messages: Iterable[Outgoing]) -> list[Outgoing]:
 async def publish_batch(manager: Manager, messages: Iterable[Outgoing]) -> Answer[PubAck]:
     """The ack of the whole batch.
 
-    Raises NoStream when nobody listens, ApiFailure when the batch is refused: nothing was stored then.
+    Raises NoStreamResponseError when nobody listens, ApiResponseError when the batch is refused: nothing was stored
+    then.
     """
     parts = numbered(messages)
     connection = manager.connection
     if connection.dry_run:
-        raise Previewed(*(Planned(one.subject, one.body, one.headers) for one in parts))
+        raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in parts))
     for number, one in enumerate(parts[:-1]):
         if number:
             await connection.publish(one.subject, one.body, headers=one.headers)

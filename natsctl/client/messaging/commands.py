@@ -13,7 +13,7 @@ MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 _FIRST_LINE = 200
 
 
-class CommandFailed(NatsctlError):
+class CommandFailedError(NatsctlError):
     """A program could not be run, or ended with an exit status of failure."""
 
 
@@ -29,14 +29,14 @@ def words_of(flag: str, command: str) -> list[str]:
 
 
 async def run(words: list[str], body: bytes, environment: Mapping[str, str] | None = None) -> bytes:
-    """Return what the program writes to stdout and stderr when it is fed `body`. Raises CommandFailed."""
+    """Return what the program writes to stdout and stderr when it is fed `body`. Raises CommandFailedError."""
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
             *words, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env={**os.environ, **(environment or {})}
         )
     except (OSError, ValueError) as failure:
-        raise CommandFailed(f"{words[0]}: {getattr(failure, 'strerror', None) or failure}") from failure
+        raise CommandFailedError(f"{words[0]}: {getattr(failure, 'strerror', None) or failure}") from failure
     try:
         out, _ = await process.communicate(body)
     except asyncio.CancelledError:
@@ -45,7 +45,7 @@ async def run(words: list[str], body: bytes, environment: Mapping[str, str] | No
         raise
     if process.returncode:
         said = out.decode("utf-8", "replace").strip().partition("\n")[0][:_FIRST_LINE]
-        raise CommandFailed(f"{words[0]} ended with exit status {process.returncode}{f': {said}' if said else ''}")
+        raise CommandFailedError(f"{words[0]} ended with exit status {process.returncode}{f': {said}' if said else ''}")
     if len(out) > MAX_OUTPUT_BYTES:
-        raise CommandFailed(f"{words[0]} wrote {len(out)} bytes, at most {MAX_OUTPUT_BYTES} are taken")
+        raise CommandFailedError(f"{words[0]} wrote {len(out)} bytes, at most {MAX_OUTPUT_BYTES} are taken")
     return out

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.connection import NO_RESPONDERS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SERVICE_ERROR = "Nats-Service-Error"
 SERVICE_ERROR_CODE = "Nats-Service-Error-Code"
 
 
-class ServiceFailed(NatsctlError):
+class ServiceError(NatsctlError):
     """A service answered that it could not do what was asked."""
 
 
@@ -35,7 +35,7 @@ class Awaited:
 
 
 async def ask(connection: Connection, message: Outgoing, awaited: Awaited) -> AsyncIterator[tuple[Message, int]]:
-    """The answers as they come, with the ns since the request. Raises Unreachable for none.
+    """The answers as they come, with the ns since the request. Raises UnreachableError for none.
 
     Each request has an inbox of its own: what a consumer sends in answer bears the subject it was stored with, so that
     only the subscription tells which request it answers.
@@ -74,21 +74,21 @@ def _heard(answer: Message, subject: str) -> Message:
     return answer
 
 
-def _told(text: str, subject: str, hint: str) -> Unreachable:
-    failure = Unreachable(text, hint=hint)
+def _told(text: str, subject: str, hint: str) -> UnreachableError:
+    failure = UnreachableError(text, hint=hint)
     failure.subject = subject
     return failure
 
 
-def failure_in(answer: Message, subject: str, failing: Sequence[tuple[str, str]]) -> ServiceFailed | None:
+def failure_in(answer: Message, subject: str, failing: Sequence[tuple[str, str]]) -> ServiceError | None:
     """What an answer's headers say went wrong: a service's error, or a header of `failing` (any value where "")."""
     text, code = answer.headers.get(SERVICE_ERROR), answer.headers.get(SERVICE_ERROR_CODE)
     if text is not None or code is not None:
-        told = ServiceFailed(f"{text or 'the service failed'}{f' ({code})' if code else ''}")
+        told = ServiceError(f"{text or 'the service failed'}{f' ({code})' if code else ''}")
     else:
         found = next((pair for pair in answer.headers.pairs if (pair[0], "") in failing or pair in failing), None)
         if found is None:
             return None
-        told = ServiceFailed(f"the answer has {found[0]}: {found[1]}")
+        told = ServiceError(f"the answer has {found[0]}: {found[1]}")
     told.subject = subject
     return told

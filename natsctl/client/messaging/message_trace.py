@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import ProtocolError, Unreachable
+from natsctl.api.errors import ProtocolError, UnreachableError
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
@@ -59,7 +59,7 @@ def headers_of(message: Outgoing, dest: str, deliver: bool) -> tuple[tuple[str, 
 
 
 async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> Report:
-    """The reports of every server that the message came to. Raises Unreachable where none tells."""
+    """The reports of every server that the message came to. Raises UnreachableError where none tells."""
     dest = connection.new_inbox()
     subscription = await connection.subscribe(dest)
     subscription.watched = message.subject
@@ -81,7 +81,7 @@ async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> 
         await subscription.stop()
     if ROOT not in found:
         await connection.flush()
-        raise Unreachable(
+        raise UnreachableError(
             f"no server reports a message on {message.subject} within {connection.timeout_s:g}s",
             hint="messages are traced by servers from 2.11 on, and only where the account may publish to inboxes",
         )

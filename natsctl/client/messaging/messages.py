@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.acks import parse
-from natsctl.api.errors import ApiFailure, ProtocolError, Unreachable
+from natsctl.api.errors import ApiResponseError, ProtocolError, UnreachableError
 from natsctl.client.answer import Answer, parse_object
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, api_error, patiently
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ PROGRESS = b"+WPI"
 TERM = b"+TERM"
 
 
-class NoStream(Unreachable):
+class NoStreamResponseError(UnreachableError):
     """No stream stores messages on that subject."""
 
 
@@ -38,10 +38,10 @@ async def publish(
 ) -> Answer[PubAck]:
     """Publish and wait for the stream's ack; on a cluster also for the election of the stream's leader.
 
-    Raises NoStream if the subject has no subscriber, ApiFailure if the message is refused.
+    Raises NoStreamResponseError if the subject has no subscriber, ApiResponseError if the message is refused.
     """
     if manager.connection.dry_run:
-        raise Previewed(Planned(subject, body, headers))
+        raise DryRunError(Planned(subject, body, headers))
     connection = manager.connection
     until_s = time.monotonic() + ELECTION_TIMEOUTS * (timeout_s or connection.timeout_s)
     while True:
@@ -63,21 +63,26 @@ def ack_of(message: Message, subject: str) -> Answer[PubAck]:
 
 
 def refused_by(message: Message, subject: str) -> dict[str, Any]:
-    """Return the object in a stream's answer to a message. Raises NoStream, or ApiFailure for a refused message."""
+    """Return the object in a stream's answer to a message.
+
+    Raises NoStreamResponseError, or ApiResponseError for a refused message.
+    """
     if message.status == NO_RESPONDERS:
-        failure = NoStream(f"no responders on {subject}: no stream takes it", hint="natsctl str ls shows the streams")
+        failure = NoStreamResponseError(
+            f"no responders on {subject}: no stream takes it", hint="natsctl str ls shows the streams"
+        )
         failure.subject = subject
         raise failure
     raw = parse_object(message.body.removeprefix(b"+OK"), subject)
     if error := raw.get("error"):
-        raise ApiFailure(api_error(error), subject)
+        raise ApiResponseError(api_error(error), subject)
     return raw
 
 
 async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, wait: bool = True) -> None:
     """Acknowledge a delivered message, or answer with another `kind`; with `wait` return once that is stored.
 
-    Raises Unreachable if the consumer was removed meanwhile.
+    Raises UnreachableError if the consumer was removed meanwhile.
     """
     if not wait:
         await manager.connection.publish(message.reply, kind)
@@ -91,7 +96,7 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, 
             break
         await asyncio.sleep(PAUSE_S)
     if answer.status == NO_RESPONDERS:
-        raise Unreachable("nobody receives the acknowledgement: the consumer was removed")
+        raise UnreachableError("nobody receives the acknowledgement: the consumer was removed")
 
 
 async def _is_there(manager: Manager, delivered: Message) -> bool:
@@ -101,6 +106,6 @@ async def _is_there(manager: Manager, delivered: Message) -> bool:
         return False
     try:
         await manager.consumer_info(at.stream.decode(), at.consumer.decode())
-    except ApiFailure:
+    except ApiResponseError:
         return False
     return True

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks, codec, endpoints
-from natsctl.api.errors import NatsctlError, ProtocolError, Unreachable
-from natsctl.client.connection import ConnectionLost
+from natsctl.api.errors import NatsctlError, ProtocolError, UnreachableError
+from natsctl.client.connection import ConnectionLostError
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
@@ -154,7 +154,7 @@ class OrderedReader:
             return held
         try:
             return await self._subscription.next(timeout_s)
-        except ConnectionLost:
+        except ConnectionLostError:
             if not self._manager.connection.several:
                 raise
             await self._restart()
@@ -194,7 +194,7 @@ class OrderedReader:
             try:
                 await self._begin()
                 return
-            except Unreachable:
+            except UnreachableError:
                 connection = self._manager.connection
                 if (connection.lost and not connection.several) or loop.time() > until_s:
                     raise

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.api import codec, endpoints
 from natsctl.api.acks import NAK
-from natsctl.api.errors import NatsctlError, Unreachable, UsageError
-from natsctl.client.connection import NO_RESPONDERS, ConnectionLost
+from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
+from natsctl.client.connection import NO_RESPONDERS, ConnectionLostError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,11 +70,11 @@ class Wanted:
     place: Place = field(default_factory=Place)
 
 
-class PinLost(NatsctlError):
+class PinLostError(NatsctlError):
     """Another client of the priority group is pinned by now."""
 
 
-class Moved(Unreachable):
+class LeadershipChangeError(UnreachableError):
     """The server that had the request does not serve it any more."""
 
 
@@ -102,9 +102,9 @@ async def take(
                     came += 1
                     place = place._replace(pin_id=message.headers.get(PIN_HEADER, place.pin_id))
                     yield message
-        except PinLost:
+        except PinLostError:
             place = place._replace(pin_id="")
-        except (Moved, ConnectionLost):
+        except (LeadershipChangeError, ConnectionLostError):
             if wanted.count and not manager.connection.several:
                 raise
             await manager.consumer_info(stream, consumer)
@@ -152,8 +152,8 @@ def _request(batch: int, expires_s: float, wanted: Wanted, place: Place) -> dict
 async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, Any]) -> AsyncGenerator[Message, None]:
     """The messages of one request, as they come until it is served or over.
 
-    Raises ApiFailure for a consumer or stream that does not exist, PinLost, Moved, and NatsctlError for a request that
-    the server refuses.
+    Raises ApiResponseError for a consumer or stream that does not exist, PinLostError, MovedError, and NatsctlError for
+    a request that the server refuses.
     """
     connection = manager.connection
     subject = endpoints.CONSUMER_MSG_NEXT.subject(stream, consumer, prefix=connection.target.api_prefix)
@@ -182,13 +182,16 @@ async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, 
 
 
 async def _next(connection: Connection, subscription: Subscription, request: dict[str, Any]) -> Message | None:
-    """The next message or end of a request; None when the server forgot it, Moved where it should have told so."""
+    """The next message or end of a request.
+
+    None when the server forgot it, LeadershipChangeError where it should have said so.
+    """
     beat_s = request.get("idle_heartbeat", 0) / 1e9
     wait_s = 2 * beat_s or request.get("expires", 0) / 1e9 or connection.timeout_s
     while True:
         message = await subscription.next(wait_s + _GRACE_S)
         if message is None and beat_s:
-            raise Moved("the server no longer reports that the request is waiting")
+            raise LeadershipChangeError("the server no longer reports that the request is waiting")
         if message is None or message.status != _HEARTBEAT:
             break
     if message is not None and connection.tracer is not None:
@@ -200,9 +203,9 @@ async def _next(connection: Connection, subscription: Subscription, request: dic
 def _ended(message: Message, served: bool, name: str) -> bool:
     """Whether a status ends a request well; raises what another one means."""
     if message.status == _PIN_LOST:
-        raise PinLost(message.description)
+        raise PinLostError(message.description)
     if message.status == _CONFLICT and message.description in _MOVED:
-        raise Moved(f"consumer {name}: {message.description}")
+        raise LeadershipChangeError(f"consumer {name}: {message.description}")
     if message.status == _CONFLICT and message.description.startswith(_TOO_LARGE):
         if served:
             return True
@@ -234,4 +237,4 @@ async def _raise_missing(manager: Manager, stream: str, consumer: str, subject: 
         raise NatsctlError(
             f"consumer {stream} > {consumer} is push-based", hint="read it with natsctl sub on its delivery subject"
         )
-    raise Unreachable(f"no responders on {subject}")
+    raise UnreachableError(f"no responders on {subject}")

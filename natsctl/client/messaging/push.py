@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.api.errors import Unreachable
+from natsctl.api.errors import UnreachableError
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -20,7 +20,7 @@ MISSED: Final = 3
 async def pushed(manager: Manager, config: Mapping[str, Any]) -> AsyncGenerator[Message, None]:
     """What the consumer of that configuration delivers, without end, as one of its queue group if it has one.
 
-    Raises Unreachable when heartbeats that the consumer promises do not come any more.
+    Raises UnreachableError when heartbeats that the consumer promises do not come any more.
     """
     connection = manager.connection
     beat_s = int(config.get("idle_heartbeat") or 0) / 1e9
@@ -31,7 +31,7 @@ async def pushed(manager: Manager, config: Mapping[str, Any]) -> AsyncGenerator[
         while True:
             message = await subscription.next(MISSED * beat_s or None)
             if message is None:
-                raise Unreachable(f"no heartbeat of the consumer for {MISSED * beat_s:g}s")
+                raise UnreachableError(f"no heartbeat of the consumer for {MISSED * beat_s:g}s")
             if message.status != _STATUS:
                 yield message
             elif stalled := message.reply or message.headers.get(_STALLED, ""):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from natsctl.client.messaging.commands import CommandFailed, run
+from natsctl.client.messaging.commands import CommandFailedError, run
 from natsctl.client.messaging.outgoing import Outgoing
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Answered:
     number: int
     request: Message
     answer: Outgoing | None
-    failure: CommandFailed | None = None
+    failure: CommandFailedError | None = None
 
 
 async def respond(connection: Connection, request: Message, number: int, make: Make, sleep_s: float) -> Answered:
@@ -38,7 +38,7 @@ async def respond(connection: Connection, request: Message, number: int, make: M
         await asyncio.sleep(random.uniform(0, sleep_s))
     try:
         answer = await make(request, number)
-    except CommandFailed as failure:
+    except CommandFailedError as failure:
         return Answered(number, request, None, failure)
     if not request.reply:
         return Answered(number, request, None)
@@ -47,6 +47,6 @@ async def respond(connection: Connection, request: Message, number: int, make: M
 
 
 async def run_command(words: list[str], request: Message) -> bytes:
-    """What a program answers to a request. Raises CommandFailed."""
+    """What a program answers to a request. Raises CommandFailedError."""
     text = request.body.decode("utf-8", "surrogateescape").replace("\0", "")
     return await run(words, request.body, {SUBJECT_VARIABLE: request.subject, BODY_VARIABLE: text})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api import codec, endpoints
 from natsctl.api import headers as blocks
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, ProtocolError
+from natsctl.api.errors import ApiResponseError, ProtocolError
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.message import NO_HEADERS, Headers
 from natsctl.client.requests import patiently
@@ -86,7 +86,7 @@ def _from_direct(message: Message, target: str) -> Stored:
 async def _by_api(manager: Manager, stream: str, **which: Any) -> Stored | None:
     try:
         message = (await manager.message_get(stream, **which)).value.message
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code == ErrCode.NO_MESSAGE_FOUND:
             return None
         raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks, codec, endpoints
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
 from natsctl.client.connection import NO_RESPONDERS
@@ -64,7 +64,8 @@ async def feed_of_stream(
     """What the stream ("" for the one that stores the subjects) has on them, from `start` on.
 
     `count` is how many messages are wanted, 0 for no end. Streams whose messages are there to be taken once are read by
-    direct gets, which take nothing away. Raises UsageError where no stream is meant, ApiFailure where there is none.
+    direct gets, which take nothing away. Raises UsageError where no stream is meant, ApiResponseError where there is
+    none.
     """
     name = stream or await stream_of(manager, subjects)
     subjects = widest(subjects)
@@ -332,7 +333,7 @@ async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]
     name = config["durable_name"]
     try:
         answer: Any = await manager.consumer_info(stream, name)
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
             raise
         answer = await manager.consumer_create(stream, config, action="create")

@@ -31,7 +31,7 @@ MAX_HOPS = 8
 """Links that are followed from one object; clients make none to links, so more are a circle."""
 
 
-class ObjectNotFound(NatsctlError):
+class ObjectNotFoundError(NatsctlError):
     """There is no object of that name in the bucket, or it was deleted."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -44,7 +44,7 @@ class ObjectNotFound(NatsctlError):
         self.name = name
 
 
-class LinkToBucket(NatsctlError):
+class BucketLinkError(NatsctlError):
     """The object stands for a whole bucket, which can not be read as one."""
 
 
@@ -142,7 +142,7 @@ class ObjectBucket:
 
     @classmethod
     async def open(cls, manager: Manager, name: str) -> ObjectBucket:
-        """The bucket of that name. Raises BucketNotFound, UsageError for a bad name."""
+        """The bucket of that name. Raises BucketNotFoundError, UsageError for a bad name."""
         return cls(manager, name, await bucket_info(manager, OBJECTS, name))
 
     def meta_subject(self, name: str) -> str:
@@ -162,21 +162,24 @@ class ObjectBucket:
         return to_object(found.body, found.time, found.seq, subject) if found is not None else None
 
     async def info_of(self, name: str, *, fresh: bool = False) -> Object:
-        """The metadata of an object that is there. Raises ObjectNotFound."""
+        """The metadata of an object that is there. Raises ObjectNotFoundError."""
         found = await self.find(name, fresh=fresh)
         if found is None or found.deleted:
-            raise ObjectNotFound(self, name, deleted=found is not None)
+            raise ObjectNotFoundError(self, name, deleted=found is not None)
         return found
 
     async def resolve(self, name: str) -> tuple[ObjectBucket, Object]:
-        """The object that a name stands for and its bucket, links followed. Raises LinkToBucket, ObjectNotFound."""
+        """The object that a name stands for and its bucket, links followed.
+
+        Raises BucketLinkError, ObjectNotFoundError.
+        """
         bucket, found = self, await self.info_of(name)
         for _ in range(MAX_HOPS):
             link = found.link
             if link is None:
                 return bucket, found
             if not link.get("name"):
-                raise LinkToBucket(
+                raise BucketLinkError(
                     f"object {name} is a link to the bucket {link['bucket']}",
                     hint=f"natsctl object ls {link['bucket']} shows the objects there",
                 )

@@ -18,12 +18,15 @@ LAGS_S = 5.0
 """How long the next chunk may take: the server of a cluster that reads may be behind the one that took it."""
 
 
-class Damaged(StorageError):
+class ObjectDamagedError(StorageError):
     """What came is not what was put."""
 
 
 async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
-    """Write an object's bytes to `target`; tells how many came. Raises Damaged, with what is wrong with them."""
+    """Write an object's bytes to `target`; tells how many came.
+
+    Raises ObjectDamagedError, with what is wrong with them.
+    """
     hashed, size = hashlib.sha256(), 0
     if found.size:
         subject = bucket.chunk_subject(found.nuid)
@@ -35,10 +38,12 @@ async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progres
                 target.write(chunk)
                 on_progress(size)
     if size != found.size:
-        raise Damaged(f"object {found.name} has {size} bytes in bucket {bucket.name}, but should have {found.size}")
+        raise ObjectDamagedError(
+            f"object {found.name} has {size} bytes in bucket {bucket.name}, but should have {found.size}"
+        )
     wanted = digest_bytes(found.digest)
     if wanted and wanted != hashed.digest():
-        raise Damaged(f"object {found.name} in bucket {bucket.name} does not have the digest {found.digest}")
+        raise ObjectDamagedError(f"object {found.name} in bucket {bucket.name} does not have the digest {found.digest}")
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError, UsageError
 from natsctl.client.answer import parse_object
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.objects.bucket import CHUNK_BYTES, ROLLUP, Object, ObjectBucket, digest_of
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 from natsctl.client.requests import api_error
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Meta:
 async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: Callable[[int], None]) -> Object:
     """Store what `source` holds as an object, and return its metadata; tells how many bytes are stored.
 
-    In a dry run the source is read for its size and digest, and Previewed raised.
+    In a dry run the source is read for its size and digest, and DryRunError raised.
     """
     connection = bucket.manager.connection
     if not 0 < meta.chunk_bytes <= connection.max_payload:
@@ -92,7 +92,7 @@ async def _preview(
     effect: dict[str, Any] = {"chunks": chunks, "bytes": size}
     if before is not None and not before.deleted:
         effect |= {"replaces_bytes": before.size, "removes_chunks": before.chunks}
-    raise Previewed(
+    raise DryRunError(
         *([Planned(bucket.chunk_subject(raw["nuid"]))] if chunks else []),
         Planned(bucket.meta_subject(raw["name"]), raw, ROLLUP),
         effect=effect,
@@ -187,15 +187,15 @@ class _Upload:
         while self._acks is not None and self._sent - self._acked > most:
             answer = await self._acks.next(self._connection.timeout_s)
             if answer is None:
-                raise Unreachable(f"no answer on {self._subject} within {self._connection.timeout_s:g}s")
+                raise UnreachableError(f"no answer on {self._subject} within {self._connection.timeout_s:g}s")
             self._acked += 1
             self._check(answer)
 
     def _check(self, answer: Message) -> None:
         if answer.status == NO_RESPONDERS:
-            raise Unreachable(f"no responders on {self._subject}: the bucket has gone, or is in another account")
+            raise UnreachableError(f"no responders on {self._subject}: the bucket has gone, or is in another account")
         raw = parse_object(answer.body, self._subject)
         if error := raw.get("error"):
-            raise ApiFailure(api_error(error), self._subject)
+            raise ApiResponseError(api_error(error), self._subject)
         if "stream" not in raw:
             raise ProtocolError(f"the answer on {self._subject} is not a publish ack: {answer.body[:64]!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from natsctl.api.errors import NothingReceived
+from natsctl.api.errors import NothingReceivedError
 from natsctl.api.times import format_time
 from natsctl.client.messaging.ordered import Delivered, OrderedReader
 from natsctl.client.objects.bucket import Object, ObjectBucket, to_object
@@ -34,7 +34,7 @@ async def objects(bucket: ObjectBucket, *, deletes: bool = False) -> list[Object
 async def watch(bucket: ObjectBucket, watching: Watching) -> AsyncIterator[Object]:
     """Objects as they are put and deleted, those that there are first.
 
-    Raises NothingReceived when the wait ended without any.
+    Raises NothingReceivedError when the wait ended without any.
     """
     number = 0
     deliver = "new" if watching.updates else "last_per_subject"
@@ -48,7 +48,7 @@ async def watch(bucket: ObjectBucket, watching: Watching) -> AsyncIterator[Objec
                 number += 1
                 yield one
     if not number:
-        raise NothingReceived(f"nothing happened in bucket {bucket.name}")
+        raise NothingReceivedError(f"nothing happened in bucket {bucket.name}")
 
 
 def _all(bucket: ObjectBucket) -> str:

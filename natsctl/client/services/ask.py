@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, ProtocolError, Unreachable, UsageError
+from natsctl.api.errors import NatsctlError, ProtocolError, UnreachableError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.subjects import is_valid_subject
 from natsctl.client.answer import parse_object
@@ -36,7 +36,7 @@ class Said(Generic[T]):
         self.raw, self.value, self.rtt_ns = raw, value, rtt_ns
 
 
-class EndpointNotFound(NatsctlError):
+class EndpointNotFoundError(NatsctlError):
     """A service has no endpoint of that name; `known` are those that it has."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -63,13 +63,13 @@ async def stats(connection: Connection, service: str = "", instance: str = "") -
 
 
 async def endpoint(connection: Connection, service: str, name: str) -> Endpoint:
-    """The endpoint of that name; raises EndpointNotFound, or as `_question`."""
+    """The endpoint of that name; raises EndpointNotFoundError, or as `_question`."""
     found = await infos(connection, service)
     endpoints = [one for said in found for one in said.value.endpoints]
     for one in endpoints:
         if one.name == name:
             return one
-    raise EndpointNotFound(service, name, sorted({one.name for one in endpoints}))
+    raise EndpointNotFoundError(service, name, sorted({one.name for one in endpoints}))
 
 
 def _sorted(found: list[Said[T]]) -> list[Said[T]]:
@@ -79,7 +79,7 @@ def _sorted(found: list[Said[T]]) -> list[Said[T]]:
 async def _question(connection: Connection, verb: str, service: str, instance: str) -> list[Said[Any]]:
     """The answers of the instances that are meant: all, those of a service, or one.
 
-    Raises Unreachable when there is none, ProtocolError for an answer that is none of the protocol's.
+    Raises UnreachableError when there is none, ProtocolError for an answer that is none of the protocol's.
     """
     subject = ".".join(filter(None, (PREFIX, verb, service, instance)))
     if not is_valid_subject(subject) or "*" in subject or ">" in subject or subject.count(".") > 3:
@@ -90,7 +90,7 @@ async def _question(connection: Connection, verb: str, service: str, instance: s
         async for message, rtt_ns in ask(connection, Outgoing(subject, b""), awaited):
             raw = parse_object(message.body, subject)
             found.append(Said(raw, _typed(raw, verb, subject), rtt_ns))
-    except Unreachable as failure:
+    except UnreachableError as failure:
         raise _nobody(failure, service, instance) from failure
     return found
 
@@ -104,13 +104,13 @@ def _typed(raw: dict[str, Any], verb: str, subject: str) -> Any:
         raise ProtocolError(f"the answer on {subject} is not understood: {failure}") from failure
 
 
-def _nobody(failure: Unreachable, service: str, instance: str) -> Unreachable:
+def _nobody(failure: UnreachableError, service: str, instance: str) -> UnreachableError:
     if instance:
         text, hint = f"no instance {instance} of service {service} answered", f"natsctl service ls {service}"
     elif service:
         text, hint = f"no service {service} answered", "natsctl service ls shows those that do"
     else:
         text, hint = "no service answered", "services run in the account of this login, or there are none"
-    told = Unreachable(text, hint=hint)
+    told = UnreachableError(text, hint=hint)
     told.subject = failure.subject
     return told

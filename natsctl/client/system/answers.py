@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class ServerAnswer:
         return _object(self.raw.get("data") or self.raw.get("statsz"))
 
     @property
-    def failure(self) -> ApiFailure | None:
+    def failure(self) -> ApiResponseError | None:
         """Why the server refused, if it did."""
         error = self.raw.get("error")
         if not error:
             return None
         said = _object(error)
         text = str(said.get("description") or error)
-        return ApiFailure(ApiError(code=int(said.get("code") or 500), description=text))
+        return ApiResponseError(ApiError(code=int(said.get("code") or 500), description=text))
 
 
 class Answers(list[ServerAnswer]):

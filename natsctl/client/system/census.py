@@ -12,10 +12,10 @@ import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import NatsctlError, NotAuthorised, ProtocolError, Unreachable
+from natsctl.api.errors import NatsctlError, NotAuthorisedError, ProtocolError, UnreachableError
 from natsctl.client.answer import parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 from natsctl.client.system.answers import ALL, Answers, Scope, ServerAnswer
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MAX_SIDE_BY_SIDE = 64
 """Requests to servers that are under way at once."""
 
 
-class SystemAccountNeeded(NotAuthorised):
+class SystemAccountRequiredError(NotAuthorisedError):
     """Nobody answers the system account's requests in this account."""
 
     def __init__(self, subject: str) -> None:
@@ -54,7 +54,10 @@ class System:
         self._at_once = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
     async def census(self, scope: Scope = ALL) -> Answers:
-        """The statistics of every server that is meant; raises SystemAccountNeeded, Unreachable when none answers."""
+        """The statistics of every server that is meant.
+
+        Raises SystemAccountRequiredError, UnreachableError when none answers.
+        """
 
         def expected(answers: list[ServerAnswer]) -> int:
             return scope.expect or max(int(one.data.get("active_servers") or 0) for one in answers)
@@ -82,7 +85,7 @@ class System:
             try:
                 async with self._at_once:
                     return await self._all_pages(server.id, what, body or {})
-            except Unreachable:
+            except UnreachableError:
                 return None
 
         answers = await asyncio.gather(*(ask(server) for server in servers))
@@ -91,13 +94,13 @@ class System:
     async def ask_one(
         self, server: str, what: str, body: dict[str, Any] | None = None, *, changes: bool = False
     ) -> ServerAnswer:
-        """What the one server of that name or id answers; raises ApiFailure where it refuses.
+        """What the one server of that name or id answers; raises ApiResponseError where it refuses.
 
-        With `changes` nothing is sent in a dry run: Previewed is raised.
+        With `changes` nothing is sent in a dry run: DryRunError is raised.
         """
         found = await self.find(server)
         if changes and self.connection.dry_run:
-            raise Previewed(Planned(_subject(found.id, what), body))
+            raise DryRunError(Planned(_subject(found.id, what), body))
         answer = await self._all_pages(found.id, what, body or {})
         if failure := answer.failure:
             failure.subject = _subject(found.id, what)
@@ -105,7 +108,9 @@ class System:
         return answer
 
     async def find(self, server: str) -> ServerAnswer:
-        """The statistics of the one server of that name or id; raises ServerNotFound, which knows the names there are.
+        """The statistics of the one server of that name or id.
+
+        Raises ServerNotFoundError, which knows the names there are.
 
         Without a name the server of this connection.
         """
@@ -113,7 +118,7 @@ class System:
         census = await self.census()
         named = [one for one in census if wanted in (one.id, one.name)]
         if not named:
-            raise ServerNotFound(wanted, [one.name for one in census])
+            raise ServerNotFoundError(wanted, [one.name for one in census])
         if len(named) > 1:
             raise NatsctlError(
                 f"{len(named)} servers are named {wanted}", hint="choose one by its id: natsctl server list shows them"
@@ -149,7 +154,7 @@ class System:
         return await exchange(self.connection, subject, body)
 
 
-class ServerNotFound(NatsctlError):
+class ServerNotFoundError(NatsctlError):
     """No server answers to a name; `known` are those that do."""
 
     exit_code = 3
@@ -170,7 +175,7 @@ async def in_system_account(connection: Connection) -> bool:
 
 
 async def exchange(connection: Connection, subject: str, body: dict[str, Any] | None = None) -> ServerAnswer:
-    """The one answer to a request, traced; raises SystemAccountNeeded when nobody is there, Unreachable."""
+    """The one answer to a request, traced; raises SystemAccountRequiredError when nobody is there, UnreachableError."""
     payload = json.dumps(body).encode() if body else b""
     tracer = connection.tracer
     if tracer is not None:
@@ -192,7 +197,8 @@ async def gather(
     """The answers of all servers to one broadcast.
 
     Ends when as many have come as `expected` makes of those that have, else when it gets quiet; if `patient`, only the
-    connection's timeout ends the wait for the expected ones. Raises SystemAccountNeeded, Unreachable when none comes.
+    connection's timeout ends the wait for the expected ones. Raises SystemAccountRequiredError, UnreachableError when
+    none comes.
     """
     payload = json.dumps(body).encode() if body else b""
     if connection.tracer is not None:
@@ -216,7 +222,7 @@ async def gather(
     finally:
         await subscription.stop()
     if not found:
-        failure = Unreachable(f"no server answered on {subject} within {connection.timeout_s:g}s")
+        failure = UnreachableError(f"no server answered on {subject} within {connection.timeout_s:g}s")
         failure.subject = subject
         raise failure
     return found
@@ -227,7 +233,7 @@ def _read(connection: Connection, subject: str, message: Message, elapsed_s: flo
         status = f"{message.status} {message.description}".encode()
         connection.tracer.answer(subject, message.body or status)
     if message.status == NO_RESPONDERS:
-        raise SystemAccountNeeded(subject)
+        raise SystemAccountRequiredError(subject)
     return ServerAnswer(parse_object(message.body, subject), int(elapsed_s * 1e9))
 
 
@@ -260,4 +266,4 @@ def _subject(server: str, what: str) -> str:
 
 
 def _no_server(scope: Scope, found: list[ServerAnswer]) -> NatsctlError:
-    return ServerNotFound(scope.shown, sorted(one.name for one in found))
+    return ServerNotFoundError(scope.shown, sorted(one.name for one in found))

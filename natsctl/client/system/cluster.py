@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, Unreachable, UsageError
-from natsctl.client.assets.leaders import NotClustered, hand_over, peers_of
-from natsctl.client.preview import Planned, Previewed
+from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
+from natsctl.client.assets.leaders import NotClusteredError, hand_over, peers_of
+from natsctl.client.preview import DryRunError, Planned
 from natsctl.client.requests import patiently
 from natsctl.client.system.answers import ALL, Scope, ServerAnswer
 from natsctl.client.system.census import System, gather
@@ -25,7 +25,7 @@ PURGE = "$JS.API.ACCOUNT.PURGE"
 WHAT = "the JetStream cluster"
 
 
-class PeerNotFound(NatsctlError):
+class PeerNotFoundError(NatsctlError):
     """The cluster has no such member; `known` are those that it has."""
 
     exit_code = 3
@@ -39,17 +39,17 @@ class PeerNotFound(NatsctlError):
 async def meta_group(manager: Manager) -> Row:
     """The leader and replicas of the group, as in the information of a clustered stream, under `cluster`.
 
-    Raises NotClustered, and Unreachable while nobody leads.
+    Raises NotClusteredError, and UnreachableError while nobody leads.
     """
     answers = await System(manager).ask("JSZ")
     groups = [(one, one.data["meta_cluster"]) for one in answers if one.data.get("meta_cluster")]
     if not any(group.get("cluster_size") for _, group in groups):
-        raise NotClustered(
+        raise NotClusteredError(
             "JetStream is not clustered on these servers", hint="this applies to servers of a cluster only"
         )
     led = next((group for one, group in groups if group.get("leader") in (one.name, one.id)), None)
     if led is None:
-        raise Unreachable(f"{WHAT} has no leader", hint="more than half of its servers must be up")
+        raise UnreachableError(f"{WHAT} has no leader", hint="more than half of its servers must be up")
     return {"cluster": led}
 
 
@@ -68,14 +68,14 @@ async def step_down(manager: Manager, placement: Mapping[str, Any]) -> tuple[Row
 
 
 async def find_peer(manager: Manager, name: str) -> Row:
-    """The member of the group with that name or peer id; raises PeerNotFound."""
+    """The member of the group with that name or peer id; raises PeerNotFoundError."""
     group = await meta_group(manager)
     cluster = group["cluster"]
     leader = {"name": cluster.get("leader"), "peer": cluster.get("peer"), "current": True, "leader": True}
     for one in (leader, *(cluster.get("replicas") or ())):
         if name in (one.get("name"), one.get("peer")):
             return dict(one)
-    raise PeerNotFound(name, peers_of(group))
+    raise PeerNotFoundError(name, peers_of(group))
 
 
 async def remove_peer(manager: Manager, peer: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Member(msgspec.Struct):
 async def members(manager: Manager) -> list[Member]:
     """Return the cluster as each server sees it that can be rescued, those of the asked JetStream domain.
 
-    Raises UsageError where the servers are in other domains, NotClustered where none is in a cluster.
+    Raises UsageError where the servers are in other domains, NotClusteredError where none is in a cluster.
     """
     answers = await System(manager).ask("JSZ")
     domain = manager.connection.target.settings.jetstream_domain
@@ -120,7 +120,7 @@ async def members(manager: Manager) -> list[Member]:
         if str(one.server.get("domain") or "") == domain and one.data.get("meta_cluster", {}).get("quorum_needed")
     ]
     if not found:
-        raise NotClustered(
+        raise NotClusteredError(
             "no server can be rescued: none is in a cluster", hint="this is about clusters of nats-server from 2.15 on"
         )
     return found
@@ -146,7 +146,7 @@ async def rescue(manager: Manager, quorum: int, servers: int) -> list[Row]:
     connection = manager.connection
     subject, body = f"{connection.target.api_prefix}.META.RESCUE", {"quorum_needed": quorum}
     if connection.dry_run:
-        raise Previewed(Planned(subject, body))
+        raise DryRunError(Planned(subject, body))
     answers = await gather(connection, subject, body, expected=lambda _: servers)
     return sorted((one.raw for one in answers), key=lambda one: str(one.get("server")))
 
@@ -159,10 +159,10 @@ async def purge_account(manager: Manager, account: str) -> dict[str, Any]:
 async def change(manager: Manager, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
     """Return the answer to a request that changes something, which is not repeated where it may have been done.
 
-    Raises Previewed in a dry run.
+    Raises DryRunError in a dry run.
     """
     if manager.connection.dry_run:
-        raise Previewed(Planned(subject, body))
+        raise DryRunError(Planned(subject, body))
     payload = json.dumps(body).encode() if body else b""
     return await patiently(
         manager.connection, lambda: manager.requests.exchange(subject, payload, once=True), may_repeat=False

@@ -77,7 +77,7 @@ class Top:
         return bool(self._wanted["subscriptions"])
 
     async def look(self) -> TopView:
-        """The server now; raises SystemAccountNeeded, ServerNotFound, Unreachable."""
+        """The server now; raises SystemAccountRequiredError, ServerNotFoundError, UnreachableError."""
         if self._before is None:
             # By its id from here on: a name is looked for among all servers.
             self._server = (await self._system.find(self._server)).id

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import ActionType, RestoreComplete, RestoreCreate
 from natsctl.api.answers import StreamCreateAnswer, StreamRestoreAnswer, as_error
-from natsctl.api.archive.archive import ArchiveFault, Item
+from natsctl.api.archive.archive import ArchiveError, Item
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
@@ -31,11 +31,11 @@ from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.jetstream import api_level
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.archive.staging import OverLimit, Staging
+from natsctl.jetstream.archive.staging import Staging, StorageLimitError
 from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.endpoints.client_info import client_info
 from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome
-from natsctl.store.errors import StoreError, StreamExists
+from natsctl.store.errors import StoreError, StreamExistsError
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -74,7 +74,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
     try:
         return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request).start())
-    except ArchiveFault as fault:
+    except ArchiveError as fault:
         return error(ErrCode.STREAM_RESTORE, err=str(fault))
 
 
@@ -152,7 +152,7 @@ class Restore:
                     self._finish(reply)
                     break
                 more = self._read(chunk, budget - taken)
-            except OverLimit:
+            except StorageLimitError:
                 self._fail_with(
                     error(
                         ErrCode.MEMORY_RESOURCES_EXCEEDED
@@ -162,10 +162,10 @@ class Restore:
                     reply,
                 )
                 break
-            except StreamExists:
+            except StreamExistsError:
                 self._fail_with(error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED), reply)
                 break
-            except (ArchiveFault, StoreError) as fault:
+            except (ArchiveError, StoreError) as fault:
                 self._fail(str(fault), reply)
                 break
             taken += more
@@ -223,7 +223,7 @@ class Restore:
         try:
             store = self._staging.complete()
             store.on_durable(partial(self._stored, reply))
-        except StreamExists:
+        except StreamExistsError:
             self._fail_with(error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED), reply)
         except StoreError as fault:
             self._fail(str(fault), reply)

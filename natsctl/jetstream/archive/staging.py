@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveFault, Gone, Item
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveError, Gone, Item
 from natsctl.api.codec import encode
 from natsctl.api.config import consumer_config
 from natsctl.api.config.consumer_check import check as check_consumer
@@ -44,7 +44,7 @@ _PLACEHOLDER: Final = b"_"
 """Subject of the message that is stored and removed again where the stream's last one is gone."""
 
 
-class OverLimit(StoreError):
+class StorageLimitError(StoreError):
     """The account, or the server, may not store that much."""
 
 
@@ -70,7 +70,7 @@ class Staging:
         self.store: StreamStore | None = None
 
     def take(self, item: Item) -> None:
-        """Take one item in. Raises ArchiveFault or StoreError."""
+        """Take one item in. Raises ArchiveError or StoreError."""
         self._check_kept()
         if isinstance(item, Gone):
             self._gone(item)
@@ -103,26 +103,26 @@ class Staging:
         try:
             self._last_ts_ns = max(parse_time(state.last_ts), 0)
         except ValueError as fault:
-            raise ArchiveFault(f"the state has no valid time: {fault}") from fault
+            raise ArchiveError(f"the state has no valid time: {fault}") from fault
 
     def _messages(self, messages: Sequence[ArchivedMessage]) -> None:
-        """Store messages. Raises OverLimit where the account or the server has no room for them."""
+        """Store messages. Raises StorageLimitError where the account or the server has no room for them."""
         newest, first_seq, largest, store = self._newest, self._first_seq, self._largest, self.store
         known = self._known
         for seq, ts_ns, subject, header, payload in messages:
             if not newest < seq <= MAX_SEQ:
-                raise ArchiveFault(f"message sequence {seq} out of order")
+                raise ArchiveError(f"message sequence {seq} out of order")
             newest = seq
             if ts_ns < 0 or (subject not in known and not self._is_subject(subject)):
-                raise ArchiveFault(f"message {seq} has no valid subject or time")
+                raise ArchiveError(f"message {seq} has no valid subject or time")
             timed = False
             if header:
                 if not (header.startswith(b"NATS/1.0") and header.endswith(b"\r\n\r\n")):
-                    raise ArchiveFault(f"message {seq} has no valid header")
+                    raise ArchiveError(f"message {seq} has no valid header")
                 timed = is_timed(header)
                 self._ids = self._ids or LEGACY_MSG_ID in header
             if largest and len(header) + len(payload) > largest:
-                raise ArchiveFault(f"message sequence {seq} exceeds maximum payload size")
+                raise ArchiveError(f"message sequence {seq} exceeds maximum payload size")
             if seq >= first_seq:
                 store = store or self._open(seq)
                 store.append_at(seq, ts_ns, subject, header, payload, timed)
@@ -140,16 +140,16 @@ class Staging:
         return True
 
     def _count(self, size: int) -> None:
-        """Count what is stored as used. Raises OverLimit beyond a limit."""
+        """Count what is stored as used. Raises StorageLimitError beyond a limit."""
         self._usage.moved(size - self._counted_bytes)
         self._counted_bytes = size
         if self._usage.room < 0:
-            raise OverLimit("the limit for this storage is reached")
+            raise StorageLimitError("the limit for this storage is reached")
 
     def _gone(self, gone: Gone) -> None:
         """Remove a message that came before, or remember that the stream went on to there."""
         if gone.seq > MAX_SEQ:
-            raise ArchiveFault(f"sequence {gone.seq} is out of order")
+            raise ArchiveError(f"sequence {gone.seq} is out of order")
         removed = self.store is not None and self.store.remove(gone.seq) is not None
         if not removed and gone.seq > self._last_seq:
             self._last_seq, self._last_ts_ns = gone.seq, max(gone.ts_ns, 0)
@@ -158,21 +158,21 @@ class Staging:
         """Check a consumer now, so that a bad one is refused before the stream is there."""
         name, config = consumer.name, consumer.config
         if not is_valid_name(name) or name in self._consumers or len(self._consumers) >= MAX_CONSUMERS:
-            raise ArchiveFault(f"consumer {name[:64]!r} can not be restored under its name")
+            raise ArchiveError(f"consumer {name[:64]!r} can not be restored under its name")
         bounds = bounds_of(self._js)
         refusal = consumer_config.normalise(config, self._config, bounds) or check_consumer(
             config, self._config, bounds
         )
         if refusal is not None:
-            raise ArchiveFault(f"consumer {name}: {refusal.description}")
+            raise ArchiveError(f"consumer {name}: {refusal.description}")
         state_of(consumer.progress)
         self._entries += len(consumer.progress.pending) + len(consumer.progress.redelivered)
         if self._entries > MAX_ENTRIES:
-            raise ArchiveFault(f"its consumers wait for more than {MAX_ENTRIES} acks")
+            raise ArchiveError(f"its consumers wait for more than {MAX_ENTRIES} acks")
         self._consumers[name] = consumer
 
     def _open(self, first_seq: int) -> StreamStore:
-        """Make the store. Raises StreamExists when the name was taken meanwhile."""
+        """Make the store. Raises StreamExistsError when the name was taken meanwhile."""
         self._created_ns = self._created_ns or self._js.engine.clock.now_ns()
         meta = StreamMeta(self._created_ns, self._config, restoring=True)
         storage: Literal["memory", "file"] = "memory" if self._config.storage is StorageType.MEMORY else "file"

@@ -6,7 +6,7 @@ from collections import deque
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from natsctl.api.archive.archive import ArchivedConsumer, ArchiveFault, Progress
+from natsctl.api.archive.archive import ArchivedConsumer, ArchiveError, Progress
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def progress_of(state: ConsumerState) -> Progress:
 
 
 def state_of(progress: Progress) -> ConsumerState:
-    """Return the state of a consumer that continues there. Raises ArchiveFault for what can not be."""
+    """Return the state of a consumer that continues there. Raises ArchiveError for what can not be."""
     state = ConsumerState(progress.delivered_sseq + 1)
     state.delivered_cseq = progress.delivered_cseq
     below = progress.delivered_cseq
     for sseq, (cseq, ts_ns) in sorted(progress.pending.items()):
         # Servers before 2.10 note the latest delivery, so consumer sequences need not ascend.
         if not 0 < cseq <= progress.delivered_cseq or not 0 < sseq <= progress.delivered_sseq:
-            raise ArchiveFault(f"message {sseq} is pending, but was never delivered")
+            raise ArchiveError(f"message {sseq} is pending, but was never delivered")
         below = min(below, cseq - 1)
         state.pending[sseq] = (cseq, max(ts_ns, 0))
     state.order = deque(state.pending)

@@ -18,7 +18,7 @@ from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.consumers import pull_request as requests
 from natsctl.jetstream.consumers.pinned import MISMATCH, WRONG_PIN, Pin
 from natsctl.jetstream.consumers.priority_groups import Priority, Verdict, priority_of
-from natsctl.jetstream.consumers.pull_request import OpenRequest, Refused
+from natsctl.jetstream.consumers.pull_request import OpenRequest, PullRequestError
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PullRequest
@@ -120,7 +120,7 @@ class PullDelivery:
             return
         try:
             wish, formal = requests.parse(body)
-        except Refused as refused:
+        except PullRequestError as refused:
             self._status(reply, refused.block)
             return
         refusal = requests.refusal(self._consumer.config, wish, formal) or self._refuse_pin(wish)

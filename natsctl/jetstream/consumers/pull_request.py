@@ -14,7 +14,7 @@ import msgspec
 
 from natsctl.api.consumer import ConsumerConfig, PriorityPolicy
 from natsctl.api.messages import PullRequest
-from natsctl.api.strict import Fault, read_strict
+from natsctl.api.strict import DecodeError, read_strict
 from natsctl.api.units import format_duration
 
 API_LEVEL_TOO_LOW: Final = b"NATS/1.0 412 Required Api Level\r\n\r\n"
@@ -40,7 +40,7 @@ _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _decode: Final = msgspec.json.Decoder(PullRequest).decode
 
 
-class Refused(Exception):
+class PullRequestError(Exception):
     """A request that can not be read; `block` is the status to send."""
 
     def __init__(self, block: bytes) -> None:
@@ -107,7 +107,7 @@ class OpenRequest:
 
 
 def parse(body: bytes) -> tuple[PullRequest, bool]:
-    """Return what a request asks for, and whether it came as JSON. Raises Refused."""
+    """Return what a request asks for, and whether it came as JSON. Raises PullRequestError."""
     text = body.strip()
     if text[:1] != b"{":
         return PullRequest(batch=int(text) if _NUMBER.fullmatch(text) else 1), False
@@ -118,19 +118,19 @@ def parse(body: bytes) -> tuple[PullRequest, bool]:
     if not -INT64 <= min(wish.batch, wish.max_bytes) <= max(wish.batch, wish.max_bytes) < INT64:
         wish = _decode_exactly(text)
     if wish.idle_heartbeat > 0 and wish.idle_heartbeat * 2 > wish.expires:
-        raise Refused(_BAD_REQUEST % b"heartbeat value too large")
+        raise PullRequestError(_BAD_REQUEST % b"heartbeat value too large")
     return wish, True
 
 
 def _decode_exactly(text: bytes) -> PullRequest:
-    """Read what the quick decoder does not take; raises Refused with nats-server's words."""
+    """Read what the quick decoder does not take; raises PullRequestError with nats-server's words."""
     try:
         return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
-    except (Fault, msgspec.MsgspecError) as fault:
+    except (DecodeError, msgspec.MsgspecError) as fault:
         words = re.sub(_EMBEDDED, r"\1PriorityGroup.\2", str(fault))
         if words == "unexpected EOF":  # of a stream; of a text in one piece nats-server says
             words = "unexpected end of JSON input"
-        raise Refused(_BAD_REQUEST % words.encode()) from fault
+        raise PullRequestError(_BAD_REQUEST % words.encode()) from fault
 
 
 def refusal(config: ConsumerConfig, wish: PullRequest, formal: bool) -> bytes:

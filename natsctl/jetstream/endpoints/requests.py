@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSON, decode, decode_plain
+from natsctl.api.codec import InvalidJSONError, decode, decode_plain
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import Model
-from natsctl.store.errors import StoreError, StoreFull
+from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
     from natsctl.broker.exchange.hops import Hop
@@ -190,7 +190,7 @@ def read_body(body: bytes, wanted: type[T], *, plain: bool = False) -> T | ApiEr
     """Return the model that a body holds, or the error that it can not be read."""
     try:
         return decode_plain(body, wanted) if plain else decode(body, wanted, strict=True)
-    except InvalidJSON as fault:
+    except InvalidJSONError as fault:
         return error(ErrCode.INVALID_JSON, err=fault.text)
 
 
@@ -198,7 +198,7 @@ def storage_error(fault: StoreError) -> ApiError:
     """Return the error of an answer whose change could not be made durable."""
     return (
         error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
-        if isinstance(fault, StoreFull)
+        if isinstance(fault, StoreFullError)
         else error(ErrCode.STREAM_STORE_FAILED, err=str(fault))
     )
 

@@ -35,7 +35,7 @@ from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
 from natsctl.jetstream import api_level
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome, storage_error
 from natsctl.jetstream.upstream.origin import identity
-from natsctl.store.errors import StreamExists
+from natsctl.store.errors import StreamExistsError
 from natsctl.store.file_log import FileLog
 from natsctl.store.filters import Filters
 from natsctl.store.steps import STEP, Steps, pieces
@@ -81,7 +81,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return refusal
     try:
         stream = js.create(config)
-    except StreamExists:
+    except StreamExistsError:
         return error(ErrCode.STREAM_OFFLINE)
     answer = _created(stream)
     advise = partial(stream.advise, ActionType.CREATE)

@@ -13,7 +13,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.messages import PubAck
-from natsctl.store.errors import StoreError, StoreFull
+from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +103,6 @@ def storage_fault(fault: StoreError) -> ApiError:
     """Return what a publisher is told when the store did not take its message."""
     return (
         error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
-        if isinstance(fault, StoreFull)
+        if isinstance(fault, StoreFullError)
         else error(ErrCode.STREAM_STORE_FAILED, err=str(fault))
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.jetstream.publish.dedupe import ONE_COMMIT
-from natsctl.store.errors import StoreDamaged
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def finish(stream: Stream) -> None:
     foreign = config.mirror is not None or config.sources  # there the header may be somebody else's
     if not config.allow_rollup_hdrs or config.deny_purge or foreign or not store.healthy:
         return
-    with suppress(StoreDamaged):  # the store has reported it
+    with suppress(StoreDamagedError):  # the store has reported it
         newest = store.remnants(max(store.last_seq - ONE_COMMIT, 1), store.last_ts_ns - COMMIT_NS)
         for message in [message for message in newest if b"\r\nNats-Rollup:" in message.header]:
             _finish_one(stream, message)

@@ -37,7 +37,7 @@ _FIELDS: Final = (
 )
 
 
-class BadCron(ValueError):
+class CronError(ValueError):
     """The pattern is none, or names no moment."""
 
 
@@ -60,7 +60,7 @@ class Cron(NamedTuple):
     weekday: Field
 
     def next_after(self, ts_ns: int, zone: tzinfo = UTC) -> datetime:
-        """Return the first whole second after `ts_ns` that the pattern names in `zone`. Raises BadCron."""
+        """Return the first whole second after `ts_ns` that the pattern names in `zone`. Raises CronError."""
         moment = datetime.fromtimestamp(ts_ns // 1_000_000_000 + 1, UTC).astimezone(zone)
         last_year = moment.year + YEARS_AHEAD
         for _ in range(_MAX_STEPS):
@@ -79,7 +79,7 @@ class Cron(NamedTuple):
                 moment = _later(moment, 1)
             else:
                 return moment
-        raise BadCron("pattern names no moment within five years")
+        raise CronError("pattern names no moment within five years")
 
     def _day_matches(self, moment: datetime) -> bool:
         by_day = moment.day in self.day.values
@@ -98,10 +98,10 @@ def _at(moment: datetime) -> datetime:
 
 
 def parse_cron(pattern: str) -> Cron:
-    """Read a pattern; raises BadCron."""
+    """Read a pattern; raises CronError."""
     words = pattern.split()
     if len(words) != len(_FIELDS) or len(pattern) > MAX_PATTERN:
-        raise BadCron(f"expected {len(_FIELDS)} fields, got {len(words)}")
+        raise CronError(f"expected {len(_FIELDS)} fields, got {len(words)}")
     return Cron(*(_field(word, bounds) for word, bounds in zip(words, _FIELDS, strict=True)))
 
 
@@ -122,30 +122,30 @@ def _range(part: str, bounds: _Bounds) -> Field:
     span, *steps = part.split("/")
     ends = span.split("-")
     if len(steps) > 1:
-        raise BadCron(f"more than one step in {part!r}")
+        raise CronError(f"more than one step in {part!r}")
     star = ends[0] in ("*", "?")
     if star:
         start, end = bounds.least, bounds.most
     elif len(ends) <= 2:
         start, end = _number(ends[0], bounds), _number(ends[-1], bounds)
     else:
-        raise BadCron(f"more than one hyphen in {part!r}")
+        raise CronError(f"more than one hyphen in {part!r}")
     step = 1
     if steps:
         step = _number(steps[0], _FIELDS[0])
         end = bounds.most if len(ends) == 1 else end
         star = star and step <= 1
     if not bounds.least <= start <= end <= bounds.most or not step:
-        raise BadCron(f"{part!r} is not a range of {bounds.least} to {bounds.most}")
+        raise CronError(f"{part!r} is not a range of {bounds.least} to {bounds.most}")
     return Field(frozenset(range(start, end + 1, step)), star)
 
 
 def _number(text: str, bounds: _Bounds) -> int:
-    """Return the number or the name; raises BadCron."""
+    """Return the number or the name; raises CronError."""
     named = bounds.names.get(text.lower())
     if named is not None:
         return named
     digits = text.removeprefix("+") if text[:1] == "+" else text
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        raise BadCron(f"{text!r} is no number")
+        raise CronError(f"{text!r} is no number")
     return int(digits)

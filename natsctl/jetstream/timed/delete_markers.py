@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import headers
 from natsctl.api.units import format_duration
 from natsctl.jetstream.publish.incoming import Incoming
-from natsctl.store.errors import StoreDamaged, StoreError
+from natsctl.store.errors import StoreDamagedError, StoreError
 
 if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
@@ -60,7 +60,7 @@ class DeleteMarkers:
         """Tell whether a message is a marker itself, or what a KV client left in place of a value."""
         try:
             message = self._stream.store.get(seq)
-        except StoreDamaged:
+        except StoreDamagedError:
             return False
         if message is None or not message.header:
             return False

@@ -9,7 +9,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.subjects import is_literal, is_valid_subject, matches
 from natsctl.jetstream.timed.message_ttl import parse_ttl
-from natsctl.jetstream.timed.schedule_pattern import BadSchedule, BadZone, first_firing
+from natsctl.jetstream.timed.schedule_pattern import ScheduleError, TimeZoneError, first_firing
 
 if TYPE_CHECKING:
     from natsctl.jetstream.publish.incoming import Incoming
@@ -26,12 +26,12 @@ def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
         return None
     try:
         firing = first_firing(message.header, stream.engine.clock.now_ns())
-    except BadSchedule as fault:
+    except ScheduleError as fault:
         return error(
             ErrCode.MESSAGE_SCHEDULES_DISABLED
             if not stream.config.allow_msg_schedules
             else ErrCode.MESSAGE_SCHEDULES_TIME_ZONE_INVALID
-            if isinstance(fault, BadZone)
+            if isinstance(fault, TimeZoneError)
             else ErrCode.MESSAGE_SCHEDULES_PATTERN_INVALID
         )
     if firing is None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from natsctl.api import headers
 from natsctl.api.times import ZERO_NS, format_time, parse_time
-from natsctl.jetstream.timed.cron import BadCron, parse_cron
+from natsctl.jetstream.timed.cron import CronError, parse_cron
 from natsctl.jetstream.timed.message_ttl import parse_go_duration
 
 SECOND_NS: Final = 1_000_000_000
@@ -33,11 +33,11 @@ _GO_TIME: Final = (
 )
 
 
-class BadSchedule(ValueError):
+class ScheduleError(ValueError):
     """The pattern can not be read, or names no moment."""
 
 
-class BadZone(BadSchedule):
+class TimeZoneError(ScheduleError):
     """The time zone is none."""
 
 
@@ -51,7 +51,7 @@ class Firing(NamedTuple):
 
 
 def zone_of(header: bytes) -> tzinfo | None:
-    """Return the time zone that a header names, None when it names none. Raises BadZone."""
+    """Return the time zone that a header names, None when it names none. Raises TimeZoneError."""
     name = headers.get(header, headers.SCHEDULE_TIME_ZONE)
     if name is None:
         return None
@@ -60,17 +60,17 @@ def zone_of(header: bytes) -> tzinfo | None:
     try:
         return ZoneInfo(name.decode()) if name else _no_zone()
     except (ValueError, OSError, KeyError) as fault:
-        raise BadZone(f"no time zone {name!r}") from fault
+        raise TimeZoneError(f"no time zone {name!r}") from fault
 
 
 def _no_zone() -> tzinfo:
-    raise BadZone("an empty time zone")
+    raise TimeZoneError("an empty time zone")
 
 
 def first_firing(header: bytes, ts_ns: int) -> Firing | None:
     """Return the first moment after `ts_ns` that a header's schedule names; None without a schedule.
 
-    Raises BadZone, which is looked for first, or BadSchedule.
+    Raises TimeZoneError, which is looked for first, or ScheduleError.
     """
     zone = zone_of(header)
     pattern = (headers.get(header, headers.SCHEDULE) or b"").decode("utf-8", "replace")
@@ -84,8 +84,8 @@ def first_firing(header: bytes, ts_ns: int) -> Firing | None:
         return Firing(due_ns, format_time(due_ns), True)
     try:
         moment = parse_cron(SHORT_NAMES.get(pattern, pattern)).next_after(ts_ns, zone or UTC)
-    except (BadCron, OverflowError) as fault:
-        raise BadSchedule(str(fault)) from fault
+    except (CronError, OverflowError) as fault:
+        raise ScheduleError(str(fault)) from fault
     text = moment.isoformat()
     return Firing(
         int(moment.timestamp()) * SECOND_NS, text.removesuffix("+00:00") + "Z" * text.endswith("+00:00"), True
@@ -103,18 +103,18 @@ def next_firing(header: bytes, ts_ns: int, now_ns: int) -> Firing | None:
 def _parse_at(text: str, zone: tzinfo | None) -> int:
     match = re.fullmatch(_GO_TIME, text)
     if match is None or zone is not None:
-        raise BadSchedule(f"no time: {text[:64]!r}")
+        raise ScheduleError(f"no time: {text[:64]!r}")
     date, hour, rest, fraction, offset = match.groups()
     try:
         return parse_time(f"{date}T{hour.zfill(2)}{rest}.{(fraction or '0')[:9]}{offset}")
     except ValueError as fault:
-        raise BadSchedule(str(fault)) from fault
+        raise ScheduleError(str(fault)) from fault
 
 
 def _parse_every(text: str, zone: tzinfo | None) -> int:
     duration_ns = parse_go_duration(text.encode())
     if duration_ns is None or duration_ns < SECOND_NS or zone is not None:
-        raise BadSchedule(f"no interval of a second or more: {text[:64]!r}")
+        raise ScheduleError(f"no interval of a second or more: {text[:64]!r}")
     return duration_ns
 
 

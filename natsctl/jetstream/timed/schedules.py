@@ -29,8 +29,8 @@ from natsctl.jetstream.publish.publish_checks import judge
 from natsctl.jetstream.timed.deadlines import Deadlines
 from natsctl.jetstream.timed.message_ttl import GRANULARITY_NS, SECOND_NS, STALE_SLACK
 from natsctl.jetstream.timed.schedule_checks import PURGE
-from natsctl.jetstream.timed.schedule_pattern import BadSchedule, Firing, first_firing, next_firing
-from natsctl.store.errors import StoreDamaged
+from natsctl.jetstream.timed.schedule_pattern import Firing, ScheduleError, first_firing, next_firing
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Schedules:
         now_ns = self._stream.engine.clock.now_ns()
         try:
             firing = next_firing(header, min(ts_ns, now_ns), now_ns)
-        except BadSchedule:
+        except ScheduleError:
             return
         if firing is not None:
             self._enter(firing.due_ns if firing.due_ns > now_ns else now_ns + GRANULARITY_NS, seq)
@@ -108,7 +108,7 @@ class Schedules:
         now_ns = self._stream.engine.clock.now_ns()
         try:
             firing = first_firing(message.header, min(message.ts_ns, now_ns))
-        except BadSchedule:
+        except ScheduleError:
             return
         if firing is None or not self._counts(message.seq, message.subject):
             return
@@ -129,7 +129,7 @@ class Schedules:
         filters = Filters((target.subject,))
         step, looked = self._last_step_in_log(schedule, from_ns), 0
         seq = max(store.first_seq_at(from_ns), schedule.seq + 1)
-        with suppress(StoreDamaged):
+        with suppress(StoreDamagedError):
             while looked < MAX_LOOK_BACK and (messages := store.read_from(seq, filters, READ_BATCH)):
                 for message in messages:
                     if headers.get(message.header, headers.SCHEDULER) == schedule.subject:
@@ -141,7 +141,7 @@ class Schedules:
         """Return what the newest removed messages say of a schedule; all schedules look at them once."""
         if self._remnants is None:
             store, self._remnants = self._stream.store, {}
-            with suppress(StoreDamaged):
+            with suppress(StoreDamagedError):
                 for message in store.remnants(max(store.last_seq - MAX_LOOK_BACK, 1)):
                     scheduler = headers.get(message.header, headers.SCHEDULER) if message.header else None
                     if scheduler is not None:
@@ -198,7 +198,7 @@ class Schedules:
             if seq > store.durable_seq:
                 self._deadlines.add(now_ns + SOON_NS, seq)
             else:
-                with suppress(StoreDamaged):  # the store has reported it; what can not be read is not passed on
+                with suppress(StoreDamagedError):  # the store has reported it; what can not be read is not passed on
                     self._fire(seq, due_ns, now_ns)
         if len(due) == limit or (self._is_stale() and self._deadlines.sweep(store.holds)):
             engine.ready(self)
@@ -213,7 +213,7 @@ class Schedules:
             return
         try:
             following = next_firing(schedule.header, due_ns, now_ns)
-        except BadSchedule:
+        except ScheduleError:
             return
         if following is None:
             return

@@ -16,7 +16,7 @@ from natsctl.api import headers
 from natsctl.jetstream.timed.message_ttl import MessageTtl, parse_ttl
 from natsctl.jetstream.timed.schedule_checks import PURGE
 from natsctl.jetstream.timed.schedules import Schedules
-from natsctl.store.errors import StoreDamaged
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class TimedMessages:
         if wanted and wanted[-1] > store.durable_seq:
             return 0  # the next commit asks again
         for message in self._read(wanted):
-            with suppress(StoreDamaged):
+            with suppress(StoreDamagedError):
                 self._take(message)
         self._place = end
         if end < len(self._loading):
@@ -139,11 +139,11 @@ class TimedMessages:
         store = self._stream.store
         if wanted[-1] - wanted[0] < 2 * len(wanted):
             flagged = frozenset(wanted)
-            with suppress(StoreDamaged):
+            with suppress(StoreDamagedError):
                 return [m for m in store.read_from(wanted[0], max_msgs=2 * len(wanted)) if m.seq in flagged]
         found: list[StoredMessage] = []
         for seq in wanted:
-            with suppress(StoreDamaged):
+            with suppress(StoreDamagedError):
                 message = store.get(seq)
                 if message is not None:
                     found.append(message)

@@ -15,7 +15,7 @@ from msgspec import field
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSON, decode
+from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import Model
@@ -25,7 +25,7 @@ from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.publish.incoming import Incoming
 from natsctl.jetstream.publish.publish_checks import check_account
 from natsctl.jetstream.upstream import origin
-from natsctl.jetstream.upstream.upstream import Held, Taken, Upstream
+from natsctl.jetstream.upstream.upstream import StoreLaterError, Taken, Upstream
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ class Mirror:
         return error(ErrCode.MIRROR_CONSUMER_SETUP_FAILED, err=text)
 
     def take(self, messages: Sequence[Taken]) -> None:
-        """Store messages as they are. Raises StoreError, or Held when a limit refuses one."""
+        """Store messages as they are. Raises StoreError, or StoreLaterError when a limit refuses one."""
         stream, mappings = self._stream, self._mappings
         store, config = stream.intake.store_mirrored, stream.config
         picky = stream.usage.limited or (config.discard is DiscardPolicy.NEW and stream.limits.any)
         transformed, largest = config.subject_transform is not None, config.max_msg_size
         if stream.usage.full:
-            raise Held
+            raise StoreLaterError
         if messages[0][0] <= stream.store.last_seq:  # a purge took the mirror past what was on its way
             messages = [message for message in messages if message[0] > stream.store.last_seq]
         judged = mappings or transformed or picky or largest >= 0 or config.retention is RetentionPolicy.INTEREST
@@ -131,7 +131,7 @@ class Mirror:
                 stream.intake.map_subject(message)
                 subject = message.subject
                 if picky and self._refuses(message):
-                    raise Held
+                    raise StoreLaterError
             if stream.retention.refuses(subject):
                 stream.store.skip_to(seq)
             elif header:
@@ -173,7 +173,7 @@ class Mirror:
         self._forget_question()
         try:
             answer = decode(payload, _Seen)
-        except InvalidJSON:
+        except InvalidJSONError:
             return
         here, there = self._stream.store.last_seq, answer.state.last_seq
         if answer.error is None and there < here:

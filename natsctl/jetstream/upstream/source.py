@@ -18,7 +18,7 @@ from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.upstream import origin
 from natsctl.jetstream.upstream.mirror import apply_mappings, compile_mappings, set_first_start, without_conditions
-from natsctl.jetstream.upstream.upstream import Held, Taken, Upstream
+from natsctl.jetstream.upstream.upstream import StoreLaterError, Taken, Upstream
 
 if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
@@ -154,7 +154,7 @@ class Source:
         return error(ErrCode.SOURCE_CONSUMER_SETUP_FAILED, err=text)
 
     def take(self, messages: Sequence[Taken]) -> None:
-        """Store messages as new ones. Raises StoreError, or Held when something refuses one for now."""
+        """Store messages as new ones. Raises StoreError, or StoreLaterError when something refuses one for now."""
         store, mappings, done = self._stream.intake.store_sourced, self._mappings, 0
         name, between, end = self._name, self._between, self._end
         try:
@@ -167,7 +167,7 @@ class Source:
                 if mappings:
                     subject = apply_mappings(mappings, subject)
                 if not store(subject, header, payload):
-                    raise Held
+                    raise StoreLaterError
                 done = seq
         finally:
             if done:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSON, decode
+from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StreamSource, StreamSourceInfo
@@ -63,7 +63,7 @@ Taken = tuple[int, int, bytes, bytes, bytes]
 """One message of the origin: sequence, time, subject, header, payload."""
 
 
-class Held(Exception):
+class StoreLaterError(Exception):
     """The taker can not store a message now: deliver it again, and what follows, a little later."""
 
 
@@ -87,7 +87,7 @@ class Taker(Protocol):
         """Take note that the origin is another stream than it was: begin anew."""
 
     def take(self, messages: Sequence[Taken]) -> None:
-        """Store messages in order. Raises StoreError or Held; then `taken_seq` says how far it came."""
+        """Store messages in order. Raises StoreError or StoreLaterError; then `taken_seq` says how far it came."""
 
     def taken_seq(self) -> int:
         """Return the newest sequence of the origin that is stored (appended view)."""
@@ -215,7 +215,7 @@ class Upstream:
         self._answers = None
         try:
             answer = decode(payload, requests.Made)
-        except InvalidJSON:
+        except InvalidJSONError:
             self.retry(error(ErrCode.INVALID_JSON, err="consumer create response"))
             return
         if answer.error is not None:
@@ -318,7 +318,7 @@ class Upstream:
         try:
             if messages:
                 self._taker.take(messages)
-        except (StoreError, Held):
+        except (StoreError, StoreLaterError):
             self.sseq = self._taker.taken_seq()
             self.lag += sum(message[0] > self.sseq for message in messages)
             self.retry(least_ns=HELD_NS)

@@ -11,7 +11,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.manager import Manager
-from natsctl.client.preview import Planned, Previewed
+from natsctl.client.preview import DryRunError, Planned
 from natsctl.plan.apply import CONCURRENCY
 from natsctl.plan.apply.execution import Execution, OnResult, unheard
 from natsctl.plan.apply.result import Outcome
@@ -19,7 +19,7 @@ from natsctl.plan.apply.steps import Steps
 from natsctl.plan.change import Change, Plan
 
 
-class PlanRefused(NatsctlError):
+class PlanRefusedError(NatsctlError):
     """A plan has changes that may not be done, `faults` says which and why; nothing was sent."""
 
     exit_code = ExitCode.CONFLICT
@@ -31,7 +31,7 @@ class PlanRefused(NatsctlError):
         super().__init__("\n".join([f"{self.headline}:", *self.faults]), hint="\n".join(hints))
 
 
-class TooManyRemovals(NatsctlError):
+class TooManyRemovalsError(NatsctlError):
     """A plan removes more than is usual, and nobody has said that this is meant; nothing was sent."""
 
     exit_code = ExitCode.CONFLICT
@@ -62,8 +62,8 @@ async def carry_out(
 ) -> Outcome:
     """Carry out all changes, and return what became of each.
 
-    Failures are results. Cancelled (Ctrl-C), it ends early and says so in place of raising. Raises PlanRefused before
-    anything is sent.
+    Failures are results. Cancelled (Ctrl-C), it ends early and says so in place of raising. Raises PlanRefusedError
+    before anything is sent.
     """
     check_allowed(plan)
     lifeline = manager_or_lifeline
@@ -89,17 +89,20 @@ async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOpt
     for change in plan.changes:
         try:
             await steps.take(change)
-        except Previewed as previewed:
+        except DryRunError as previewed:
             planned += previewed.planned
     return planned
 
 
 def check_allowed(plan: Plan) -> None:
-    """Raise PlanRefused where a change of the plan may not be done, naming each; TooManyRemovals above its limit."""
+    """Raise PlanRefusedError where a change of the plan may not be done, naming each.
+
+    TooManyRemovalsError above its limit.
+    """
     if refused := plan.refused:
-        raise PlanRefused(refused)
+        raise PlanRefusedError(refused)
     if plan.max_removals is not None and plan.removals > plan.max_removals:
-        raise TooManyRemovals(plan)
+        raise TooManyRemovalsError(plan)
 
 
 def _steps(lifeline: Lifeline, plan: Plan, options: ApplyOptions) -> Steps:

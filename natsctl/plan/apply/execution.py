@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.plan.apply import CONCURRENCY
 from natsctl.plan.apply.result import (
     INTERRUPTED,
@@ -135,7 +135,7 @@ class Execution:
             elapsed = self._clock_ns() - begun
             return result_of(change, Status.FAILED, error=failure_of(failure), elapsed=elapsed)
         except asyncio.CancelledError:
-            unheard_of = failure_of(Unreachable("interrupted before its answer came"))
+            unheard_of = failure_of(UnreachableError("interrupted before its answer came"))
             return result_of(change, Status.FAILED, error=unheard_of, elapsed=self._clock_ns() - begun)
         elapsed = self._clock_ns() - begun
         result = result_of(change, Status.DONE, detail=done.detail, warnings=done.warnings, elapsed=elapsed)

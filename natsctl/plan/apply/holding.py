@@ -22,7 +22,14 @@ import msgspec
 from msgspec import field
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError, NotAuthorised, StorageError, Unreachable, UsageError
+from natsctl.api.errors import (
+    ApiResponseError,
+    NatsctlError,
+    NotAuthorisedError,
+    StorageError,
+    UnreachableError,
+    UsageError,
+)
 from natsctl.api.model import Model
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.messaging import messages
@@ -144,7 +151,7 @@ class Holding:
     async def create(self) -> None:
         """Make the stream, in storage of the kind that the replaced one has, else of the other kind.
 
-        Raises UsageError for a stream that is too big to be described, ApiFailure where the server refuses it.
+        Raises UsageError for a stream that is too big to be described, ApiResponseError where the server refuses it.
         """
         if len(msgspec.json.encode(self.marker)) > MAX_MARKER_BYTES:
             raise UsageError(
@@ -154,7 +161,7 @@ class Holding:
         own = str(self.marker.before.get("storage") or "file")
         try:
             await self._manager.stream_create(self._config(own))
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code not in _NO_ROOM:
                 raise
             await self._manager.stream_create(self._config("file" if own == "memory" else "memory"))
@@ -208,7 +215,7 @@ class Holding:
 
     async def remove(self) -> None:
         """Remove the stream; it may be gone."""
-        with contextlib.suppress(ApiFailure):
+        with contextlib.suppress(ApiResponseError):
             await self._manager.stream_delete(self.name)
 
 
@@ -222,7 +229,7 @@ async def names_of(manager: Manager) -> list[str]:
     """Return the names of the holding streams of an account; none for who may not ask."""
     try:
         return sorted(name for name in await manager.stream_names(subject=f"{SUBJECTS}>") if is_holding(name))
-    except NotAuthorised:
+    except NotAuthorisedError:
         return []
 
 
@@ -234,7 +241,7 @@ async def found_in(lifeline: Lifeline) -> list[Holding]:
             metadata = ((await lifeline.manager.stream_info(name)).raw.get("config") or {}).get("metadata") or {}
             if MARKER in metadata:
                 found.append(Holding(lifeline, _decoded(name, metadata[MARKER])))
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
     return found
@@ -294,10 +301,10 @@ async def is_at_work(lifeline: Lifeline, marker: Marker) -> bool:
     for _ in range(UNANSWERED):
         try:
             answer = await connection.request(marker.alive, b"", timeout_s=ANSWER_WAIT_S)
-        except (NotAuthorised, Unreachable) as failure:
+        except (NotAuthorisedError, UnreachableError) as failure:
             if connection.lost:
                 raise
-            if isinstance(failure, NotAuthorised):
+            if isinstance(failure, NotAuthorisedError):
                 return _age_s(marker) < SILENT_FOR_S
         except NatsctlError:
             return False

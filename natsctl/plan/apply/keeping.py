@@ -18,12 +18,12 @@ from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.api.units import plural
 from natsctl.client.backup.aside import aside
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.compare import NotWhole
+from natsctl.client.backup.compare import IncompleteRestoreError
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.verify import verify
-from natsctl.client.preview import Planned, Previewed
-from natsctl.plan.apply.conflict import PLAN_AGAIN, Conflict
+from natsctl.client.preview import DryRunError, Planned
+from natsctl.plan.apply.conflict import PLAN_AGAIN, PlanConflictError
 from natsctl.plan.apply.execution import Done
 from natsctl.plan.apply.holding import SUBJECTS, Alive, Holding, Marker, holding_name
 from natsctl.plan.apply.recovery import BEFORE, COPY, WANTED, Finished, consumers_of, finish, floors, floors_of
@@ -41,7 +41,7 @@ class Keeping:
     async def replace(self, change: Change, live: dict[str, Any]) -> Done:
         """Replace a stream; after a failure it is as it was before, or its holding stream is named.
 
-        In a dry run raises Previewed with the requests.
+        In a dry run raises DryRunError with the requests.
         """
         lifeline = self._lifeline
         if lifeline.manager.connection.dry_run:
@@ -97,7 +97,9 @@ class Keeping:
         verdict = await aside(lambda on_read: verify(copy, on_read), _unseen)
         if not verdict.whole:
             wrong = "; ".join(check.detail for check in verdict.checks if not check.ok)
-            raise NotWhole(f"the backup of {marker.stream} is not whole: {wrong}", hint="nothing was replaced")
+            raise IncompleteRestoreError(
+                f"the backup of {marker.stream} is not whole: {wrong}", hint="nothing was replaced"
+            )
         with open_backup(copy) as backup:
             state = dict(backup.state)
         marker.consumers = await floors(lifeline, marker)
@@ -105,13 +107,13 @@ class Keeping:
         await self._check_untouched(marker)
 
     async def _check_untouched(self, marker: Marker) -> None:
-        """Raise Conflict where somebody has made the stream take messages again that the backup has not."""
+        """Raise PlanConflictError where somebody has made the stream take messages again that the backup has not."""
         info = (await self._lifeline.manager.stream_info(marker.stream)).raw
         fed = marker.before.get("sources") or marker.before.get("mirror")  # what they bring, they bring again
         came = int((info.get("state") or {}).get("last_seq") or 0) > marker.state["last_seq"] and not fed
         listens = (info.get("config") or {}).get("subjects")
         if came or (takes_messages(marker.before) and listens != [marker.quiet]):
-            raise Conflict(f"somebody else has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
+            raise PlanConflictError(f"somebody else has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
 
     async def _take_back(self, holding: Holding, copy: Path, alive: Alive) -> None:
         """Make the stream what it was, and leave no holding stream where that has come about."""
@@ -150,7 +152,7 @@ def takes_messages(config: dict[str, Any]) -> bool:
     return bool(config.get("subjects")) and not config.get("sealed")
 
 
-def _preview(change: Change, live: dict[str, Any], prefix: str) -> Previewed:
+def _preview(change: Change, live: dict[str, Any], prefix: str) -> DryRunError:
     """What would be sent: the holding stream, the subjects taken away, the backup, the removal, the restore."""
     before, name = without_server_made(live.get("config") or {}), change.stream
     holding = holding_name(name)
@@ -166,7 +168,7 @@ def _preview(change: Change, live: dict[str, Any], prefix: str) -> Previewed:
     if takes_messages(before):
         quiet = {**before, "subjects": [f"{SUBJECTS}*"]}
         planned.insert(1, Planned(endpoints.STREAM_UPDATE.subject(name, prefix=prefix), quiet))
-    return Previewed(*planned)
+    return DryRunError(*planned)
 
 
 def _unseen(done: int) -> None:

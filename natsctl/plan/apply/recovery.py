@@ -25,20 +25,20 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.errors import ApiResponseError, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
 from natsctl.client.answer import Answer
 from natsctl.client.assets.stream_defaults import normalised
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.compare import NotWhole
+from natsctl.client.backup.compare import IncompleteRestoreError
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.progress import silent
 from natsctl.client.backup.restore import give_free, restore_sent
 from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.send import Sending
-from natsctl.plan.apply.conflict import Conflict
+from natsctl.plan.apply.conflict import PlanConflictError
 from natsctl.plan.apply.holding import MARKER, Holding, Marker, Phase, found_in, is_at_work
 
 WANTED: Final = "wanted"
@@ -67,11 +67,11 @@ class Finished(NamedTuple):
     """Why the stream has its old configuration."""
 
 
-class NotCopied(NatsctlError):
+class ReplicationError(NatsctlError):
     """The replicas of a restored stream do not get its messages: the server that has them may have died."""
 
 
-class Displaced(NatsctlError):
+class NameTakenError(NatsctlError):
     """Another stream has the name of one that was being replaced."""
 
     exit_code = ExitCode.CONFLICT
@@ -80,8 +80,8 @@ class Displaced(NatsctlError):
 async def recover(lifeline: Lifeline, concerned: Collection[str] | None = None) -> list[str]:
     """Finish the interrupted replacements of the account; return a sentence for each.
 
-    Raises Conflict where another process is replacing one of the streams `concerned`, Displaced and other errors where
-    a replacement cannot be finished: its holding stream stays then.
+    Raises PlanConflictError where another process is replacing one of the streams `concerned`, NameTakenError and other
+    errors where a replacement cannot be finished: its holding stream stays then.
     """
     told: list[str] = []
     for holding in await found_in(lifeline):
@@ -89,7 +89,7 @@ async def recover(lifeline: Lifeline, concerned: Collection[str] | None = None) 
         if await is_at_work(lifeline, holding.marker):
             text = f"{name} is being replaced by another natsctl"
             if concerned is None or name in concerned:
-                raise Conflict(text, hint="wait until that has ended, and apply again")
+                raise PlanConflictError(text, hint="wait until that has ended, and apply again")
         else:
             text = await _recovered(lifeline, holding)
         lifeline.say(text)
@@ -113,8 +113,8 @@ async def _recovered(lifeline: Lifeline, holding: Holding) -> str:
 async def finish(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | None = None) -> Finished:
     """Bring a replacement to its end, towards the wanted configuration or the one before; see the module's table.
 
-    `copy` is a file with the saved stream where there is one. Raises Displaced, or whatever keeps the stream from being
-    restored; the holding stream stays then.
+    `copy` is a file with the saved stream where there is one. Raises NameTakenError, or whatever keeps the stream from
+    being restored; the holding stream stays then.
     """
     marker = holding.marker
     there = await info_of(lifeline, marker.stream)
@@ -126,16 +126,16 @@ async def finish(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | No
         elif how:
             try:
                 return await _released(lifeline, holding, how)
-            except NotCopied:
+            except ReplicationError:
                 await lifeline.manager.stream_delete(marker.stream)
                 there = None
-            except ApiFailure as failure:
+            except ApiResponseError as failure:
                 if how == BEFORE:
                     raise
                 done = await _put_in_place(lifeline, holding, BEFORE, copy)
                 return done._replace(refused=failure)
         elif marker.phase is Phase.SAVED and there is not None and not _is_untouched(marker, there):
-            raise Displaced(
+            raise NameTakenError(
                 f"another stream {marker.stream} was made while {marker.stream} was replaced",
                 hint=f"{marker.state.get('messages', 0):,} messages are in stream {holding.name}: remove "
                 f"{marker.stream} and apply again to have them back, or remove {holding.name} to give them up",
@@ -157,7 +157,7 @@ async def _put_in_place(lifeline: Lifeline, holding: Holding, aim: str, copy: Pa
         if aim == WANTED:
             try:
                 return await _restored_and_released(lifeline, holding, WANTED, copy)
-            except (ApiFailure, NotWhole) as failure:
+            except (ApiResponseError, IncompleteRestoreError) as failure:
                 lifeline.say(f"{holding.marker.stream} gets its old configuration back: {failure.text}")
                 refused = failure
         done = await _restored_and_released(lifeline, holding, BEFORE, copy)
@@ -170,7 +170,7 @@ async def _restored_and_released(lifeline: Lifeline, holding: Holding, how: str,
         await _restored(lifeline, holding.marker, how, copy)
         try:
             return await _released(lifeline, holding, how)
-        except NotCopied as failure:
+        except ReplicationError as failure:
             lifeline.say(f"{failure.text}: restoring it again")
             await lifeline.manager.stream_delete(holding.marker.stream)
     await _restored(lifeline, holding.marker, how, copy)
@@ -181,7 +181,7 @@ async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) ->
     """Restore the stream, not yet with its subjects, and hold it to what was saved.
 
     It has one replica at first: otherwise a replica that has copied nothing might lead, and the stream be empty.
-    Raises NotWhole, with nothing left, where messages or consumers are missing.
+    Raises IncompleteRestoreError, with nothing left, where messages or consumers are missing.
     """
     config = quiet_config(marker, getattr(marker, how), how)
     until_s = time.monotonic() + RELEASED_WITHIN_S
@@ -193,7 +193,7 @@ async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) ->
                 async with fitted(backup, config, version):
                     answer = await restore_sent(lifeline, Sending(backup, config, IDLE_S, silent))
             break
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code != ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED or time.monotonic() > until_s:
                 raise
         lifeline.say(f"the server still waits for the rest of {marker.stream} from before")
@@ -201,7 +201,9 @@ async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) ->
         await give_free(lifeline.manager, marker.stream)
     if told := await _lacking_in_the_end(lifeline, marker, answer.raw, how):
         await lifeline.manager.stream_delete(marker.stream)
-        raise NotWhole(f"{marker.stream} would lose something: {', '.join(told)}", hint="it is as it was before")
+        raise IncompleteRestoreError(
+            f"{marker.stream} would lose something: {', '.join(told)}", hint="it is as it was before"
+        )
 
 
 async def _lacking_in_the_end(lifeline: Lifeline, marker: Marker, there: Mapping[str, Any], how: str) -> list[str]:
@@ -224,8 +226,8 @@ async def _clear(lifeline: Lifeline, marker: Marker) -> None:
 async def _released(lifeline: Lifeline, holding: Holding, how: str) -> Finished:
     """Give a restored stream its replicas, then its subjects, and remove the holding stream.
 
-    Raises ApiFailure where the server refuses the wanted configuration, the stream is removed then; NotCopied where
-    too few replicas get it.
+    Raises ApiResponseError where the server refuses the wanted configuration, the stream is removed then;
+    ReplicationError where too few replicas get it.
     """
     marker, config = holding.marker, dict(getattr(holding.marker, how))
     warnings: list[str] = []
@@ -235,10 +237,10 @@ async def _released(lifeline: Lifeline, holding: Holding, how: str) -> Finished:
             if most > 1:
                 await lifeline.manager.stream_update({**quiet_config(marker, config, how), "num_replicas": most})
                 if not await _is_copied(lifeline, config):
-                    raise NotCopied(f"the replicas of {marker.stream} do not get its messages")
+                    raise ReplicationError(f"the replicas of {marker.stream} do not get its messages")
             await holding.mark(Phase.DONE)
         await lifeline.manager.stream_update(config)
-    except ApiFailure:
+    except ApiResponseError:
         if how == WANTED:  # the restored one goes, nobody has reached it
             await holding.mark(Phase.SAVED)
             await lifeline.manager.stream_delete(marker.stream)
@@ -262,7 +264,7 @@ async def _give_replicas(lifeline: Lifeline, marker: Marker, most: int) -> bool:
             try:
                 config = {**config, "num_replicas": count}
                 await lifeline.manager.consumer_create(marker.stream, config, action="update")
-            except ApiFailure:  # the server that answers may not know of the stream's own replicas yet
+            except ApiResponseError:  # the server that answers may not know of the stream's own replicas yet
                 left += 1
         if not left:
             return True
@@ -347,7 +349,7 @@ async def consumers_of(lifeline: Lifeline, stream: str) -> list[dict[str, Any]]:
     """Return what the server says of the consumers of a stream; nothing where it is not there."""
     try:
         return [one.raw for one in await lifeline.manager.consumer_list(stream)]
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return []
@@ -367,7 +369,7 @@ async def info_of(lifeline: Lifeline, name: str) -> dict[str, Any] | None:
     try:
         answer: Answer[Any] = await lifeline.manager.stream_info(name)
         return answer.raw
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
         return None

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.plan.asset import AssetKey
@@ -147,8 +147,8 @@ _AGAIN = "whether it was done is not known; apply again: what is done is found d
 
 def failure_of(failure: NatsctlError) -> Failure:
     """A failure as a result tells it."""
-    api = failure.error if isinstance(failure, ApiFailure) else None
-    hint = failure.hint or (_AGAIN if isinstance(failure, Unreachable) else "")
+    api = failure.error if isinstance(failure, ApiResponseError) else None
+    hint = failure.hint or (_AGAIN if isinstance(failure, UnreachableError) else "")
     return Failure(
         code=api.code if api else 0,
         err_code=api.err_code if api else 0,

@@ -1,7 +1,7 @@
 """What each kind of change sends. Every step may be repeated: what it finds done is done.
 
 A creation that finds an equal asset is done, one that finds another is a conflict, and so is an update, a replacement
-or a removal of what is no longer as the plan found it. In a dry run a step raises Previewed with its requests.
+or a removal of what is no longer as the plan found it. In a dry run a step raises DryRunError with its requests.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import structs
 
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiFailure, NatsctlError
-from natsctl.client.preview import Planned, Previewed
+from natsctl.api.errors import ApiResponseError, NatsctlError
+from natsctl.client.preview import DryRunError, Planned
 from natsctl.plan.apply.conflict import check_not_replaced, check_unchanged, gone, made_otherwise
 from natsctl.plan.apply.execution import Done
 from natsctl.plan.apply.sent import merged_config, wanted_config
@@ -58,7 +58,10 @@ class Steps:
         }
 
     async def take(self, change: Change) -> Done:
-        """Do one change; raises Conflict, ApiFailure, Unreachable or what else keeps it from being done."""
+        """Do one change.
+
+        Raises PlanConflictError, ApiResponseError, UnreachableError or what else keeps it from being done.
+        """
         return await self._ways[change.action](change)
 
     async def _leave(self, change: Change) -> Done:
@@ -68,7 +71,7 @@ class Steps:
         begun = time.monotonic()
         try:
             answer = await self._send(change, wanted_config(change), "create")
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code not in _EXISTS:
                 raise
             live = await self._live(change)
@@ -85,7 +88,7 @@ class Steps:
         """Change a consumer that came back with its stream, in place where the server does that."""
         try:
             await self._send(change, merged_config(change, live.get("config") or {}), "update")
-        except ApiFailure:
+        except ApiResponseError:
             await self._remake(change)
             return Done("made anew", (f"{change.key} starts from its beginning: it could not be changed in place",))
         return Done("changed as it came back with its stream")
@@ -130,7 +133,7 @@ class Steps:
     async def _make_anew(self, change: Change) -> None:
         try:
             await self._send(change, wanted_config(change), "create")
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             failure.hint = await self._made_again(change) or failure.hint
             raise
 
@@ -151,7 +154,7 @@ class Steps:
         check_unchanged(change, live.get("config") or {})
         try:
             await self._remove(change)
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code not in _ABSENT:
                 raise
             return Done("was gone already", by_others=True)
@@ -167,7 +170,7 @@ class Steps:
         )
         try:
             return (await asked).raw
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code not in _ABSENT:
                 raise
             return None
@@ -207,7 +210,7 @@ async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
     for pause_s in PAUSES_S:
         try:
             return (await manager.stream_create(config)).raw
-        except ApiFailure as failure:
+        except ApiResponseError as failure:
             if failure.err_code != ErrCode.STREAM_CREATE:
                 raise
         await asyncio.sleep(pause_s)
@@ -215,19 +218,19 @@ async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _in_turn(*requests: Coroutine[Any, Any, Any]) -> None:
-    """Do one request after the other; in a dry run raises Previewed with all of them."""
+    """Do one request after the other; in a dry run raises DryRunError with all of them."""
     left, planned = list(requests), list[Planned]()
     try:
         while left:
             try:
                 await left.pop(0)
-            except Previewed as preview:
+            except DryRunError as preview:
                 planned += preview.planned
     finally:
         for request in left:
             request.close()
     if planned:
-        raise Previewed(*planned)
+        raise DryRunError(*planned)
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:

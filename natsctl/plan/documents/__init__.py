@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 
-from natsctl.plan.wanted import DocumentFaults, DocumentSet, Fault
+from natsctl.plan.wanted import DocumentError, DocumentSet, Fault
 
 
 def load_documents(
@@ -22,11 +22,11 @@ def load_documents(
 ) -> DocumentSet:
     """What the files, folders, globs and stdin (`-`) say; `variables` come before `environ` in `${NAME}`.
 
-    Raises DocumentFaults with everything that is wrong in any of them, UsageError for a path that is not there.
+    Raises DocumentError with everything that is wrong in any of them, UsageError for a path that is not there.
     """
     documents, faults = read_documents(paths, environ, owner=owner, variables=variables)
     if faults:
-        raise DocumentFaults(faults)
+        raise DocumentError(faults)
     return documents
 
 

@@ -10,7 +10,7 @@ from natsctl.plan.documents.assets import SWITCHES, keep, read_stream, tell
 from natsctl.plan.documents.bucket_words import ALIASES
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
-from natsctl.plan.documents.lower import WORDS, BadWord, lowered
+from natsctl.plan.documents.lower import WORDS, BucketFieldError, lowered
 from natsctl.plan.documents.mentions import described_bucket
 
 _ORIGINS: Final = ("mirror", "sources")
@@ -48,7 +48,7 @@ def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
         return  # what is left of it may not even be a bucket
     try:
         config = lowered(kind, values)
-    except BadWord as fault:
+    except BucketFieldError as fault:
         found.fault(words.at(fault.word), str(fault))
         return
     said = described_bucket(kind, config, {**words.value, **values})

@@ -16,7 +16,7 @@ MAX_FILES: Final = 10_000
 """Files of one set."""
 
 
-class TextFault(Exception):
+class TextError(Exception):
     """A text that can not be read on: the line, and why."""
 
     def __init__(self, line: int, reason: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.api.errors import UsageError
-from natsctl.plan.documents.faults import MAX_FILE_BYTES, MAX_FILES, TextFault
+from natsctl.plan.documents.faults import MAX_FILE_BYTES, MAX_FILES, TextError
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -66,7 +66,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def read_text(path: str) -> str:
-    """The text of a file or of stdin. Raises TextFault for what is no text, or too much of it, or can not be read."""
+    """The text of a file or of stdin. Raises TextError for what is no text, or too much of it, or can not be read."""
     try:
         if path == STDIN:
             raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
@@ -76,13 +76,13 @@ def read_text(path: str) -> str:
                 length = os.fstat(opened.fileno()).st_size
                 raw = opened.read(min(length or MAX_FILE_BYTES, MAX_FILE_BYTES) + 1)
     except OSError as failure:
-        raise TextFault(0, failure.strerror or str(failure)) from failure
+        raise TextError(0, failure.strerror or str(failure)) from failure
     if len(raw) > MAX_FILE_BYTES:
-        raise TextFault(0, f"larger than {MAX_FILE_BYTES // 2**20} MiB")
+        raise TextError(0, f"larger than {MAX_FILE_BYTES // 2**20} MiB")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
-        raise TextFault(raw.count(b"\n", 0, failure.start) + 1, f"not UTF-8 text (byte {failure.start})") from failure
+        raise TextError(raw.count(b"\n", 0, failure.start) + 1, f"not UTF-8 text (byte {failure.start})") from failure
 
 
 def identity(path: str) -> FileId:

@@ -12,7 +12,7 @@ _BODY: Final = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<how>:[-?])(?P
 _FORMS: Final = "expected ${NAME}, ${NAME:-default} or ${NAME:?message}, and $${ for a literal ${"
 
 
-class BadReference(ValueError):
+class InterpolationError(ValueError):
     """A `${…}` that is malformed, or names what is not set; the text is for a person."""
 
 
@@ -33,7 +33,10 @@ def escaped(text: str) -> str:
 
 
 def expanded(text: str, values: Mapping[str, str]) -> str:
-    """The text with its references replaced, once: what they stand for is not looked at again. Raises BadReference."""
+    """The text with its references replaced, once: what they stand for is not looked at again.
+
+    Raises InterpolationError.
+    """
 
     def replace(found: re.Match[str]) -> str:
         return _OPEN if found["literal"] else _value(found, values)
@@ -44,14 +47,14 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
 def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
     body = _BODY.fullmatch(found["body"])
     if body is None or not found["close"]:
-        raise BadReference(f"{found[0]}: {_FORMS}")
+        raise InterpolationError(f"{found[0]}: {_FORMS}")
     name, how, rest = body["name"], body["how"], body["rest"] or ""
     if _OPEN in rest:
-        raise BadReference(f"{found[0]}: a default can not hold another ${{…}}")
+        raise InterpolationError(f"{found[0]}: a default can not hold another ${{…}}")
     value = values.get(name)
     if value or (value is not None and how is None):
         return value
     if how == ":-":
         return rest
     unset = "is not set" if value is None else "is empty"
-    raise BadReference(f"{name} {unset}{f': {rest}' if rest else ': set it, or give --var ' + name + '=VALUE'}")
+    raise InterpolationError(f"{name} {unset}{f': {rest}' if rest else ': set it, or give --var ' + name + '=VALUE'}")

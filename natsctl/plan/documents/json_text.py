@@ -9,7 +9,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # json's own 
 from typing import Any, Final
 
 from natsctl.api.documents import TOLD, Untyped
-from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
+from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextError
 from natsctl.plan.documents.lined import Listed, Mapped, Step
 from natsctl.plan.documents.yaml_text import Expand, Report, plain_value
 
@@ -26,7 +26,7 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
-    """Each value of a text with its line. Raises TextFault where the text is no JSON."""
+    """Each value of a text with its line. Raises TextError where the text is no JSON."""
     reader = _Reader(text, report, expand)
     while not reader.at_end():
         yield reader.line(), reader.value(0)
@@ -61,9 +61,9 @@ class _Reader:
         self._at = found.end() if found else self._at
         return self._text[self._at : self._at + 1]
 
-    def _fail(self, reason: str) -> TextFault:
+    def _fail(self, reason: str) -> TextError:
         near = self._text[self._at : self._at + 20].split("\n")[0]
-        return TextFault(self.line(), f"not JSON: {reason}{f', got {near}' if near else ', got the end'}")
+        return TextError(self.line(), f"not JSON: {reason}{f', got {near}' if near else ', got the end'}")
 
     def value(self, depth: int) -> Any:
         """The value that begins here."""
@@ -71,7 +71,7 @@ class _Reader:
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
             most = f"{MAX_VALUES:,} values" if self._values > MAX_VALUES else f"{MAX_DEPTH} levels in each other"
-            raise TextFault(self.line(), f"more than {most}")
+            raise TextError(self.line(), f"more than {most}")
         if first == '"':
             return self._expanded(self._string())
         if first == "{":
@@ -93,7 +93,7 @@ class _Reader:
             text, self._at = scanstring(self._text, self._at + 1, True)
         except JSONDecodeError as fault:
             self._at = fault.pos
-            raise TextFault(self.line(), f"not JSON: {fault.msg}") from fault
+            raise TextError(self.line(), f"not JSON: {fault.msg}") from fault
         return text
 
     def _expanded(self, text: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Final
 from natsctl.api.errors import UsageError
 from natsctl.plan.asset import Place
 from natsctl.plan.documents import interpolation, json_text, yaml_text
-from natsctl.plan.documents.faults import MAX_FILES, MAX_INCLUDE_DEPTH, TextFault
+from natsctl.plan.documents.faults import MAX_FILES, MAX_INCLUDE_DEPTH, TextError
 from natsctl.plan.documents.files import STDIN, FileId, files_at, identity, read_text
 from natsctl.plan.documents.forms import read_form
 from natsctl.plan.documents.found import Found
@@ -67,7 +67,7 @@ class Loader:
             for line, value in reader.documents(text, report, expand):
                 if value is not None:
                     yield Spot(name, value, getattr(value, "line", line))
-        except TextFault as fault:
+        except TextError as fault:
             report(fault.line, (), fault.reason)
 
     def _expand(self, text: str) -> str:

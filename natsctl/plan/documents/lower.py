@@ -56,7 +56,7 @@ _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
 _ORIGINS: Final = ("mirror", "sources")
 
 
-class BadWord(ValueError):
+class BucketFieldError(ValueError):
     """A bucket's word with a value that it can not have."""
 
     def __init__(self, word: str, reason: str) -> None:
@@ -65,7 +65,7 @@ class BadWord(ValueError):
 
 
 def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
-    """The configuration of the stream that a bucket is; `words` have the wire's values. Raises BadWord."""
+    """The configuration of the stream that a bucket is; `words` have the wire's values. Raises BucketFieldError."""
     rules = kv_config if kind is Kind.KEY_VALUE else objects_config
 
     word = "bucket"
@@ -84,7 +84,7 @@ def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
         if kind is Kind.KEY_VALUE:
             kv_config.settle(config)
     except (ValueError, UsageError) as fault:
-        raise BadWord(word, str(fault)) from fault
+        raise BucketFieldError(word, str(fault)) from fault
     return config
 
 
@@ -101,7 +101,7 @@ def raise_bucket(config: Mapping[str, Any]) -> dict[str, Any] | None:
     words = _raised(kind, own)
     try:
         same = _settled(lowered(kind, words)) == _settled(own)
-    except (BadWord, msgspec.ValidationError):
+    except (BucketFieldError, msgspec.ValidationError):
         return None
     return {"kind": str(kind), **words} if same else None
 

@@ -17,7 +17,7 @@ from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subjects import MAX_NAME, overlaps, subject_fault
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.documents.subject_tree import SubjectTree
-from natsctl.plan.planner.settle import ALONE, ConfigRefused, Surroundings, settled_consumer, settled_stream
+from natsctl.plan.planner.settle import ALONE, ConfigRefusedError, Surroundings, settled_consumer, settled_stream
 from natsctl.plan.wanted import Wanted
 
 
@@ -88,7 +88,7 @@ def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
             yield from _judged_consumers(streams[name], consumers)
 
 
-def _refused(key: AssetKey, asset: Wanted, refusal: ConfigRefused) -> Judgement:
+def _refused(key: AssetKey, asset: Wanted, refusal: ConfigRefusedError) -> Judgement:
     fields = [field for pattern, found in _ABOUT if re.search(pattern, refusal.text) for field in found]
     text = refusal.text
     if text == "invalid subject":
@@ -108,7 +108,7 @@ def _judged_stream(key: AssetKey, asset: Wanted, streams: dict[str, StreamConfig
         return
     try:
         streams[key.stream] = settled_stream(key, asset.config, ALONE)
-    except ConfigRefused as refusal:
+    except ConfigRefusedError as refusal:
         yield _refused(key, asset, refusal)
 
 
@@ -121,7 +121,7 @@ def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, Stream
         key = AssetKey(name)
         try:
             streams[name] = settled_stream(key, wanted[key].config, around)
-        except ConfigRefused as refusal:
+        except ConfigRefusedError as refusal:
             yield _refused(key, wanted[key], refusal)
 
 
@@ -157,7 +157,7 @@ def _judged_consumer(
         around = Surroundings(lambda name: StreamConfig(name=name, num_replicas=max(replicas, 1)))
     try:
         config = settled_consumer(key, asset.config, around)
-    except ConfigRefused as refusal:
+    except ConfigRefusedError as refusal:
         yield _refused(key, asset, refusal)
         return
     settled.append((key, config))

@@ -7,7 +7,7 @@ from typing import Any
 
 from natsctl.api.errors import UsageError
 from natsctl.plan.documents import json_text, yaml_text
-from natsctl.plan.documents.faults import TextFault
+from natsctl.plan.documents.faults import TextError
 from natsctl.plan.documents.lined import Step
 
 
@@ -17,17 +17,17 @@ def values_of(text: str, name: str) -> list[Any]:
         if text.lstrip().startswith(("{", "[")):
             try:
                 return _read(json_text, text)
-            except TextFault:
+            except TextError:
                 if name.endswith(".json"):
                     raise
                 # YAML may begin in the same way.
         return _read(yaml_text, text)
-    except TextFault as fault:
+    except TextError as fault:
         raise UsageError(f"{name}:{fault.line}: {fault.reason}") from fault
 
 
 def _read(language: Any, text: str) -> list[Any]:
     def report(line: int, path: Sequence[Step], reason: str) -> None:
-        raise TextFault(line, reason)
+        raise TextError(line, reason)
 
     return [value for _, value in language.documents(text, report, None)]

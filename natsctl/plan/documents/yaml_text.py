@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from natsctl.api.documents import TOLD, Untyped
-from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
+from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextError
 from natsctl.plan.documents.interpolation import is_one_reference
 from natsctl.plan.documents.lined import Listed, Mapped, Step
 
@@ -76,7 +76,7 @@ def _int(text: str) -> Any:
 def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
     """Each document of a text with the line it begins on, None for an empty one.
 
-    Raises TextFault where the text is no YAML, or too much of it; what came before is good.
+    Raises TextError where the text is no YAML, or too much of it; what came before is good.
     """
     import yaml
 
@@ -88,10 +88,10 @@ def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tupl
         raise _told(fault, text) from fault
     except yaml.YAMLError as fault:
         line = text.count("\n", 0, getattr(fault, "position", 0)) + 1
-        raise TextFault(line, f"not YAML: {getattr(fault, 'reason', fault)}") from fault
+        raise TextError(line, f"not YAML: {getattr(fault, 'reason', fault)}") from fault
 
 
-def _told(fault: Any, text: str) -> TextFault:
+def _told(fault: Any, text: str) -> TextError:
     """The fault of PyYAML in one line, with what is most often meant."""
     mark = fault.problem_mark or fault.context_mark
     line = mark.line if mark is not None else 0
@@ -101,7 +101,7 @@ def _told(fault: Any, text: str) -> TextFault:
     reason = f"not YAML: {fault.problem or 'a fault'}{context}"
     if near[: len(near) - len(near.lstrip())].count("\t"):
         reason += ": a tab can not indent, use spaces"
-    return TextFault(line + 1, reason)
+    return TextError(line + 1, reason)
 
 
 def hidden(text: str) -> str:
@@ -154,14 +154,14 @@ class _Reader:
     def _value(self, event: Any, depth: int) -> Any:
         self._values += 1
         if self._values > MAX_VALUES:
-            raise TextFault(event.start_mark.line + 1, f"more than {MAX_VALUES:,} values")
+            raise TextError(event.start_mark.line + 1, f"more than {MAX_VALUES:,} values")
         if type(event) is self._scalar_kind:
             value = self._scalar(event)
             if event.anchor:
                 self._anchors[event.anchor] = (value, 1)
             return value
         if depth > MAX_DEPTH:
-            raise TextFault(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels in each other")
+            raise TextError(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels in each other")
         return self._kinds[type(event)](event, depth)
 
     def _scalar(self, event: Any) -> Any:
@@ -267,5 +267,5 @@ class _Reader:
             return None
         self._values += size
         if self._values > MAX_VALUES:
-            raise TextFault(line, f"more than {MAX_VALUES:,} values, aliases counted as what they stand for")
+            raise TextError(line, f"more than {MAX_VALUES:,} values, aliases counted as what they stand for")
         return value

@@ -23,7 +23,7 @@ from natsctl.plan.documents.lower import WORDS, lowered, raise_bucket
 from natsctl.plan.export.shorten import ordered, shape_for, shortened
 from natsctl.plan.export.wording import worded
 from natsctl.plan.labels import is_protected, owner_of, stripped, without_server_made
-from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled, settled_stream
+from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, settled, settled_stream
 from natsctl.plan.wanted import DEFAULT_OWNER, DocumentSet, Wanted
 from natsctl.plan.world import Live, World
 
@@ -107,7 +107,7 @@ class Exporter:
             one = self.documents.wanted.get(AssetKey(name))
             try:
                 self._streams[name] = settled_stream(one.key, one.config, Surroundings()) if one else None
-            except ConfigRefused:
+            except ConfigRefusedError:
                 self._streams[name] = None
         return self._streams[name]
 
@@ -157,7 +157,7 @@ class Exporter:
 
     def _full(self, key: AssetKey, config: Config) -> Config:
         """All that a server would say of it; of what it would refuse, all that is there."""
-        with suppress(ConfigRefused):
+        with suppress(ConfigRefusedError):
             config = config | settled(key, config, self.around)
         return ordered(config, shape_for(key))
 
@@ -225,5 +225,5 @@ def _raised(one: Wanted, around: Surroundings) -> Config | None:
     try:
         again = settled(one.key, lowered(Kind(raised["kind"]), words), around)
         return raised if again == settled(one.key, one.config, around) else None
-    except ConfigRefused:
+    except ConfigRefusedError:
         return None

@@ -10,7 +10,7 @@ from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.client.assets.stream_defaults import CREATED, new_stream
 from natsctl.plan.asset import AssetKey
-from natsctl.plan.planner.settle import ConfigRefused, Surroundings, kept, settled, without_nulls
+from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, kept, settled, without_nulls
 
 Config = dict[str, Any]
 Settle = Callable[[Mapping[str, Any]], Config]
@@ -39,7 +39,7 @@ def _aim(key: AssetKey, config: Config, settle: Settle) -> Config:
     """What a server makes of the whole."""
     try:
         return settle(config)
-    except ConfigRefused:
+    except ConfigRefusedError:
         return kept(key, config)
 
 
@@ -105,7 +105,7 @@ def _made(part: Config, settle: Settle) -> Config | None:
     """What a server makes of a part; None where it refuses it."""
     try:
         return settle(part)
-    except ConfigRefused:
+    except ConfigRefusedError:
         return None
 
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from natsctl.api.errors import NotAuthorised
+from natsctl.api.errors import NotAuthorisedError
 from natsctl.plan.planner.caps import doubtful, read_caps
 from natsctl.plan.planner.clashes import subjects_taken
 from natsctl.plan.planner.needs import origins
@@ -43,7 +43,7 @@ async def _rivals(manager: Manager, plan: Plan) -> set[str]:
         async with room:
             try:
                 return list(await manager.stream_names(subject=subject))
-            except NotAuthorised:
+            except NotAuthorisedError:
                 return []  # who may only change streams of some names is told by the server of an overlap
 
     wanted = subjects_taken({change.key: change for change in plan.changes})

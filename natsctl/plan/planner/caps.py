@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import codec, endpoints
-from natsctl.api.errors import ApiFailure, NotAuthorised
+from natsctl.api.errors import ApiResponseError, NotAuthorisedError
 from natsctl.api.model import INT64_MAX
 from natsctl.api.units import parse_duration
 from natsctl.plan.asset import AssetKey
@@ -95,8 +95,8 @@ async def _refusal(manager: Manager, endpoint: endpoints.Endpoint, tokens: tuple
     subject = endpoint.subject(*tokens, prefix=manager.connection.target.api_prefix)
     try:
         await manager.requests.exchange(subject, codec.encode(body))
-    except ApiFailure as failure:
+    except ApiResponseError as failure:
         return failure.text
-    except NotAuthorised:
+    except NotAuthorisedError:
         return ""
     return ""

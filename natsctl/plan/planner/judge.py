@@ -22,7 +22,7 @@ from natsctl.plan.planner.mentioned import Merged, attempted, created, held_by_s
 from natsctl.plan.planner.needs import LIMITED
 from natsctl.plan.planner.removal import TAKE_OVER, UNPROTECT, hold
 from natsctl.plan.planner.settle import (
-    ConfigRefused,
+    ConfigRefusedError,
     Surroundings,
     kept,
     settled_anyway,
@@ -73,7 +73,7 @@ class Judge:
     def _settled_or_plain(self, key: AssetKey, config: Config) -> StreamConfig:
         try:
             return settled_stream(key, without_nulls(config), self.alone)
-        except ConfigRefused:
+        except ConfigRefusedError:
             return StreamConfig(name=key.stream)
 
     def change(self, one: Wanted, above: Change | None) -> Change | None:
@@ -87,7 +87,7 @@ class Judge:
             change = self._creation(one, wanted.config)
             try:
                 new, refusal = settled_anyway(one.key, wanted.config, self.around)
-            except ConfigRefused as refused:
+            except ConfigRefusedError as refused:
                 return self._refused(change, live, refused.text)
             if refusal is None:
                 break
@@ -271,7 +271,7 @@ class Judge:
                 was = settled_stream(live.key, without_nulls(live.config), self.alone)
                 will = settled_stream(live.key, new, self.around)
                 refusal = check_stream_update(was, will) or settle(Draft(config=copy(will)))
-        except ConfigRefused:
+        except ConfigRefusedError:
             return ""
         return refusal.description if refusal else ""
 

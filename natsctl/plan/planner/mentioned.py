@@ -17,7 +17,7 @@ from natsctl.plan import labels
 from natsctl.plan.asset import Kind
 from natsctl.plan.planner.compare import same
 from natsctl.plan.planner.needs import LIMITED
-from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled
+from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, settled
 from natsctl.plan.wanted import DocumentSet, Wanted
 
 Config = dict[str, Any]
@@ -113,7 +113,7 @@ def _filled(one: Wanted, bare: Config, around: Surroundings) -> Config:
     for part in (bare, {name: bare[name] for name in _NAMES & bare.keys()}):
         try:
             return settled(one.key, part, around)
-        except ConfigRefused:
+        except ConfigRefusedError:
             continue
     return {}
 

@@ -39,7 +39,7 @@ SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
 """What a server caps by its own configuration: it is shown nowhere, caps.py finds it out where it matters."""
 
 
-class ConfigRefused(NatsctlError):
+class ConfigRefusedError(NatsctlError):
     """The server would not take a configuration."""
 
     def __init__(self, error: ApiError) -> None:
@@ -73,17 +73,20 @@ ALONE = Surroundings()
 
 
 def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE) -> Config:
-    """The configuration as a server would keep it, unknown keys kept. Raises ConfigRefused."""
+    """The configuration as a server would keep it, unknown keys kept. Raises ConfigRefusedError."""
     written, refusal = settled_anyway(key, config, around)
     if refusal is not None:
-        raise ConfigRefused(refusal)
+        raise ConfigRefusedError(refusal)
     return written
 
 
 def settled_anyway(
     key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE
 ) -> tuple[Config, ApiError | None]:
-    """The same, also of what servers of today refuse, with why; raises ConfigRefused for what is no configuration."""
+    """The same, also of what servers of today refuse, with why.
+
+    Raises ConfigRefusedError for what is no configuration.
+    """
     raw = without_nulls(config)
     if key.consumer:
         consumer, refusal = _consumer_anyway(key, raw, around)
@@ -93,18 +96,18 @@ def settled_anyway(
 
 
 def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamConfig:
-    """The configuration of a stream as a server would keep it. Raises ConfigRefused."""
+    """The configuration of a stream as a server would keep it. Raises ConfigRefusedError."""
     model, refusal = _stream_anyway(key, raw, around)
     if refusal is not None:
-        raise ConfigRefused(refusal)
+        raise ConfigRefusedError(refusal)
     return model
 
 
 def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
-    """The configuration of a consumer as a server would keep it. Raises ConfigRefused."""
+    """The configuration of a consumer as a server would keep it. Raises ConfigRefusedError."""
     model, refusal = _consumer_anyway(key, raw, around)
     if refusal is not None:
-        raise ConfigRefused(refusal)
+        raise ConfigRefusedError(refusal)
     return model
 
 
@@ -145,7 +148,7 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
             consumer_config.raise_to_least(consumer, pedantic=False)  # servers before 2.12 keep what is below zero
             return _written(consumer, raw, ConsumerConfig)
         stream = _model(raw, StreamConfig)
-    except ConfigRefused:
+    except ConfigRefusedError:
         return raw  # of a server so new that a field has another type
     draft = Draft(config=stream)
     for correct in (stream_check.settle_replicas, stream_check.settle_limits, feature_config.check_persistence):
@@ -168,7 +171,7 @@ def _model(raw: Config, kind: type[M]) -> M:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as failure:
-        raise ConfigRefused(ApiError(code=400, description=str(failure))) from failure
+        raise ConfigRefusedError(ApiError(code=400, description=str(failure))) from failure
 
 
 def _written(model: Model, raw: Config, kind: type[Model]) -> Config:

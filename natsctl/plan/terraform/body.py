@@ -9,7 +9,7 @@ from typing import Any
 
 from natsctl.plan.asset import Place
 from natsctl.plan.terraform.schema import Field, Nested, Schema
-from natsctl.plan.terraform.values import Unreadable, said
+from natsctl.plan.terraform.values import ExpressionError, said
 from natsctl.plan.wanted import Fault
 
 
@@ -60,8 +60,8 @@ def _attribute(body: Body, name: str, one: Field, faults: list[Fault]) -> Any:
         found = one.read(value)
         if one.choices and found not in one.choices:
             words = ", ".join(choice or '""' for choice in one.choices)
-            raise Unreadable(f"expected one of {words}, got {said(found)}")
-    except Unreadable as error:
+            raise ExpressionError(f"expected one of {words}, got {said(found)}")
+    except ExpressionError as error:
         faults.append(Fault(body.place_of(name), str(error)))
         return None
     return found

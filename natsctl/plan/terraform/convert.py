@@ -15,7 +15,7 @@ from natsctl.plan.terraform.notes import passed_over
 from natsctl.plan.terraform.state import is_state, state_instances
 from natsctl.plan.terraform.syntax import Block, parse
 from natsctl.plan.terraform.variables import given_variables
-from natsctl.plan.wanted import DocumentFaults, DocumentSet, Fault, Wanted
+from natsctl.plan.wanted import DocumentError, DocumentSet, Fault, Wanted
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 _STATE_SUFFIXES: Final = (".json", ".tfstate")
@@ -30,7 +30,7 @@ def read_terraform(
 ) -> DocumentSet:
     """The assets of `.tf` files, of folders of them, and of states as JSON; each folder is a module of its own.
 
-    `variables` are `NAME=VALUE`, `variable_files` are `.tfvars`. Raises DocumentFaults with all that cannot be
+    `variables` are `NAME=VALUE`, `variable_files` are `.tfvars`. Raises DocumentError with all that cannot be
     converted, UsageError for what cannot be read.
     """
     faults: list[Fault] = []
@@ -47,7 +47,7 @@ def read_terraform(
         notes += told
     wanted = _collected(instances, faults, notes)
     if faults:
-        raise DocumentFaults(sorted(faults, key=lambda one: (files.index(one.place.file), one.place.line)))
+        raise DocumentError(sorted(faults, key=lambda one: (files.index(one.place.file), one.place.line)))
     return DocumentSet(wanted, files=tuple(files), notes=tuple(notes))
 
 

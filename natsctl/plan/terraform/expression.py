@@ -13,8 +13,8 @@ from natsctl.plan.terraform.functions import call
 from natsctl.plan.terraform.syntax import line_of, text_of
 from natsctl.plan.terraform.template import Part, pieces
 from natsctl.plan.terraform.values import (
+    ExpressionError,
     Named,
-    Unreadable,
     list_of,
     map_of,
     number_of,
@@ -35,7 +35,7 @@ _SKIPPED: Final = frozenset(("comment", "ellipsis", ",", "function_arguments"))
 
 
 class Evaluator:
-    """Works out expressions of one file; every method raises Unreadable with the place of what has no value."""
+    """Works out expressions of one file; every method raises ExpressionError with the place of what has no value."""
 
     def __init__(self, file: str, scope: Scope) -> None:
         self.file = file
@@ -50,19 +50,21 @@ class Evaluator:
         method = _METHODS.get(node.type)
         try:
             if method is None:
-                raise Unreadable(f"{node.type.replace('_', ' ')} can not be worked out here: write its value instead")
+                raise ExpressionError(
+                    f"{node.type.replace('_', ' ')} can not be worked out here: write its value instead"
+                )
             return method(self, node)
-        except Unreadable as error:
+        except ExpressionError as error:
             if error.place is None:
                 error.place = Place(self.file, line_of(node))
             raise
         except RecursionError as error:
-            raise Unreadable("the expression is too deep", Place(self.file, line_of(node))) from error
+            raise ExpressionError("the expression is too deep", Place(self.file, line_of(node))) from error
 
     def _expression(self, node: Node) -> Any:
         terms, _ = self._terms(node)
         if len(terms) != 1:
-            raise Unreadable(f"can not read {text_of(node)!r}")
+            raise ExpressionError(f"can not read {text_of(node)!r}")
         return self._term(terms[0])
 
     def _terms(self, node: Node) -> tuple[list[list[Node]], list[str]]:
@@ -102,7 +104,9 @@ class Evaluator:
     def _variable(self, node: Node) -> Any:
         name = text_of(node)
         if name not in self.scope:
-            raise Unreadable(f"{name} is not known here: only variables, locals and the resources of these files are")
+            raise ExpressionError(
+                f"{name} is not known here: only variables, locals and the resources of these files are"
+            )
         return self.scope[name]
 
     def _literal(self, node: Node) -> Any:
@@ -157,7 +161,7 @@ class Evaluator:
     def _call(self, node: Node) -> Any:
         name = text_of(node.named_children[0])
         if name in ("try", "can"):
-            raise Unreadable(f"the function {name} can not be worked out here: write its value instead")
+            raise ExpressionError(f"the function {name} can not be worked out here: write its value instead")
         arguments: list[Any] = []
         for child in _arguments(node):
             if child.type == "ellipsis":
@@ -211,18 +215,18 @@ def _look(value: Any, key: Any) -> Any:
     if isinstance(value, list):
         index = number_of(key)
         if isinstance(index, float) or not 0 <= index < len(value):
-            raise Unreadable(f"the list has no element {said(key)}")
+            raise ExpressionError(f"the list has no element {said(key)}")
         return value[index]
     where, name = map_of(value), text_value(key)
     if name not in where:
-        raise Unreadable(f"the map has no {name!r}")
+        raise ExpressionError(f"the map has no {name!r}")
     return where[name]
 
 
 def _quotient(left: Any, right: Any) -> int | float:
     above, below = number_of(left), number_of(right)
     if not below:
-        raise Unreadable("division by zero")
+        raise ExpressionError("division by zero")
     if isinstance(above, int) and isinstance(below, int) and above % below == 0:
         return above // below
     return whole(above / below)
@@ -231,7 +235,7 @@ def _quotient(left: Any, right: Any) -> int | float:
 def _rest(left: Any, right: Any) -> int | float:
     above, below = number_of(left), number_of(right)
     if not below:
-        raise Unreadable("division by zero")
+        raise ExpressionError("division by zero")
     return whole(above - below * int(above / below))
 
 

@@ -7,21 +7,21 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from natsctl.plan.terraform.values import Unreadable, list_of, map_of, number_of, text_value, truth_of, whole
+from natsctl.plan.terraform.values import ExpressionError, list_of, map_of, number_of, text_value, truth_of, whole
 
 MAX_RANGE: Final = 1024
 """Numbers that one `range` may give, as in Terraform."""
 
 
 def call(name: str, arguments: list[Any]) -> Any:
-    """What a function gives. Raises Unreadable for one that is not known here, or for the wrong arguments."""
+    """What a function gives. Raises ExpressionError for one that is not known here, or for the wrong arguments."""
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise Unreadable(f"the function {name} can not be worked out here: write its value instead")
+        raise ExpressionError(f"the function {name} can not be worked out here: write its value instead")
     try:
         return function(*arguments)
     except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
-        raise Unreadable(f"{name}: wrong arguments") from error
+        raise ExpressionError(f"{name}: wrong arguments") from error
 
 
 def _unique(items: list[Any]) -> list[Any]:
@@ -69,7 +69,7 @@ def _formatted(pattern: str, *values: Any) -> str:
 def _numbers(*bounds: int) -> list[int]:
     numbers = range(*bounds)
     if len(numbers) > MAX_RANGE:
-        raise Unreadable(f"range: more than {MAX_RANGE} numbers")
+        raise ExpressionError(f"range: more than {MAX_RANGE} numbers")
     return list(numbers)
 
 

@@ -11,7 +11,7 @@ from natsctl.plan.terraform.body import Body
 from natsctl.plan.terraform.expression import Evaluator
 from natsctl.plan.terraform.schema import CONSUMER, KV_BUCKET, OBJ_BUCKET, STREAM, Field, Schema
 from natsctl.plan.terraform.syntax import Attribute, Block
-from natsctl.plan.terraform.values import Loop, Named, Unreadable, number_of, said, text_value, truth_of
+from natsctl.plan.terraform.values import ExpressionError, Loop, Named, number_of, said, text_value, truth_of
 from natsctl.plan.wanted import Fault
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
@@ -67,12 +67,12 @@ class Module:
         return Evaluator(place.file, self._scope)
 
     def worked_out(self, kind: str, name: str) -> Any:
-        """The value of `var.NAME`, `local.NAME` or of the resource `TYPE.NAME`. Raises Unreadable."""
+        """The value of `var.NAME`, `local.NAME` or of the resource `TYPE.NAME`. Raises ExpressionError."""
         key = kind, name
         if key in self._known:
             return self._known[key]
         if key in self._open:
-            raise Unreadable(f"{kind}.{name} refers to itself")
+            raise ExpressionError(f"{kind}.{name} refers to itself")
         self._open.append(key)
         try:
             finders = {"var": self._variable, "local": self._local}
@@ -85,12 +85,12 @@ class Module:
     def _variable(self, name: str) -> Any:
         block = next((one for one in self.of("variable") if one.labels == (name,)), None)
         if block is None:
-            raise Unreadable(f"there is no variable {name}")
+            raise ExpressionError(f"there is no variable {name}")
         declared = {one.name: one for one in block.attributes}
         if name in self.given:
             return _converted(self.given[name], declared.get("type"))
         if "default" not in declared:
-            raise Unreadable(f"the variable {name} has no value: give it with --var {name}=VALUE")
+            raise ExpressionError(f"the variable {name} has no value: give it with --var {name}=VALUE")
         return self.evaluator(block.place).value(declared["default"].value)
 
     def _local(self, name: str) -> Any:
@@ -98,14 +98,14 @@ class Module:
             for one in block.attributes:
                 if one.name == name:
                     return self.evaluator(one.place).value(one.value)
-        raise Unreadable(f"there is no local {name}")
+        raise ExpressionError(f"there is no local {name}")
 
     def _resource(self, kind: str, name: str) -> Any:
         block = next((one for one in self.of("resource") if one.labels == (kind, name)), None)
         if block is None:
-            raise Unreadable(f"there is no resource {kind}.{name}")
+            raise ExpressionError(f"there is no resource {kind}.{name}")
         if kind not in SCHEMAS:
-            raise Unreadable(f"{kind}.{name} is no resource of JetStream: what it comes to is not known here")
+            raise ExpressionError(f"{kind}.{name} is no resource of JetStream: what it comes to is not known here")
         declared = {one.name for one in block.attributes}
         found = {key: _Resource(self, block, evaluator) for key, evaluator in self._rounds(block)}
         if "count" in declared:
@@ -119,7 +119,7 @@ class Module:
                 continue
             try:
                 rounds = self._rounds(block)
-            except Unreadable as error:
+            except ExpressionError as error:
                 where = (error.place or block.place)._replace(path=".".join(block.labels))
                 self.faults.append(Fault(where, str(error)))
                 continue
@@ -129,13 +129,13 @@ class Module:
                 yield Instance(block.labels[0], address, body, self._is_protected(block, evaluator))
 
     def _rounds(self, block: Block) -> list[tuple[Any, Evaluator]]:
-        """The key of each instance of a resource, and what works out its expressions. Raises Unreadable."""
+        """The key of each instance of a resource, and what works out its expressions. Raises ExpressionError."""
         plain = self.evaluator(block.place)
         asked = {one.name: one for one in block.attributes if one.name in ("count", "for_each")}
         if "count" in asked:
             number = number_of(plain.value(asked["count"].value))
             if isinstance(number, float) or not 0 <= number <= MOST:
-                raise Unreadable(f"count can not be {said(number)}", asked["count"].place)
+                raise ExpressionError(f"count can not be {said(number)}", asked["count"].place)
             return [(at, plain.within(count=Loop("count", {"index": at}))) for at in range(number)]
         if "for_each" in asked:
             found = plain.value(asked["for_each"].value)
@@ -153,7 +153,7 @@ class Module:
             body.places[one.name] = one.place
             try:
                 body.values[one.name] = evaluator.value(one.value)
-            except Unreadable as error:
+            except ExpressionError as error:
                 body.unread.add(one.name)
                 where = (error.place or one.place)._replace(path=f"{path}.{one.name}")
                 self.faults.append(Fault(where, str(error)))
@@ -171,7 +171,7 @@ class Module:
             return
         try:
             rounds = _dynamic_rounds(block, name, evaluator)
-        except Unreadable as error:
+        except ExpressionError as error:
             where = (error.place or block.place)._replace(path=f"{body.place.path}.{name}")
             self.faults.append(Fault(where, str(error)))
             return
@@ -185,7 +185,7 @@ class Module:
         said_so = [one for inner in block.blocks if inner.type == "lifecycle" for one in inner.attributes]
         try:
             return any(truth_of(evaluator.value(one.value)) for one in said_so if one.name == "prevent_destroy")
-        except Unreadable as error:
+        except ExpressionError as error:
             where = (error.place or block.place)._replace(path=".".join((*block.labels, "prevent_destroy")))
             self.faults.append(Fault(where, str(error)))
             return False
@@ -212,7 +212,7 @@ class _Resource(Named):
         self._evaluator = evaluator
 
     def attribute(self, name: str) -> Any:
-        """What it was given, its default, or its id. Raises Unreadable."""
+        """What it was given, its default, or its id. Raises ExpressionError."""
         kind = self._block.labels[0]
         if name == "id":
             return self._id(kind)
@@ -221,7 +221,7 @@ class _Resource(Named):
             return Evaluator(given.place.file, self._evaluator.scope).value(given.value)
         known = SCHEMAS[kind].get(name)
         if not isinstance(known, Field):
-            raise Unreadable(f"{'.'.join(self._block.labels)} has no attribute {name}")
+            raise ExpressionError(f"{'.'.join(self._block.labels)} has no attribute {name}")
         return known.default
 
     def _id(self, kind: str) -> str:
@@ -237,14 +237,14 @@ def _pairs(found: Any, place: Place) -> dict[str, Any]:
         return found
     if isinstance(found, list) and all(isinstance(item, str) for item in found):
         return {item: item for item in found}
-    raise Unreadable(f"for_each goes over a map or a set of texts, got {said(found)}", place)
+    raise ExpressionError(f"for_each goes over a map or a set of texts, got {said(found)}", place)
 
 
 def _dynamic_rounds(block: Block, name: str, evaluator: Evaluator) -> list[Evaluator]:
-    """What works out the content of a dynamic block, once for each round. Raises Unreadable."""
+    """What works out the content of a dynamic block, once for each round. Raises ExpressionError."""
     declared = {one.name: one for one in block.attributes}
     if "for_each" not in declared:
-        raise Unreadable("for_each is missing", block.place)
+        raise ExpressionError("for_each is missing", block.place)
     found = evaluator.value(declared["for_each"].value)
     pairs = sorted(found.items()) if isinstance(found, dict) else [(item, item) for item in found or ()]
     word = _iterator(declared.get("iterator"), name)

@@ -12,13 +12,13 @@ from typing import Any, Final, TypeAlias
 
 from natsctl.api.times import canonical_time, parse_time
 from natsctl.api.units import SECOND
-from natsctl.plan.terraform.values import Unreadable, list_of, map_of, number_of, text_value, truth_of
+from natsctl.plan.terraform.values import ExpressionError, list_of, map_of, number_of, text_value, truth_of
 
 Read: TypeAlias = Callable[[Any], Any]
 
 
 def text(value: Any) -> str:
-    """A text. Raises Unreadable, as all of these."""
+    """A text. Raises ExpressionError, as all of these."""
     return text_value(value)
 
 
@@ -26,7 +26,7 @@ def number(value: Any) -> int:
     """A whole number."""
     found = number_of(value)
     if isinstance(found, float):
-        raise Unreadable(f"expected a whole number, got {found}")
+        raise ExpressionError(f"expected a whole number, got {found}")
     return found
 
 
@@ -72,7 +72,7 @@ def moment(value: Any) -> str:
     try:
         parse_time(text_value(value))
     except ValueError as error:
-        raise Unreadable(str(error)) from error
+        raise ExpressionError(str(error)) from error
     return canonical_time(text_value(value))
 
 

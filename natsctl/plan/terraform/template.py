@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.plan.terraform.syntax import text_of
-from natsctl.plan.terraform.values import Unreadable
+from natsctl.plan.terraform.values import ExpressionError
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -19,7 +19,7 @@ _CHARS: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 
 def pieces(node: Node) -> list[Part]:
-    """Texts, unescaped, and the expressions of `${…}`. Raises Unreadable for directives such as `%{ if … }`."""
+    """Texts, unescaped, and the expressions of `${…}`. Raises ExpressionError for directives such as `%{ if … }`."""
     if node.type == "heredoc_template":
         return _heredoc(node)
     start, end = node.children[0].end_byte, node.children[-1].start_byte
@@ -33,7 +33,7 @@ def _raw(node: Node, start: int, end: int) -> list[Part]:
     parts: list[Part] = []
     for child in node.named_children:
         if child.type == "template_directive":
-            raise Unreadable("directives such as %{ if } can not be worked out here: write the text instead")
+            raise ExpressionError("directives such as %{ if } can not be worked out here: write the text instead")
         if child.type == "template_interpolation":
             parts.append(source[at - node.start_byte : child.start_byte - node.start_byte].decode())
             parts.append(_inner(child))
@@ -45,7 +45,7 @@ def _raw(node: Node, start: int, end: int) -> list[Part]:
 def _inner(interpolation: Any) -> Any:
     inner = next((child for child in interpolation.named_children if child.type == "expression"), None)
     if inner is None:
-        raise Unreadable(f"can not read {text_of(interpolation)!r}")
+        raise ExpressionError(f"can not read {text_of(interpolation)!r}")
     return inner
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from natsctl.plan.asset import Place
 
 
-class Unreadable(Exception):
+class ExpressionError(Exception):
     """An expression without a value, with the reason; `place` is where it is known more closely than by who asked."""
 
     def __init__(self, reason: str, place: Place | None = None) -> None:
@@ -21,7 +21,7 @@ class Named(Protocol):
     """What has attributes that are worked out when they are asked for: `var`, `local`, a resource."""
 
     def attribute(self, name: str) -> Any:
-        """One of them. Raises Unreadable."""
+        """One of them. Raises ExpressionError."""
 
 
 class Loop(Named):
@@ -34,19 +34,19 @@ class Loop(Named):
     def attribute(self, name: str) -> Any:
         """One of its values."""
         if name not in self._values:
-            raise Unreadable(f"{self._word} has no {name}")
+            raise ExpressionError(f"{self._word} has no {name}")
         return self._values[name]
 
 
 def number_of(value: Any) -> int | float:
-    """A number, also from text that is one. Raises Unreadable."""
+    """A number, also from text that is one. Raises ExpressionError."""
     if isinstance(value, str):
         try:
             return whole(float(value)) if any(mark in value for mark in ".eE") else int(value)
         except (ValueError, OverflowError) as error:
-            raise Unreadable(f"expected a number, got {value!r}") from error
+            raise ExpressionError(f"expected a number, got {value!r}") from error
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unreadable(f"expected a number, got {said(value)}")
+        raise ExpressionError(f"expected a number, got {said(value)}")
     return value
 
 
@@ -56,39 +56,39 @@ def whole(value: int | float) -> int | float:
 
 
 def truth_of(value: Any) -> bool:
-    """True or false, also from text that says so. Raises Unreadable."""
+    """True or false, also from text that says so. Raises ExpressionError."""
     words = {"true": True, "false": False}
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value in words:
         return words[value]
-    raise Unreadable(f"expected true or false, got {said(value)}")
+    raise ExpressionError(f"expected true or false, got {said(value)}")
 
 
 def text_value(value: Any) -> str:
-    """A text, also from a number or a truth. Raises Unreadable."""
+    """A text, also from a number or a truth. Raises ExpressionError."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(whole(value))
-    raise Unreadable(f"expected a text, got {said(value)}")
+    raise ExpressionError(f"expected a text, got {said(value)}")
 
 
 def list_of(value: Any) -> list[Any]:
-    """A list; a map has its values, in the order of its keys. Raises Unreadable."""
+    """A list; a map has its values, in the order of its keys. Raises ExpressionError."""
     if isinstance(value, dict):
         return [value[key] for key in sorted(value)]
     if not isinstance(value, list):
-        raise Unreadable(f"expected a list, got {said(value)}")
+        raise ExpressionError(f"expected a list, got {said(value)}")
     return value
 
 
 def map_of(value: Any) -> dict[str, Any]:
-    """A map. Raises Unreadable."""
+    """A map. Raises ExpressionError."""
     if not isinstance(value, dict):
-        raise Unreadable(f"expected a map, got {said(value)}")
+        raise ExpressionError(f"expected a map, got {said(value)}")
     return value
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from natsctl.api.errors import UsageError
 from natsctl.plan.terraform.expression import Evaluator
 from natsctl.plan.terraform.syntax import Block, parse
-from natsctl.plan.terraform.values import Unreadable
+from natsctl.plan.terraform.values import ExpressionError
 from natsctl.plan.wanted import Fault
 
 _ENVIRONMENT: Final = "TF_VAR_"
@@ -61,7 +61,7 @@ def _from_file(file: Path, faults: list[Fault]) -> dict[str, Any]:
     for one in whole.attributes:
         try:
             given[one.name] = Evaluator(str(file), {}).value(one.value)
-        except Unreadable as error:
+        except ExpressionError as error:
             raise UsageError(f"{error.place or one.place}: {error}") from error
     return given
 
@@ -76,5 +76,5 @@ def _worded(declared: Block, text: str) -> Any:
         raise UsageError(f"--var {declared.labels[0]}: {text!r} is no {kind}")
     try:
         return Evaluator("--var", {}).value(whole.attributes[0].value)
-    except Unreadable as error:
+    except ExpressionError as error:
         raise UsageError(f"--var {declared.labels[0]}: {error}") from error

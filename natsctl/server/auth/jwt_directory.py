@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.broker.jwt.nkey import is_public
-from natsctl.broker.jwt.resolver import StoreRefused
+from natsctl.broker.jwt.resolver import AccountStoreError
 from natsctl.broker.jwt.token import MAX_TOKEN_BYTES
 from natsctl.server.auth.operator_options import DirectoryOptions
 
@@ -75,23 +75,23 @@ class JwtDirectory:
             return None
 
     def save(self, account: str, token: str) -> bool:
-        """Keep a JWT and return whether it is another than before; raises StoreRefused."""
+        """Keep a JWT and return whether it is another than before; raises AccountStoreError."""
         if not is_public(account, "account"):
-            raise StoreRefused("invalid public key")
+            raise AccountStoreError("invalid public key")
         known = self._used.pop(account, None) is not None
         if known:
             self._used[account] = time.time()
             if self.fetch(account) == token:
                 return False
         elif self.full and 0 < self._options.limit <= len(self._used):
-            raise StoreRefused("jwt store is full")
+            raise AccountStoreError("jwt store is full")
         self._write(self._path(account), token)
         self._used[account] = time.time()
         self._forget_excess()
         return True
 
     def delete(self, account: str) -> None:
-        """Forget an account, if it is there; raises StoreRefused."""
+        """Forget an account, if it is there; raises AccountStoreError."""
         path = self._path(account)
         try:
             if self._options.deleting == "rename":
@@ -101,7 +101,7 @@ class JwtDirectory:
         except FileNotFoundError:
             pass
         except OSError as fault:
-            raise StoreRefused(f"{fault.strerror}: {account}") from fault
+            raise AccountStoreError(f"{fault.strerror}: {account}") from fault
         self._used.pop(account, None)
 
     def accounts(self) -> list[str]:
@@ -153,7 +153,7 @@ class JwtDirectory:
         except OSError as fault:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
-            raise StoreRefused(f"{fault.strerror}: {path.name}") from fault
+            raise AccountStoreError(f"{fault.strerror}: {path.name}") from fault
 
 
 def _read(path: Path) -> bytes:

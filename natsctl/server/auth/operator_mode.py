@@ -10,7 +10,7 @@ from natsctl.broker.jwt.claim_requests import ClaimRequests
 from natsctl.broker.jwt.claims import AccountBody, AccountClaims
 from natsctl.broker.jwt.claims import AccountLimits as ClaimedLimits
 from natsctl.broker.jwt.keeper import BrokerKeeper
-from natsctl.broker.jwt.resolver import MemoryResolver, Resolver, StoreRefused
+from natsctl.broker.jwt.resolver import AccountStoreError, MemoryResolver, Resolver
 from natsctl.broker.jwt.token import JwtError
 from natsctl.broker.jwt.trust import Trust, trust_of
 from natsctl.server.auth.jwt_directory import JwtDirectory
@@ -55,7 +55,7 @@ def _resolver(operator: OperatorOptions) -> Resolver:
         if store.fetch(account) is None:
             try:
                 store.save(account, token)
-            except StoreRefused as fault:
+            except AccountStoreError as fault:
                 raise UsageError(f'preload account error for "{account}": {fault}') from None
     return store
 

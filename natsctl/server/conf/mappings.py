@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from natsctl.api.mapping_functions import BadTransform
+from natsctl.api.mapping_functions import TransformError
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.syntax import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT
@@ -46,7 +46,7 @@ def _mapping(source: str, item: Item) -> SubjectMap:
         mapping, what = SubjectMap(source, tuple(to for to, cluster in found if not cluster)), go_quote(source)
     try:
         compile_mapping(mapping, random.Random())
-    except BadTransform as bad:
+    except TransformError as bad:
         raise item.fault(f"Error adding mapping for {what} : {bad}") from None
     return mapping
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.server.conf.words import Fault, bare, quoted
+from natsctl.server.conf.words import ConfValueError, bare, quoted
 
 MAX_DEPTH: Final = 64
 """Blocks within blocks, includes within includes, variables of the environment within variables."""
@@ -141,9 +141,9 @@ class _Parser:
         """Return the whole file as one block."""
         try:
             if "\0" in self._text:
-                raise Fault(self._text.index("\0"), "a zero byte is no text")
+                raise ConfValueError(self._text.index("\0"), "a zero byte is no text")
             return self._document()
-        except Fault as fault:
+        except ConfValueError as fault:
             line = self._line(fault.at)
             raise ConfError(self._name, line, f"Parse error on line {line}: '{fault}'") from None
 
@@ -194,7 +194,7 @@ class _Parser:
     @contextmanager
     def _deeper(self) -> Iterator[None]:
         if self._depth >= MAX_DEPTH:
-            raise Fault(self._at, "too many blocks within blocks")
+            raise ConfValueError(self._at, "too many blocks within blocks")
         self._depth += 1
         yield
         self._depth -= 1
@@ -207,7 +207,7 @@ class _Parser:
         if not char or char in "\n\r," or (char == ";" and closing == "}"):
             self._at += len(char)
         elif char != closing:
-            raise Fault(self._at, f"expected {what} to end with a new line or a comma, not {char!r}")
+            raise ConfValueError(self._at, f"expected {what} to end with a new line or a comma, not {char!r}")
         elif len(self._scopes) == 1 and what == "a top-level value":
             self._at += 1
 
@@ -229,7 +229,7 @@ class _Parser:
                 return
             self._pair(block, top=False)
             self._end_of_value("}", "a value")
-        raise Fault(opened, "the block that opens here is never closed with '}'")
+        raise ConfValueError(opened, "the block that opens here is never closed with '}'")
 
     def _pair(self, block: Block, *, top: bool) -> None:
         at = self._at
@@ -245,19 +245,19 @@ class _Parser:
         self._skip(_GAP if top else _SPACE)
         char = self._peek()
         if (not char and not (top and separated)) or (char and char in ("\n\r" if top else "},")):
-            raise Fault(at, f"{key!r} has no value")
+            raise ConfValueError(at, f"{key!r} has no value")
         block[key] = Item(self._value(), self._name, line)
 
     def _key(self) -> str:
         if self._peek() in ('"', "'"):
             end = self._text.find(self._peek(), self._at + 1)
             if end < 0:
-                raise Fault(self._at, "the key that opens here is never closed")
+                raise ConfValueError(self._at, "the key that opens here is never closed")
             key, self._at = self._text[self._at + 1 : end], end + 1
             return key
         found = _KEY.match(self._text, self._at)
         if not found or found.group()[0] in "/,;]":
-            raise Fault(self._at, f"expected a key, not {self._peek()!r}")
+            raise ConfValueError(self._at, f"expected a key, not {self._peek()!r}")
         self._at = found.end()
         return found.group()
 
@@ -265,18 +265,18 @@ class _Parser:
         self._skip(_GAP)
         at, char = self._at, self._peek()
         if not char or char in "[{(\\-\n\r" or char.isdigit():
-            raise Fault(at, "include needs the name of a file")
+            raise ConfValueError(at, "include needs the name of a file")
         if char in "\"'":
             end = self._text.find(char, at + 1)
             if end < 0:
-                raise Fault(at, "the name that opens here is never closed")
+                raise ConfValueError(at, "the name that opens here is never closed")
             name, self._at = self._text[at + 1 : end], end + 1
         else:
             self._skip(_INCLUDED)
             name = self._text[at : self._at]
             self._take("'")
         if self._depth >= MAX_DEPTH:
-            raise Fault(at, "too many includes within includes")
+            raise ConfValueError(at, "too many includes within includes")
         path = self._folder / name.lstrip("/")  # nats-server joins the names, whatever the second one begins with
         try:
             text = _read(path)
@@ -311,16 +311,16 @@ class _Parser:
                 if self._take("]"):
                     return items
                 if self._peek() == ",":
-                    raise Fault(self._at, "a comma without a value before it")
+                    raise ConfValueError(self._at, "a comma without a value before it")
                 line = self._line(self._at)
                 items.append(Item(self._value(), self._name, line))
                 self._end_of_value("]", "an item")
-        raise Fault(opened, "the array that opens here is never closed with ']'")
+        raise ConfValueError(opened, "the array that opens here is never closed with ']'")
 
     def _parenthesised(self) -> str:
         end = _PARENTHESIS_END.search(self._text, self._at)
         if end is None:
-            raise Fault(self._at, "the text that opens here is never closed with ')' on a line of its own")
+            raise ConfValueError(self._at, "the text that opens here is never closed with ')' on a line of its own")
         text, self._at = self._text[self._at + 1 : end.start()], end.end()
         return text
 
@@ -333,11 +333,11 @@ class _Parser:
                 scope.variables.add(name)
                 return item.value
         if name in self._asked or len(self._asked) >= MAX_DEPTH:
-            raise Fault(self._at, f"variable reference cycle for '{name}'")
+            raise ConfValueError(self._at, f"variable reference cycle for '{name}'")
         if name in self._environment:
             text = f"pk={self._environment[name]}"
             inner = _Parser(text, f"${name}", Path(), self._environment, self._depth + 1, self._asked | {name})
             item = inner.document().get("pk")
             if item is not None:
                 return item.value
-        raise Fault(self._at, f"variable reference for '{name}' can not be found")
+        raise ConfValueError(self._at, f"variable reference for '{name}' can not be found")

@@ -3,7 +3,7 @@
 A word that begins with a digit is a number, a number with a unit, an address, a date, or a text; which one is decided
 by the first character that does not fit, as in nats-server (its package conf): `64MB` is a number, `10ms` a text,
 `1.5s` and `12-ab` are faults. Every function takes the whole text and the place of the word, and returns the value
-and the place after it; a `Fault` says what is wrong, and its caller knows the line.
+and the place after it; a `ConfValueError` says what is wrong, and its caller knows the line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGEST: Final = (1 << 63) - 1
 Scalar = str | int | float | bool | datetime
 
 
-class Fault(Exception):
+class ConfValueError(Exception):
     """A word that can not be read; `at` is where."""
 
     def __init__(self, at: int, text: str) -> None:
@@ -47,12 +47,14 @@ class Word(NamedTuple):
 
 
 def bare(text: str, at: int) -> Word:
-    """Return the word at `at`, which is not in quotes; raises Fault."""
+    """Return the word at `at`, which is not in quotes; raises ConfValueError."""
     found = _DIGITS.match(text, at)
     if found:
         return _number(text, at, found.end())
     if text[at : at + 1] in ("-", ".") and text[at:]:
-        raise Fault(at, f"expected a digit, not {text[at]!r}" if text[at] == "-" else "a number begins with a digit")
+        raise ConfValueError(
+            at, f"expected a digit, not {text[at]!r}" if text[at] == "-" else "a number begins with a digit"
+        )
     return _plain(text, at, at)
 
 
@@ -104,16 +106,16 @@ def _with_unit(text: str, start: int, at: int, end: int) -> Word:
 def _integer(text: str, start: int, end: int, unit: str) -> int:
     factor = _UNITS.get(unit.lower())
     if factor is None:
-        raise Fault(start, f"unknown unit {unit!r}")
+        raise ConfValueError(start, f"unknown unit {unit!r}")
     if end - start > len(str(_LARGEST)) + 1 or abs(number := int(text[start:end]) * int(factor)) > _LARGEST:
-        raise Fault(start, f"integer '{text[start:end][:40]}{unit}' is out of the range")
+        raise ConfValueError(start, f"integer '{text[start:end][:40]}{unit}' is out of the range")
     return number
 
 
 def _float(text: str, start: int, at: int) -> Word:
     fraction = _FLOAT.match(text, at)
     if not fraction:
-        raise Fault(at, "a number needs a digit after its '.'")
+        raise ConfValueError(at, "a number needs a digit after its '.'")
     end = fraction.end()
     if text[end : end + 1] == ".":
         address = _ADDRESS.match(text, end)
@@ -121,22 +123,24 @@ def _float(text: str, start: int, at: int) -> Word:
         return Word(text[start : address.end()], address.end())
     number = float(text[start:end])
     if number in (float("inf"), float("-inf")):
-        raise Fault(start, f"float '{text[start : start + 40]}' is out of the range")
+        raise ConfValueError(start, f"float '{text[start : start + 40]}' is out of the range")
     return Word(number, end)
 
 
 def _date(text: str, start: int) -> Word:
     date = _DATE.match(text, start)
     if not date:
-        raise Fault(start, "digits and '-' are the beginning of a date such as 2026-01-31T00:00:00Z; quote other texts")
+        raise ConfValueError(
+            start, "digits and '-' are the beginning of a date such as 2026-01-31T00:00:00Z; quote other texts"
+        )
     try:
         return Word(datetime.strptime(date.group(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC), date.end())
     except ValueError:
-        raise Fault(start, f"expected Zulu formatted DateTime, but got '{date.group()}'") from None
+        raise ConfValueError(start, f"expected Zulu formatted DateTime, but got '{date.group()}'") from None
 
 
 def quoted(text: str, at: int) -> tuple[str, int]:
-    """Return the text in the quotes that open at `at`; only double ones have escapes. Raises Fault."""
+    """Return the text in the quotes that open at `at`; only double ones have escapes. Raises ConfValueError."""
     quote, since, start, parts = text[at], at + 1, at, list[str]()
     at += 1
     while at < len(text):
@@ -149,17 +153,17 @@ def quoted(text: str, at: int) -> tuple[str, int]:
             since = at
         else:
             at += 1
-    raise Fault(start, "the string that opens here is never closed")
+    raise ConfValueError(start, "the string that opens here is never closed")
 
 
 def escape(text: str, at: int) -> tuple[str, int]:
-    """Return what the escape after a backslash stands for; raises Fault."""
+    """Return what the escape after a backslash stands for; raises ConfValueError."""
     char = text[at : at + 1]
     if char == "x":
         digits = text[at + 1 : at + 3]
         if not re.fullmatch("[0-9a-fA-F]{2}", digits):
-            raise Fault(at, f"\\x needs two hexadecimal digits, not {digits!r}")
+            raise ConfValueError(at, f"\\x needs two hexadecimal digits, not {digits!r}")
         return chr(int(digits, 16)), at + 3
     if char not in _ESCAPES:
-        raise Fault(at, f'unknown escape \\{char}: there are \\xXX, \\t, \\n, \\r, \\" and \\\\')
+        raise ConfValueError(at, f'unknown escape \\{char}: there are \\xXX, \\t, \\n, \\r, \\" and \\\\')
     return _ESCAPES[char], at + 1

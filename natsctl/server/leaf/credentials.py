@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from natsctl.broker.leaf.options import Signer, SignFault
+from natsctl.broker.leaf.options import RemoteCredentialsError, Signer
 from natsctl.server.conf.syntax import read_file
 from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
 
@@ -33,19 +33,19 @@ def signer_of(remote: LeafRemoteOptions, url: LeafUrl) -> Signer:
 
 
 def read_creds(path: Path) -> tuple[str, bytes]:
-    """Return JWT and seed of a creds file; raises SignFault."""
+    """Return JWT and seed of a creds file; raises RemoteCredentialsError."""
     try:
         content = read_file(path)
     except OSError as error:
-        raise SignFault(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+        raise RemoteCredentialsError(f"open {path}: {(error.strerror or str(error)).lower()}") from error
     parts = _PARTS.findall(content)
     if len(parts) < 2:
-        raise SignFault("Credentials file malformed")
+        raise RemoteCredentialsError("Credentials file malformed")
     return parts[0].decode(), parts[1]
 
 
 def _signature(seed: bytes, nonce: bytes, fault: str) -> tuple[str, str]:
-    """Return the public key of a seed and its signature, as CONNECT has them; raises SignFault."""
+    """Return the public key of a seed and its signature, as CONNECT has them; raises RemoteCredentialsError."""
     import nkeys
 
     try:
@@ -54,7 +54,7 @@ def _signature(seed: bytes, nonce: bytes, fault: str) -> tuple[str, str]:
         public = pair.public_key.decode()
         pair.wipe()
     except (nkeys.NkeysError, ValueError) as error:
-        raise SignFault(fault) from error
+        raise RemoteCredentialsError(fault) from error
     return public, signature
 
 

@@ -11,7 +11,7 @@ from natsctl.server.monitor.account_config import exports, imports, mappings
 from natsctl.server.monitor.ages import SECOND_NS
 from natsctl.server.monitor.claims import account_claims, held_account
 from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.monitor.subscription_detail import name_tag
 from natsctl.server.monitor.subsz import subscription_stats
 
@@ -26,12 +26,12 @@ class AccountzOptions(msgspec.Struct, kw_only=True):
 
 
 def read(query: Query) -> AccountzOptions:
-    """Return the options of a query. Raises Refused."""
+    """Return the options of a query. Raises BadRequestError."""
     return AccountzOptions(account=query.text("acc"))
 
 
 def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
-    """Return the names of the accounts, or one account. Raises Refused."""
+    """Return the names of the accounts, or one account. Raises BadRequestError."""
     broker = server.broker
     head = {
         "server_id": broker.server_id,
@@ -44,11 +44,14 @@ def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
 
 
 def account_info(server: ServerView, name: str) -> dict[str, Any]:
-    """Return what is known of one account: also the answer to `$SYS.REQ.ACCOUNT.<name>.INFO`. Raises Refused."""
+    """Return what is known of one account: also the answer to `$SYS.REQ.ACCOUNT.<name>.INFO`.
+
+    Raises BadRequestError.
+    """
     broker, engine = server.broker, server.engine
     account = broker.accounts.get(name)
     if account is None:
-        raise Refused(f"Account {name} does not exist")
+        raise BadRequestError(f"Account {name} does not exist")
     served = engine is not None and name in engine.accounts
     held = held_account(server, name)
     info: dict[str, Any] = {

@@ -22,13 +22,13 @@ def presentable(token: str) -> str:
 
 def payload(token: str) -> dict[str, Any]:
     """Return what a JWT says, unverified; empty where it can not be read."""
-    from natsctl.api.codec import InvalidJSON, read_folded
+    from natsctl.api.codec import InvalidJSONError, read_folded
     from natsctl.broker.jwt.claims import UserClaims
     from natsctl.broker.jwt.token import JwtError, decode_base64url
 
     try:
         found = read_folded(decode_base64url(token.split(".")[1]), UserClaims)
-    except (IndexError, InvalidJSON, JwtError):
+    except (IndexError, InvalidJSONError, JwtError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -16,7 +16,7 @@ from natsctl.server.monitor.ages import wall_time
 from natsctl.server.monitor.connection import Show, client, leaf
 from natsctl.server.monitor.document import whole
 from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -58,13 +58,13 @@ class ConnzOptions(msgspec.Struct, kw_only=True):
 
 
 def read(query: Query) -> ConnzOptions:
-    """Return the options of a query. Raises Refused."""
+    """Return the options of a query. Raises BadRequestError."""
     auth = query.flag("auth")
     subscriptions, detail = query.subscriptions()
     offset, limit, cid = query.number("offset"), query.number("limit"), query.unsigned("cid")
     state = _STATES.get(query.text("state").lower())
     if state is None:
-        raise Refused(f"Error decoding state for {query.text('state')}")
+        raise BadRequestError(f"Error decoding state for {query.text('state')}")
     return ConnzOptions(
         sort=query.text("sort"),
         auth=auth,
@@ -81,13 +81,13 @@ def read(query: Query) -> ConnzOptions:
 
 
 def connz(server: ServerView, options: ConnzOptions) -> dict[str, Any]:
-    """Return a page of connections. Raises Refused."""
+    """Return a page of connections. Raises BadRequestError."""
     found: dict[str, Any] = whole(connz_in_pieces(server, options))
     return found
 
 
 def connz_in_pieces(server: ServerView, options: ConnzOptions) -> dict[str, Any]:
-    """Return a page of connections, to be made one after the other. Raises Refused."""
+    """Return a page of connections, to be made one after the other. Raises BadRequestError."""
     _check(options)
     broker = server.broker
     offset = max(options.offset, 0)
@@ -113,11 +113,11 @@ def _entries(page: Sequence[Session | LeafPeer], show: Show) -> Iterator[dict[st
 
 def _check(options: ConnzOptions) -> None:
     if options.sort and options.sort not in _ORDERS:
-        raise Refused(f"invalid sorting option: {options.sort}")
+        raise BadRequestError(f"invalid sorting option: {options.sort}")
     if options.sort in ("stop", "reason") and options.state != ConnState.CLOSED:
-        raise Refused(f"sort by {options.sort} only valid on closed connections")
+        raise BadRequestError(f"sort by {options.sort} only valid on closed connections")
     if options.filter_subject not in ("", ">") and not options.acc:
-        raise Refused("filter by subject only valid with account filtering")
+        raise BadRequestError("filter by subject only valid with account filtering")
 
 
 def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | LeafPeer]]:

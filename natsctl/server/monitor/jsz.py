@@ -16,7 +16,7 @@ from natsctl.api.times import format_time
 from natsctl.server.monitor.document import whole
 from natsctl.server.monitor.jetstream_facts import jetstream_config, jetstream_limits, jetstream_stats
 from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.monitor.subscription_detail import name_tag
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ConsumerDetail(ConsumerInfo):
 
 
 def read(query: Query) -> JszOptions:
-    """Return the options of a query. Raises Refused."""
+    """Return the options of a query. Raises BadRequestError."""
     return JszOptions(
         accounts=query.flag("accounts"),
         streams=query.flag("streams"),
@@ -71,13 +71,16 @@ def read(query: Query) -> JszOptions:
 
 
 def jsz(server: ServerView, options: JszOptions) -> dict[str, Any]:
-    """Return JetStream's counters, and its accounts where asked for. Raises Refused."""
+    """Return JetStream's counters, and its accounts where asked for. Raises BadRequestError."""
     found: dict[str, Any] = whole(jsz_in_pieces(server, options))
     return found
 
 
 def jsz_in_pieces(server: ServerView, options: JszOptions) -> dict[str, Any]:
-    """Return what `jsz` returns, accounts, streams and consumers to be made one after the other. Raises Refused."""
+    """Return what `jsz` returns, accounts, streams and consumers to be made one after the other.
+
+    Raises BadRequestError.
+    """
     broker, engine = server.broker, server.engine
     answer = {
         **(jetstream_stats(server) or _NO_STATS),
@@ -86,7 +89,7 @@ def jsz_in_pieces(server: ServerView, options: JszOptions) -> dict[str, Any]:
     }
     if engine is None:
         if options.leader_only:
-            raise Refused("skip request: not leader")
+            raise BadRequestError("skip request: not leader")
         nothing = {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0, "total": 0}
         return {**answer, "disabled": True, "config": {"max_memory": 0, "max_storage": 0}, **nothing}
     every = list(engine.accounts.values())
@@ -99,14 +102,17 @@ def jsz_in_pieces(server: ServerView, options: JszOptions) -> dict[str, Any]:
 
 
 def jsz_account(server: ServerView, options: JszOptions) -> dict[str, Any]:
-    """Return the details of `options.account` alone: the answer to `$SYS.REQ.ACCOUNT.<name>.JSZ`. Raises Refused."""
+    """Return the details of `options.account` alone: the answer to `$SYS.REQ.ACCOUNT.<name>.JSZ`.
+
+    Raises BadRequestError.
+    """
     if server.engine is None:
-        raise Refused("jetstream not enabled")
+        raise BadRequestError("jetstream not enabled")
     if options.account not in server.broker.accounts:
-        raise Refused(f'account "{options.account}" not found')
+        raise BadRequestError(f'account "{options.account}" not found')
     js = server.engine.accounts.get(options.account)
     if js is None:
-        raise Refused(f'account "{options.account}" not jetstream enabled')
+        raise BadRequestError(f'account "{options.account}" not jetstream enabled')
     found: dict[str, Any] = whole(account_detail(server, js, options))
     return found
 

@@ -38,7 +38,7 @@ from natsctl.server.monitor.expvarz import expvarz
 from natsctl.server.monitor.index import index_page
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, Query
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.monitor.stacksz import stacksz
 from natsctl.server.monitor.varz import varz
 
@@ -118,7 +118,7 @@ class Monitor:
             self._count(endpoint)
         try:
             page = endpoint.answer(self._server, Query(query))
-        except Refused as refusal:
+        except BadRequestError as refusal:
             return Page(400, str(refusal).encode(), TEXT)
         if endpoint.strict:
             self._count(endpoint)

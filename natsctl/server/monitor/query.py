@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote_plus
 
 from natsctl.api.syntax import go_quote
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 
 BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 """What stands for no byte."""
@@ -41,18 +41,18 @@ class Query:
         return self._values.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return a flag. Raises Refused."""
+        """Return a flag. Raises BadRequestError."""
         value = self.text(name)
         if value and value not in _FLAGS:
             raise _refused("boolean", name, "ParseBool", value, "invalid syntax")
         return _FLAGS.get(value, False)
 
     def number(self, name: str) -> int:
-        """Return a number, 0 where it is absent. Raises Refused."""
+        """Return a number, 0 where it is absent. Raises BadRequestError."""
         return self._integer(name, "int", "Atoi", _NUMBER, -_INT_MAX - 1, _INT_MAX)
 
     def unsigned(self, name: str) -> int:
-        """Return a number that is not negative, 0 where it is absent. Raises Refused."""
+        """Return a number that is not negative, 0 where it is absent. Raises BadRequestError."""
         return self._integer(name, "uint64", "ParseUint", _UNSIGNED, 0, _UINT_MAX)
 
     def _integer(self, name: str, kind: str, reader: str, shape: re.Pattern[str], least: int, most: int) -> int:
@@ -68,10 +68,10 @@ class Query:
         return number
 
     def subscriptions(self) -> tuple[bool, bool]:
-        """Return whether `subs` asks for subjects, and whether for details. Raises Refused."""
+        """Return whether `subs` asks for subjects, and whether for details. Raises BadRequestError."""
         detail = self.text("subs").lower() == "detail"
         return not detail and self.flag("subs"), detail
 
 
-def _refused(kind: str, name: str, reader: str, value: str, reason: str) -> Refused:
-    return Refused(f"Error decoding {kind} for '{name}': strconv.{reader}: parsing {go_quote(value)}: {reason}")
+def _refused(kind: str, name: str, reader: str, value: str, reason: str) -> BadRequestError:
+    return BadRequestError(f"Error decoding {kind} for '{name}': strconv.{reader}: parsing {go_quote(value)}: {reason}")

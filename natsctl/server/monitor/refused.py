@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Refused(ValueError):
+class BadRequestError(ValueError):
     """Options that an endpoint can not answer; the text is nats-server's, sent with status 400."""

@@ -12,7 +12,7 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.server.monitor.document import go_number, whole
 from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.monitor.subscription_detail import subscription_detail
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class SubszOptions(msgspec.Struct, kw_only=True):
 
 
 def read(query: Query) -> SubszOptions:
-    """Return the options of a query. Raises Refused."""
+    """Return the options of a query. Raises BadRequestError."""
     return SubszOptions(
         subscriptions=query.flag("subs"),
         offset=query.number("offset"),
@@ -49,15 +49,15 @@ def read(query: Query) -> SubszOptions:
 
 
 def subsz(server: ServerView, options: SubszOptions) -> dict[str, Any]:
-    """Return counters of the subscriptions, and a page of them where asked for. Raises Refused."""
+    """Return counters of the subscriptions, and a page of them where asked for. Raises BadRequestError."""
     found: dict[str, Any] = whole(subsz_in_pieces(server, options))
     return found
 
 
 def subsz_in_pieces(server: ServerView, options: SubszOptions) -> dict[str, Any]:
-    """Return what `subsz` returns, the subscriptions to be made one after the other. Raises Refused."""
+    """Return what `subsz` returns, the subscriptions to be made one after the other. Raises BadRequestError."""
     if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
-        raise Refused(f"invalid test subject, must be valid publish subject: {options.test}")
+        raise BadRequestError(f"invalid test subject, must be valid publish subject: {options.test}")
     broker = server.broker
     accounts = [one for one in broker.accounts.values() if options.account in ("", one.name)]
     offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else DEFAULT_LIMIT

@@ -24,14 +24,14 @@ from natsctl.server.capacity import default_max_storage
 from natsctl.server.descriptors import raise_descriptor_limit
 from natsctl.server.instance import ServerInstance
 from natsctl.server.loops import let_garbage_wait, new_event_loop, tune_interpreter
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.announcement import announce, announce_listeners
 from natsctl.server.process.flags import CommandLine, parse_command_line
 from natsctl.server.process.goflags import FlagError
 from natsctl.server.process.log import Log
 from natsctl.server.process.ports import write_pid_file, write_ports_file
-from natsctl.server.process.provision import NotProvisioned, Preparation, Provisioner, provision
+from natsctl.server.process.provision import NotProvisionedError, Preparation, Provisioner, provision
 from natsctl.server.process.signals import NAMES, send_signal
 from natsctl.server.process.start_fault import start_fault
 from natsctl.server.process.usage import USAGE
@@ -69,7 +69,7 @@ def main(argv: Sequence[str], provisioner: Provisioner | None = None) -> int:
     except FlagError as error:
         sys.stderr.write(f"natsctl server run: {error}\nTry `natsctl server run --help`.\n")
         return USAGE_ERROR
-    except NotProvisioned as error:
+    except NotProvisionedError as error:
         sys.stderr.write(f"natsctl server run: {error}\n")
         return error.code
     except (NatsctlError, OSError) as error:
@@ -79,7 +79,7 @@ def main(argv: Sequence[str], provisioner: Provisioner | None = None) -> int:
 
 
 def _preparation(command_line: CommandLine, provisioner: Provisioner | None) -> Preparation | None:
-    """Return what is to be done before the server listens; raises NotProvisioned with all faults of documents."""
+    """Return what is to be done before the server listens; raises NotProvisionedError with all faults of documents."""
     documents = command_line.documents
     if documents is None:
         return None
@@ -88,7 +88,7 @@ def _preparation(command_line: CommandLine, provisioner: Provisioner | None) -> 
     try:
         return partial(provision, documents, provisioner(documents))
     except NatsctlError as failure:
-        raise NotProvisioned(failure) from failure
+        raise NotProvisionedError(failure) from failure
 
 
 def _answer(command_line: CommandLine) -> int:
@@ -163,7 +163,7 @@ class ServerProcess:
             self._log.fatal(start_fault(self._options, error))
             await self._server.stop()
             self._remove_files()
-            return error.code if isinstance(error, NotProvisioned) else NOT_STARTED
+            return error.code if isinstance(error, NotProvisionedError) else NOT_STARTED
         tune_interpreter()
         self._server.reload = self._first_reload
         announce_listeners(self._log, self._server)
@@ -266,7 +266,7 @@ class ServerProcess:
     def _reload_signal(self) -> None:
         try:
             self._server.reload()
-        except Refused as error:
+        except BadRequestError as error:
             self._log.error(f"Failed to reload server configuration: {error}")
 
     def _first_reload(self) -> None:

@@ -44,7 +44,7 @@ class Preparation(Protocol):
         """Do it, and log it."""
 
 
-class NotProvisioned(NatsctlError):
+class NotProvisionedError(NatsctlError):
     """The documents of a server that starts could not be carried out; `code` is the exit status that says how."""
 
     def __init__(self, failure: NatsctlError) -> None:
@@ -53,13 +53,13 @@ class NotProvisioned(NatsctlError):
 
 
 async def provision(documents: Documents, carry: Carry, server: ServerInstance, log: Log) -> None:
-    """Carry the documents out on a server that does not listen yet; raises NotProvisioned."""
+    """Carry the documents out on a server that does not listen yet; raises NotProvisionedError."""
     try:
         account = _account(server.options, server.broker, documents.account)
         async with server.door_into(account) as way:
             await carry(way, log.info)
     except NatsctlError as failure:
-        raise NotProvisioned(failure) from failure
+        raise NotProvisionedError(failure) from failure
 
 
 def _account(options: ServerOptions, broker: Broker, named: str) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from natsctl.api.units import format_size
 from natsctl.server.conf.values import format_seconds
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.reload.leafnodes import changed_leafnodes, refuse_leafnodes
 
@@ -75,22 +75,24 @@ def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> Se
 
 
 def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
-    """Raise Refused where something differs that needs a restart."""
+    """Raise BadRequestError where something differs that needs a restart."""
     _refuse_store(old, new)
     for name, called in FIXED.items():
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
-            raise Refused(
+            raise BadRequestError(
                 f"config reload not supported for {called}: old={_shown(name, before)}, new={_shown(name, after)}"
             )
     if old.no_auth_user != new.no_auth_user and (new.no_auth_user or old.no_auth_user in _names(new)):
-        raise Refused(f"config reload not supported for NoAuthUser: old={old.no_auth_user}, new={new.no_auth_user}")
+        raise BadRequestError(
+            f"config reload not supported for NoAuthUser: old={old.no_auth_user}, new={new.no_auth_user}"
+        )
     if _without_tls(old.websocket) != _without_tls(new.websocket):
-        raise Refused("config reload not supported for Websocket")
+        raise BadRequestError("config reload not supported for Websocket")
     if (old.operator is None) != (new.operator is None):
-        raise Refused("config reload does not support moving to or from an account resolver")
+        raise BadRequestError("config reload does not support moving to or from an account resolver")
     if _trusted(old) != _trusted(new):
-        raise Refused("config reload not supported for TrustedOperators")
+        raise BadRequestError("config reload not supported for TrustedOperators")
     refuse_leafnodes(old.leafnodes, new.leafnodes)
 
 
@@ -98,15 +100,15 @@ def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
     if not (old.jetstream and new.jetstream):
         return
     if old.store_dir != new.store_dir:
-        raise Refused("config reload not supported for jetstream storage directory")
+        raise BadRequestError("config reload not supported for jetstream storage directory")
     for name in ("max_memory", "max_storage"):
         before, after = getattr(old, name), getattr(new, name)
         if before and not after:
-            raise Refused("config reload not supported for jetstream max memory and max store")
+            raise BadRequestError("config reload not supported for jetstream max memory and max store")
         if after and not before:
-            raise Refused("config reload not supported for jetstream dynamic max memory and store")
+            raise BadRequestError("config reload not supported for jetstream dynamic max memory and store")
         if after < before:
-            raise Refused("config reload not supported for decreasing jetstream max memory and store")
+            raise BadRequestError("config reload not supported for decreasing jetstream max memory and store")
 
 
 def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.leaf.options import LeafNodesOptions, LeafRemoteOptions
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 
 REFUSAL: Final = "config reload not supported for LeafNode: "
 
@@ -52,11 +52,13 @@ _REMOTE: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
 
 
 def refuse_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> None:
-    """Raise Refused where something differs that needs a restart."""
+    """Raise BadRequestError where something differs that needs a restart."""
     before, after = old or LeafNodesOptions(), new or LeafNodesOptions()
     for called, value_of, shown in _LISTENER:
         if value_of(before) != value_of(after):
-            raise Refused(f'{REFUSAL}field "{called}": old={shown(value_of(before))}, new={shown(value_of(after))}')
+            raise BadRequestError(
+                f'{REFUSAL}field "{called}": old={shown(value_of(before))}, new={shown(value_of(after))}'
+            )
     known = {remote.key: remote for remote in before.remotes}
     for remote in after.remotes:
         if remote.key in known:
@@ -68,7 +70,7 @@ def _refuse_remote(old: LeafRemoteOptions, new: LeafRemoteOptions) -> None:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             field = f'field "{called}": old={shown(before)}, new={shown(after)}'
-            raise Refused(f"{REFUSAL}remote {new.label}: {field}")
+            raise BadRequestError(f"{REFUSAL}remote {new.label}: {field}")
 
 
 def changed_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> Iterator[str]:

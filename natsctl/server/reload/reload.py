@@ -18,7 +18,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.auth.operator_mode import reload_operator_mode
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.goflags import FlagError
 from natsctl.server.reload.changes import changed, refuse_fixed, settled
@@ -42,12 +42,15 @@ class Reloader:
         """Called with the options before and after, for what the process does beside the server."""
 
     def reload(self) -> None:
-        """Read the options again and go by them; raises Refused with the reason, and then everything is as before."""
+        """Read the options again and go by them.
+
+        Raises BadRequestError with the reason, and then everything is as before.
+        """
         server, old = self._server, self._told
         try:
             new = self._read()
             if new.config_file is None:
-                raise Refused("can only reload config when a file is provided using -c or --config")
+                raise BadRequestError("can only reload config when a file is provided using -c or --config")
             new = settled(new, old, {name: server.port_of("monitoring") for name in ("http_port", "https_port")})
             refuse_fixed(old, new)
             size = new.max_storage or server.options.max_storage
@@ -55,7 +58,7 @@ class Reloader:
             contexts = _contexts(new)
             broker = self._prepared(derived)
         except (FlagError, NatsctlError, OSError) as error:
-            raise Refused(str(error)) from error
+            raise BadRequestError(str(error)) from error
         self._apply(old, new, derived, broker, contexts)
 
     def _prepared(self, new: ServerOptions) -> BrokerOptions:

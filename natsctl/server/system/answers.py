@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from natsctl.api.model import Model
-from natsctl.api.strict import Fault, read_plain
+from natsctl.api.strict import DecodeError, read_plain
 from natsctl.broker.info import server_info
 from natsctl.server.system.endpoints import ACCOUNT_ENDPOINTS, SERVER_ENDPOINTS, AccountEndpoint, Endpoint
 from natsctl.server.system.forms import Form
@@ -95,7 +95,7 @@ class Answers:
             return
         try:
             wanted, _ = STATSZ_FORM.read(request.body)
-        except Fault as fault:
+        except DecodeError as fault:
             self._replies.refuse(request, BAD_REQUEST, str(fault))
             return
         if not wanted.leaves_out(self._broker):
@@ -142,5 +142,5 @@ def _read(body: bytes, model: type[Any]) -> Any:
     """Return what a body says, None where it does not read."""
     try:
         return msgspec.convert(read_plain(body, model), model)
-    except Fault:
+    except DecodeError:
         return None

@@ -23,7 +23,7 @@ from natsctl.server.monitor.subsz import SubszOptions, subsz
 from natsctl.server.monitor.varz import varz
 from natsctl.server.system.forms import Form
 from natsctl.server.system.names import EVERYBODY
-from natsctl.server.system.replies import NoAnswer
+from natsctl.server.system.replies import NoResponseError
 
 if TYPE_CHECKING:
     from natsctl.server.view import ServerView
@@ -99,7 +99,7 @@ def _account_statz(server: ServerView, options: AccstatzOptions, account: str) -
         options.accounts = [account]
     found = accstatz(server, options)
     if not found["account_statz"] and not options.include_unused:
-        raise NoAnswer
+        raise NoResponseError
     return found
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 import msgspec
 
 from natsctl.api.shapes import Field, Shape
-from natsctl.api.strict import Fault, read_plain
+from natsctl.api.strict import DecodeError, read_plain
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
 
-__all__ = ["Fault", "Form", "NoOptions", "ServerFilter"]
+__all__ = ["DecodeError", "Form", "NoOptions", "ServerFilter"]
 
 _FILTER: Final = "EventFilterOptions"
 _KINDS: Final[dict[Any, tuple[str, str]]] = {str: ("str", "string"), bool: ("bool", "bool"), int: ("int", "int")}
@@ -53,7 +53,7 @@ class Form(msgspec.Struct, frozen=True):
     options: type[msgspec.Struct] = NoOptions
 
     def read(self, body: bytes) -> tuple[ServerFilter, Any]:
-        """Return what a body asks for; an empty one asks for nothing. Raises Fault with Go's text."""
+        """Return what a body asks for; an empty one asks for nothing. Raises DecodeError with Go's text."""
         given = read_plain(body, _shape(self)) if body else {}
         return _filled(ServerFilter, given), _filled(self.options, given)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.codec import encode
 from natsctl.broker.info import server_info
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.system.encoding import encoded
-from natsctl.server.system.forms import Fault, Form
+from natsctl.server.system.forms import DecodeError, Form
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -19,7 +19,7 @@ BAD_REQUEST: Final = 400
 FAILED: Final = 500
 
 
-class NoAnswer(Exception):
+class NoResponseError(Exception):
     """This server has nothing to say to a request."""
 
 
@@ -40,16 +40,16 @@ class Replies:
             return
         try:
             wanted, options = form.read(request.body)
-        except Fault as fault:
+        except DecodeError as fault:
             self.refuse(request, BAD_REQUEST, str(fault))
             return
         if wanted.leaves_out(self._broker):
             return
         try:
             data = respond(options)
-        except NoAnswer:
+        except NoResponseError:
             return
-        except Refused as refused:
+        except BadRequestError as refused:
             self.refuse(request, FAILED, str(refused), {} if nothing else {"data": None})
             return
         self.send(request, self._body({} if nothing else {"data": data}), request.header)

@@ -45,7 +45,7 @@ class System:
     def __init__(self, server: ServerView, wake: Callable[[], None], reload: Callable[[], None]) -> None:
         """Answer and tell for `server`; `wake` asks for a turn, in which `requests.run` is called.
 
-        `reload` reads the configuration again, and raises Refused where it can not.
+        `reload` reads the configuration again, and raises BadRequestError where it cannot.
         """
         self._server = server
         self._broker: Broker = server.broker

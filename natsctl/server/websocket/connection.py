@@ -23,7 +23,7 @@ from natsctl.server.tls.names import error_text
 from natsctl.server.websocket.frames import (
     FINAL,
     MAX_CONTROL_BYTES,
-    FrameFault,
+    FrameError,
     FrameReader,
     FrameWriter,
     close_answer,
@@ -31,7 +31,7 @@ from natsctl.server.websocket.frames import (
     frame,
 )
 from natsctl.server.websocket.status import STATUSES
-from natsctl.server.websocket.upgrade import NotUpgraded, Upgrade, WebSocketDoor, nonsense, refusal
+from natsctl.server.websocket.upgrade import Upgrade, UpgradeError, WebSocketDoor, nonsense, refusal
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
@@ -147,7 +147,7 @@ class WebSocketConnection(ClientConnection):
                 if self.closing or self.session.close_reason is not None:
                     return
                 self._on_frame(opcode, payload)
-        except FrameFault as fault:
+        except FrameError as fault:
             self._complain(f"{self.name} - read error: {fault}")
             self._say_goodbye(close_frame(fault.status, str(fault)))
             self._end(CloseReason.READ_ERROR)
@@ -213,7 +213,7 @@ class WebSocketConnection(ClientConnection):
     def _answer_request(self, request: h11.Request, rest: bytes) -> None:
         try:
             upgrade = self._door.upgrade(request, self._layer is not None)
-        except NotUpgraded as error:
+        except UpgradeError as error:
             self._refuse(request, rest, error)
             return
         if rest:
@@ -228,7 +228,7 @@ class WebSocketConnection(ClientConnection):
             return
         self._open(upgrade)
 
-    def _refuse(self, request: h11.Request, rest: bytes, error: NotUpgraded) -> None:
+    def _refuse(self, request: h11.Request, rest: bytes, error: UpgradeError) -> None:
         self._complain(f"{self._peer} - websocket handshake error: {error}")
         old = request.http_version < b"1.1"
         closing = any(name == b"connection" and b"close" in value.lower() for name, value in request.headers)

@@ -40,7 +40,7 @@ _TEXTS: Final = {
 """What wsproto says, and what clients and the log are told."""
 
 
-class FrameFault(Exception):
+class FrameError(Exception):
     """A frame that ends the connection; `status` is what the close frame says."""
 
     def __init__(self, text: str, status: int = Status.PROTOCOL_ERROR) -> None:
@@ -76,31 +76,31 @@ class _Messages(Extension):
     def frame_inbound_header(
         self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
     ) -> RsvBits:
-        """Refuse what may not come here; raises FrameFault."""
+        """Refuse what may not come here; raises FrameError."""
         if rsv.rsv2 or rsv.rsv3:
-            raise FrameFault("RSV2 and RSV3 must be clear")
+            raise FrameError("RSV2 and RSV3 must be clear")
         if rsv.rsv1 and not self._may_compress:
-            raise FrameFault("compressed frame received without negotiated permessage-deflate")
+            raise FrameError("compressed frame received without negotiated permessage-deflate")
         self._control = opcode.iscontrol()
         if self._control:
             if rsv.rsv1:
-                raise FrameFault("control frame must not be compressed")
+                raise FrameError("control frame must not be compressed")
         elif opcode is Opcode.CONTINUATION:
             if not self._open or rsv.rsv1:
-                raise FrameFault("invalid continuation frame")
+                raise FrameError("invalid continuation frame")
         elif self._open:
-            raise FrameFault("new message started before final frame for previous message was received")
+            raise FrameError("new message started before final frame for previous message was received")
         else:  # wsproto asks again where the header has not come whole, so that the message opens with its first frame
             self._size = 0
             self._inflater = zlib.decompressobj(-zlib.MAX_WBITS) if rsv.rsv1 else None
         return rsv
 
     def frame_inbound_payload_data(self, proto: FrameDecoder | FrameProtocol, data: bytes) -> bytes:
-        """Return a piece as it was before compression; raises FrameFault."""
+        """Return a piece as it was before compression; raises FrameError."""
         return data if self._control or self._inflater is None else self._inflate(data)
 
     def frame_inbound_complete(self, proto: FrameDecoder | FrameProtocol, fin: bool) -> bytes | None:
-        """Return what the end of a compressed message brings; raises FrameFault."""
+        """Return what the end of a compressed message brings; raises FrameError."""
         if self._control:
             return None
         self._open = not fin
@@ -115,10 +115,10 @@ class _Messages(Extension):
         try:
             clear = self._inflater.decompress(data, self._limit - self._size + 1)
         except zlib.error as error:
-            raise FrameFault("flate: corrupt input", Status.INVALID_FRAME_PAYLOAD_DATA) from error
+            raise FrameError("flate: corrupt input", Status.INVALID_FRAME_PAYLOAD_DATA) from error
         self._size += len(clear)
         if self._size > self._limit:
-            raise FrameFault("maximum payload exceeded", Status.MESSAGE_TOO_BIG)
+            raise FrameError("maximum payload exceeded", Status.MESSAGE_TOO_BIG)
         return clear
 
 
@@ -132,7 +132,7 @@ class FrameReader:
         self._decoder = FrameDecoder(client=not masked, extensions=[_Messages(compressed, limit)])
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield what the chunk completes, pieces of messages as they come; raises FrameFault."""
+        """Yield what the chunk completes, pieces of messages as they come; raises FrameError."""
         self._decoder.receive_bytes(data)
         try:
             while (frame := self._decoder.process_buffer()) is not None:
@@ -143,7 +143,7 @@ class FrameReader:
             text = next((text for start, text in _TEXTS.items() if told.startswith(start)), told)
             if text == "unknown opcode":
                 text += f" {int(told.rpartition(' ')[2], 16)}"
-            raise FrameFault(text, error.code) from error
+            raise FrameError(text, error.code) from error
 
 
 class Deflater:
@@ -212,14 +212,14 @@ def close_frame(status: int, text: str = "") -> bytes:
 
 
 def close_answer(payload: bytes) -> bytes:
-    """Return the answer to a close frame; raises FrameFault where that was none."""
+    """Return the answer to a close frame; raises FrameError where that was none."""
     if not payload:
         return frame(FINAL | Opcode.CLOSE, b"")
     if len(payload) == 1:
-        raise FrameFault("close frame payload cannot be 1 byte")
+        raise FrameError("close frame payload cannot be 1 byte")
     status = int.from_bytes(payload[:2], "big")
     if status in (1004, 1005, 1006, 1015) or status < 1000 or 1016 <= status <= 2999 or status >= 5000:
-        raise FrameFault(f"invalid close status code {status}")
+        raise FrameError(f"invalid close status code {status}")
     try:
         return close_frame(status, payload[2:].decode())
     except UnicodeDecodeError:

@@ -42,7 +42,7 @@ Origin = tuple[str, str, str]
 """Scheme, host in lower case, and port."""
 
 
-class NotUpgraded(Exception):
+class UpgradeError(Exception):
     """A request that stays HTTP: what it is answered, and why in the log."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
@@ -92,16 +92,16 @@ class WebSocketDoor:
             transport.abort()
 
     def upgrade(self, request: h11.Request, secure: bool) -> Upgrade:
-        """Return what the request becomes; raises NotUpgraded."""
+        """Return what the request becomes; raises UpgradeError."""
         headers = _Headers(request.headers)
         path = request.target.decode("latin-1").partition("?")[0]
         if path.endswith("/mqtt"):
-            raise NotUpgraded(HTTPStatus.NOT_FOUND, "mqtt websocket endpoint not enabled")
+            raise UpgradeError(HTTPStatus.NOT_FOUND, "mqtt websocket endpoint not enabled")
         if request.method != b"GET":
-            raise NotUpgraded(HTTPStatus.METHOD_NOT_ALLOWED, "request method must be GET")
+            raise UpgradeError(HTTPStatus.METHOD_NOT_ALLOWED, "request method must be GET")
         key = _checked_key(headers)
         if fault := self._origin_fault(headers, secure):
-            raise NotUpgraded(HTTPStatus.FORBIDDEN, f"origin not allowed: {fault}")
+            raise UpgradeError(HTTPStatus.FORBIDDEN, f"origin not allowed: {fault}")
         compressed = self.options.compression and headers.offers(DEFLATE)
         unmasked = headers.first("nats-no-masking") == "true"
         agent = headers.first("user-agent")
@@ -203,7 +203,7 @@ class _Headers:
 
 
 def _checked_key(headers: _Headers) -> str:
-    """Return the client's key; raises NotUpgraded where it or another part of the handshake is missing."""
+    """Return the client's key; raises UpgradeError where it or another part of the handshake is missing."""
     key = headers.first("sec-websocket-key")
     faults = (
         (not headers.first("host"), "'Host' missing in request"),
@@ -215,7 +215,7 @@ def _checked_key(headers: _Headers) -> str:
     )
     for wrong, reason in faults:
         if wrong:
-            raise NotUpgraded(HTTPStatus.BAD_REQUEST, reason)
+            raise UpgradeError(HTTPStatus.BAD_REQUEST, reason)
     return key
 
 

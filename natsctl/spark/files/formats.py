@@ -85,13 +85,13 @@ _HINT = (
 )
 
 
-class FormatMissing(NatsctlError):
+class FormatMissingError(NatsctlError):
     """Spark does not know a format that comes as a package of its own."""
 
 
 @contextmanager
 def told(format: Format) -> Iterator[None]:
-    """Report how to add a format that Spark does not know. Raises FormatMissing."""
+    """Report how to add a format that Spark does not know. Raises FormatMissingError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -100,4 +100,4 @@ def told(format: Format) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as failure:
         if _NOT_FOUND not in str(failure) or not format.is_folder:
             raise
-        raise FormatMissing("Spark has no Delta here", hint=_HINT) from failure
+        raise FormatMissingError("Spark has no Delta here", hint=_HINT) from failure

@@ -47,7 +47,7 @@ struct(if({seq} is null, _metadata.file_path, null), if({seq} is null, _metadata
        monotonically_increasing_id())"""
 
 
-class NoFile(NatsctlError):
+class NothingToImportError(NatsctlError):
     """There is nothing to import at a path."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -65,14 +65,14 @@ class Source:
 
 
 def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
-    """Return the source that the command line names. Raises UsageError, NoFile."""
+    """Return the source that the command line names. Raises UsageError, NothingToImportError."""
     if is_url(path):
         return Source(path, format_of(path, format), subject, as_json)
     place = Path(path)
     if not place.exists():
-        raise NoFile(f"{path} does not exist")
+        raise NothingToImportError(f"{path} does not exist")
     if place.is_dir() and not any(one.is_file() for one in place.rglob("*")):
-        raise NoFile(f"{path} holds no files")
+        raise NothingToImportError(f"{path} holds no files")
     found = format_of(path, format) if format else _found_format(place)
     if found is CSV and is_pattern(place.resolve()):
         raise UsageError(f"{path}: Spark reads no CSV in a path with any of []{{}}*?\\", hint="copy it to another")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from natsctl.spark.source.connection.asking import Asking
-from natsctl.spark.source.errors import OptionFault, StreamNotFound
+from natsctl.spark.source.errors import OptionError, StreamNotFoundError
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import STREAM_READ
@@ -116,7 +116,7 @@ def _within(said: Any) -> Iterator[dict[str, Any]]:
     if "streams" in said and "v" in said:
         try:
             parse_offsets(said)
-        except (OptionFault, KeyError, TypeError, ValueError):
+        except (OptionError, KeyError, TypeError, ValueError):
             return
         yield said
         return
@@ -152,7 +152,7 @@ def lags(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, lis
 def _stream(asking: Asking, name: str) -> dict[str, Any] | None:
     try:
         return asking(lambda api: api.stream_info(name))
-    except StreamNotFound:
+    except StreamNotFoundError:
         return None
 
 

@@ -13,7 +13,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import parse_duration
 from natsctl.spark.paths import local_path, spark_path
 from natsctl.spark.source.connection.asking import Asking
-from natsctl.spark.source.errors import OptionFault, StreamNotFound
+from natsctl.spark.source.errors import OptionError, StreamNotFoundError
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ, STREAM_WRITE
@@ -34,7 +34,7 @@ class Fault:
         return f"{place}: {self.text}{hint}" if place else f"{self.text}{hint}"
 
 
-class PipelineFaults(NatsctlError):
+class PipelineError(NatsctlError):
     """A pipeline's files do not say what can be done; `faults` are in the order of files and lines."""
 
     exit_code: ClassVar[int] = ExitCode.USAGE
@@ -44,28 +44,28 @@ class PipelineFaults(NatsctlError):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
-class NoPipeline(NatsctlError):
+class PipelineNotFoundError(NatsctlError):
     """There is no pipeline of that name, or in that folder."""
 
     exit_code: ClassVar[int] = ExitCode.NOT_FOUND
 
 
-class NoTable(NatsctlError):
+class TableNotFoundError(NatsctlError):
     """The pipeline has no table of that name."""
 
     exit_code: ClassVar[int] = ExitCode.NOT_FOUND
 
 
 def check_tables(wanted: Iterable[str], known: Iterable[str]) -> None:
-    """Raise NoTable for a name that is none of a pipeline's tables: Spark would pass over it without a word."""
+    """Raise TableNotFoundError for a name that is no table of the pipeline: Spark would ignore it silently."""
     names = sorted(known)
     folded = {name.lower() for name in names}
     for name in wanted:
         if name.lower() not in folded:
-            raise NoTable(f"the pipeline has no table {name}", hint=f"it has {', '.join(names) or 'none'}")
+            raise TableNotFoundError(f"the pipeline has no table {name}", hint=f"it has {', '.join(names) or 'none'}")
 
 
-class PipelineBusy(NatsctlError):
+class PipelineBusyError(NatsctlError):
     """The pipeline runs already."""
 
     exit_code: ClassVar[int] = ExitCode.CONFLICT
@@ -75,7 +75,7 @@ Keys = tuple[str, ...]
 
 
 def load_with_lines(path: Path) -> tuple[Any, dict[Keys, int]]:
-    """Return the content of a file, and the line of each key of its mappings. Raises PipelineFaults, OSError."""
+    """Return the content of a file, and the line of each key of its mappings. Raises PipelineError, OSError."""
     import yaml
 
     try:
@@ -83,11 +83,11 @@ def load_with_lines(path: Path) -> tuple[Any, dict[Keys, int]]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         value = yaml.safe_load(text)
     except UnicodeDecodeError as failure:
-        raise PipelineFaults([Fault(path.name, 0, "it is not UTF-8 text")]) from failure
+        raise PipelineError([Fault(path.name, 0, "it is not UTF-8 text")]) from failure
     except yaml.YAMLError as failure:
         mark = getattr(failure, "problem_mark", None)
         what = getattr(failure, "problem", None) or str(failure)
-        raise PipelineFaults([Fault(path.name, mark.line + 1 if mark else 0, f"not YAML: {what}")]) from failure
+        raise PipelineError([Fault(path.name, mark.line + 1 if mark else 0, f"not YAML: {what}")]) from failure
     lines: dict[Keys, int] = {}
     if root is not None:
         _collect(root, (), lines)
@@ -157,7 +157,7 @@ _KEYS: Final = (*_TEXTS, "interval", "conf", "streams", "sinks")
 
 
 def load_own_settings(folder: Path) -> OwnSettings:
-    """Return the settings of a project; a project without the file has none. Raises PipelineFaults with every fault."""
+    """Return the settings of a project; a project without the file has none. Raises PipelineError with every fault."""
     path = folder / FILE
     if not path.is_file():
         return OwnSettings()
@@ -172,7 +172,7 @@ class _Reader:
 
     def settings(self, said: Any) -> OwnSettings:
         if not isinstance(said, dict):
-            raise PipelineFaults([Fault(FILE, 1, f"expected keys such as streams, not {type(said).__name__}")])
+            raise PipelineError([Fault(FILE, 1, f"expected keys such as streams, not {type(said).__name__}")])
         for key in said:
             if key not in _KEYS:
                 self._fault((str(key),), f"unknown key {key!r}", f"known are {', '.join(_KEYS)}")
@@ -187,7 +187,7 @@ class _Reader:
         )
         self._check_names([*found.streams, *found.sinks])
         if self._faults:
-            raise PipelineFaults(self._faults)
+            raise PipelineError(self._faults)
         return found
 
     def _streams(self, said: Any) -> tuple[tuple[StreamView, ...], tuple[str, ...]]:
@@ -321,7 +321,7 @@ class Project:
 def find_project(where: Path | None = None) -> Project:
     """Return the project of that folder or specification, or without one of this folder or one above it.
 
-    Raises NoPipeline, PipelineFaults.
+    Raises PipelineNotFoundError, PipelineError.
     """
     if where is not None and where.is_file():
         return load_project(where)
@@ -330,21 +330,21 @@ def find_project(where: Path | None = None) -> Project:
             if (folder / name).is_file():
                 return load_project(folder / name)
     place = f"in {where}" if where is not None else "in this folder or above it"
-    raise NoPipeline(f"no {SPECIFICATIONS[0]} {place}", hint="natsctl pipeline init NAME makes a project")
+    raise PipelineNotFoundError(f"no {SPECIFICATIONS[0]} {place}", hint="natsctl pipeline init NAME makes a project")
 
 
 def load_project(specification: Path) -> Project:
-    """Return the project of a specification. Raises PipelineFaults with every fault of both files, OSError."""
+    """Return the project of a specification. Raises PipelineError with every fault of both files, OSError."""
     folder = specification.absolute().parent
     said, lines = load_with_lines(specification)
     faults = list(_faults(said, lines, specification.name))
     own = OwnSettings()
     try:
         own = load_own_settings(folder)
-    except PipelineFaults as failure:
+    except PipelineError as failure:
         faults += failure.faults
     if faults:
-        raise PipelineFaults(faults)
+        raise PipelineError(faults)
     storage = str(said["storage"])
     if "://" not in storage:
         storage = spark_path((folder / storage.removeprefix("file:")).resolve())
@@ -396,7 +396,7 @@ def _libraries(said: Any, line: int, file: str) -> Iterator[Fault]:
 
 
 def check_streams(project: Project, server: Mapping[str, str]) -> tuple[StreamView, ...]:
-    """Return every stream that is a view, patterns resolved. Raises PipelineFaults for wrong options and streams.
+    """Return every stream that is a view, patterns resolved. Raises PipelineError for wrong options and streams.
 
     Needs the server and no Spark.
     """
@@ -412,7 +412,7 @@ def check_streams(project: Project, server: Mapping[str, str]) -> tuple[StreamVi
     finally:
         asking.close()
     if faults:
-        raise PipelineFaults(faults)
+        raise PipelineError(faults)
     taken = {view.name for view in project.own.streams}
     matching = [name for name in names for pattern in project.own.patterns if fnmatchcase(name, pattern)]
     return (*project.own.streams, *(StreamView(name) for name in dict.fromkeys(matching) if name not in taken))
@@ -430,7 +430,7 @@ def _missing(asking: Asking, streams: str, line: int) -> list[Fault]:
 def _exists(asking: Asking, name: str) -> bool:
     try:
         asking(lambda api: api.stream_info(name))
-    except StreamNotFound:
+    except StreamNotFoundError:
         return False
     return True
 
@@ -447,6 +447,6 @@ def _option_faults(project: Project) -> list[Fault]:
 def _refused(options: Mapping[str, str], place: str, line: int) -> list[Fault]:
     try:
         Options(options, place)
-    except OptionFault as failure:
+    except OptionError as failure:
         return [Fault(FILE, line, failure.text)]
     return []

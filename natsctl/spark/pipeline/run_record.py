@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from natsctl.client.whole_file import whole_file
-from natsctl.spark.pipeline.project import PipelineBusy, Project
+from natsctl.spark.pipeline.project import PipelineBusyError, Project
 
 try:
     import fcntl
@@ -128,7 +128,7 @@ def is_running(project: Project) -> bool:
 
 @contextlib.contextmanager
 def only_run(project: Project) -> Iterator[None]:
-    """Hold the project's lock. Raises PipelineBusy where another run does."""
+    """Hold the project's lock. Raises PipelineBusyError where another run does."""
     project.state_folder.mkdir(parents=True, exist_ok=True)
     with (project.state_folder / "lock").open("ab") as file:
         left = ATTEMPTS
@@ -139,7 +139,7 @@ def only_run(project: Project) -> Iterator[None]:
                 continue
             record = read_record(project)
             who = f" in process {record.pid}" if record else ""
-            raise PipelineBusy(
+            raise PipelineBusyError(
                 f"pipeline {project.name} runs{who} already", hint=f"natsctl pipeline stop {project.name}"
             )
         yield

@@ -29,7 +29,7 @@ from natsctl.spark.paths import local_path, spark_path
 from natsctl.spark.pipeline.checkpoints import pipeline_progress
 from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event, short_name, without_counters
 from natsctl.spark.pipeline.graph import Filling, Graph, left_by_others, shared
-from natsctl.spark.pipeline.project import Fault, PipelineFaults, Project, check_streams, check_tables, find_project
+from natsctl.spark.pipeline.project import Fault, PipelineError, Project, check_streams, check_tables, find_project
 from natsctl.spark.session.sessions import is_remote
 from natsctl.spark.sql.relations import quote
 
@@ -43,14 +43,14 @@ _HERE: Final = ("localhost", "127.0.0.1")
 
 @contextlib.contextmanager
 def named_storage(spark: SparkSession, project: Project) -> Iterator[str]:
-    """Yield the storage's URL for an update. Raises PipelineFaults where it cannot be given such a name."""
+    """Yield the storage's URL for an update. Raises PipelineError where it cannot be given such a name."""
     folder = local_path(project.storage)
     if folder is None or not _ESCAPED.search(project.storage):
         yield project.storage
         return
     if not _is_here(spark):
         told = f"storage: Spark elsewhere keeps no checkpoints in {folder}: its name has signs that URLs escape"
-        raise PipelineFaults([Fault(project.specification.name, 1, told)])
+        raise PipelineError([Fault(project.specification.name, 1, told)])
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="natsctl-pipeline-") as place:
         link = Path(place) / "storage"
@@ -159,13 +159,13 @@ class Updates:
     def run(self, *, dry: bool = False, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
         """Run one update, or with `dry` its check alone, by the files as they are now.
 
-        Raises PipelineFaults, NoTable, and what Spark raises where a flow fails.
+        Raises PipelineError, TableNotFoundError, and what Spark raises where a flow fails.
         """
         project = self._project = find_project(self._project.specification)
         graph = Graph(self._spark, project, self._server)
         graph.declare(check_streams(project, self._server), project.own.sinks)
         if graph.faults:
-            raise PipelineFaults(graph.faults)
+            raise PipelineError(graph.faults)
         check_tables((short_name(name) for name in full_refresh), graph.tables)
         anew = {short_name(name).lower() for name in full_refresh}
         self._check_filling(graph.fillings(), lambda table: not dry and not full_refresh_all and table not in anew)
@@ -182,17 +182,17 @@ class Updates:
             self._follow(graph, results)
 
     def _check_filling(self, fillings: Sequence[Filling], goes_on: Callable[[str], bool]) -> None:
-        """Raise PipelineFaults where Spark would leave rows out of a table, or out of one that goes on."""
+        """Raise PipelineError where Spark would leave rows out of a table, or out of one that goes on."""
         faults = [*shared(fillings)]
         if (checkpoints := self._project.checkpoints) and not faults:
             kept = [each for each in fillings if goes_on(each.table[1])]
             tables = tables_folder(self._spark, self._project)
             faults = [*left_by_others(kept, tables, pipeline_progress(checkpoints))]
         if faults:
-            raise PipelineFaults(faults)
+            raise PipelineError(faults)
 
     def _follow(self, graph: Graph, results: Iterator[dict[str, Any]]) -> None:
-        """Report events until the update has ended. Raises PipelineFaults, and what Spark raises."""
+        """Report events until the update has ended. Raises PipelineError, and what Spark raises."""
         faults: list[Fault] = []
         try:
             for result in without_counters(results):
@@ -206,7 +206,7 @@ class Updates:
                     self._tell(event)
         except PySparkException as failure:
             if faults:
-                raise PipelineFaults(faults) from failure
+                raise PipelineError(faults) from failure
             raise
 
 

@@ -27,9 +27,9 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.whole_file import PRIVATE, whole_file
-from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissing, SparkStartFailed, quieten
+from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissingError, SparkStartError, quieten
 from natsctl.spark.session.spark_home import cache_folder, compiled_imports, key_of, pyspark_folder
 from natsctl.spark.session.spark_options import LOCAL, SparkOptions, session_settings
 from natsctl.spark.session.virtual_machine import END_WAIT_S, Launch, launch_of, wait_until
@@ -153,7 +153,7 @@ def record(server: BackgroundServer) -> None:
 
 
 def stop_server(server: BackgroundServer) -> None:
-    """End a server, and forget it. Raises SparkStartFailed where its process does not end."""
+    """End a server, and forget it. Raises SparkStartError where its process does not end."""
     until_s = time.monotonic() + END_WAIT_S
     how = signal.SIGTERM
     while server.runs:
@@ -161,7 +161,7 @@ def stop_server(server: BackgroundServer) -> None:
             os.kill(server.pid, how)
         if time.monotonic() > until_s:
             if how == signal.SIGKILL:
-                raise SparkStartFailed(f"Spark's process {server.pid} does not end")
+                raise SparkStartError(f"Spark's process {server.pid} does not end")
             how, until_s = signal.SIGKILL, time.monotonic() + END_WAIT_S
         time.sleep(0.1)
     state_file().unlink(missing_ok=True)
@@ -237,10 +237,10 @@ def remote_for(options: SparkOptions) -> Remote | None:
 
 @contextlib.contextmanager
 def remote_session(remote: Remote, options: SparkOptions) -> Iterator[SparkSession]:
-    """Open a session on a server, and send it the data source where it has not the same. Raises ExtraMissing."""
+    """Open a session on a server, and send it the data source where it has not the same. Raises ExtraMissingError."""
     for package in _PACKAGES:
         if find_spec(package) is None:
-            raise ExtraMissing("a session on a Spark server", package.partition(".")[0], INSTALL_PIPELINES)
+            raise ExtraMissingError("a session on a Spark server", package.partition(".")[0], INSTALL_PIPELINES)
     check_reachable(remote.url)
     before = os.environ.get(_REMOTE_MODE)
     session = None
@@ -265,14 +265,14 @@ def remote_session(remote: Remote, options: SparkOptions) -> Iterator[SparkSessi
 
 
 def check_reachable(url: str) -> None:
-    """Raise Unreachable where nothing listens at a Spark Connect URL: PySpark would try again for ten minutes."""
+    """Raise UnreachableError where nothing listens at a Spark Connect URL: PySpark would try again for ten minutes."""
     place = urlsplit(url)
     try:
         address = place.hostname or "", place.port or CONNECT_PORT
         socket.create_connection(address, REACH_WAIT_S).close()
     except (OSError, ValueError) as failure:
         why = getattr(failure, "strerror", None) or str(failure)
-        raise Unreachable(
+        raise UnreachableError(
             f"no Spark Connect server at sc://{place.netloc}: {why}", hint="is it running? See --remote"
         ) from failure
 
@@ -292,7 +292,7 @@ PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 def start_server(options: SparkOptions, idle_stop_s: float = 0.0) -> BackgroundServer:
     """Start a server that outlives this process, and wait until it answers; one that runs is returned as it is.
 
-    Raises ExtraMissing, JavaUnsuitable, SparkStartFailed, what Spark raises, OSError.
+    Raises ExtraMissingError, JavaUnsuitableError, SparkStartError, what Spark raises, OSError.
     """
     state_file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone():
@@ -359,7 +359,7 @@ def _started(options: SparkOptions, idle_stop_s: float) -> BackgroundServer:
 def _serving(launch: Launch, port: int, token: str) -> Launch:
     """Return the same launch as a server's, with its token in the environment."""
     if not any(launch.home.jars.glob("spark-connect_*.jar")):
-        raise ExtraMissing("Spark in background", "pyspark[connect]", INSTALL_PIPELINES)
+        raise ExtraMissingError("Spark in background", "pyspark[connect]", INSTALL_PIPELINES)
     plugins = launch.conf.get("spark.plugins", "")
     conf = {
         **launch.conf,

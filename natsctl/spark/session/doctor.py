@@ -22,7 +22,7 @@ from natsctl.api.model import Model, WireEnum
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.units import format_size
 from natsctl.spark.session.connect import running_server
-from natsctl.spark.session.failures import INSTALL_PIPELINES, INSTALL_SPARK, ExtraMissing, JavaUnsuitable
+from natsctl.spark.session.failures import INSTALL_PIPELINES, INSTALL_SPARK, ExtraMissingError, JavaUnsuitableError
 from natsctl.spark.session.java import OLDEST, Java, choose_java, find_javas
 from natsctl.spark.session.sessions import own_session
 from natsctl.spark.session.spark_home import cache_folder, installed_spark, quick_home
@@ -86,7 +86,7 @@ class Warmed(NamedTuple):
 def warm(options: SparkOptions, *, again: bool = False, say: Say = lambda text: None) -> Warmed:
     """Make the archive of Spark's classes with one start of Spark, unless there is one and not `again`.
 
-    Raises JavaUnsuitable, SparkStartFailed, OSError.
+    Raises JavaUnsuitableError, SparkStartError, OSError.
     """
     launch = launch_of(options)
     archive = archive_path(launch.java, launch.home)
@@ -108,7 +108,7 @@ def warm(options: SparkOptions, *, again: bool = False, say: Say = lambda text: 
 
 
 def archive_of(options: SparkOptions) -> Path:
-    """Return the path of the archive for sessions with these options. Raises JavaUnsuitable, ExtraMissing."""
+    """Return the path of the archive for sessions with these options. Raises JavaUnsuitableError, ExtraMissingError."""
     launch = launch_of(options)
     return archive_path(launch.java, launch.home)
 
@@ -235,7 +235,7 @@ def _java(asked: str, environment: Mapping[str, str]) -> Iterator[Finding]:
     try:
         java = chosen = choose_java(asked, environment)
         yield _finding("java", f"{java.version} ({java.program}, of {java.origin})")
-    except JavaUnsuitable as failure:
+    except JavaUnsuitableError as failure:
         yield _finding("java", failure.text, State.WRONG, failure.hint)
     for other in find_javas(environment):
         if not isinstance(other, Java):
@@ -249,7 +249,7 @@ def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Fi
     """Check Spark itself, and the caches for its start."""
     try:
         spark = installed_spark(environment)
-    except ExtraMissing as failure:
+    except ExtraMissingError as failure:
         yield _finding("spark", failure.text, State.WRONG, failure.hint)
         return
     yield _finding("spark", f"{spark.version} ({spark.folder})")
@@ -261,7 +261,7 @@ def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Fi
     try:
         home = quick_home(spark)
         archive = archive_path(choose_java(options.java, environment), home)
-    except JavaUnsuitable:
+    except JavaUnsuitableError:
         return  # told as `java`
     except OSError as failure:
         yield _finding(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.spark.source import errors as source
 
@@ -44,18 +44,18 @@ INSTALL_SPARK = "pip install 'natsctl[spark]'"
 INSTALL_PIPELINES = "pip install 'natsctl[pipelines]'"
 
 
-class ExtraMissing(NatsctlError):
+class ExtraMissingError(NatsctlError):
     """A package that natsctl does not install by itself is missing."""
 
     def __init__(self, what: str, package: str, install: str = INSTALL_SPARK) -> None:
         super().__init__(f"{what} needs {package}, which is not installed", hint=install)
 
 
-class JavaUnsuitable(NatsctlError):
+class JavaUnsuitableError(NatsctlError):
     """There is no Java, or none that this Spark runs on."""
 
 
-class SparkStartFailed(NatsctlError):
+class SparkStartError(NatsctlError):
     """Spark's process ended, or did not start in time; `log` is its output."""
 
     def __init__(self, text: str, log: str = "", *, hint: str = "") -> None:
@@ -67,19 +67,19 @@ TEXT_MOST = 1_000
 """Characters of a failure's text; plans and rows that Spark adds may be any length."""
 
 
-class SparkFailed(NatsctlError):
+class SparkQueryError(NatsctlError):
     """A query failed on Spark; `detail` is all that Spark said."""
 
     detail: str = ""
 
 
-class SparkNotFound(SparkFailed):
+class SparkNotFoundError(SparkQueryError):
     """A table, or a path, that a query names does not exist."""
 
     exit_code: ClassVar[int] = ExitCode.NOT_FOUND
 
 
-class SparkConflict(SparkFailed):
+class SparkExistsError(SparkQueryError):
     """Something that a query was to create exists."""
 
     exit_code: ClassVar[int] = ExitCode.CONFLICT
@@ -95,10 +95,10 @@ class SparkTold(NamedTuple):
 
 
 _OF_SOURCE: dict[str, type[NatsctlError]] = {
-    source.OptionFault.code: UsageError,
-    source.ServerUnreachable.code: Unreachable,
-    source.NotAuthorised.code: NotAuthorised,
-    source.StreamNotFound.code: SparkNotFound,
+    source.OptionError.code: UsageError,
+    source.ServerUnreachableError.code: UnreachableError,
+    source.NotAuthorisedError.code: NotAuthorisedError,
+    source.StreamNotFoundError.code: SparkNotFoundError,
 }
 """The failures of the data source that are not simply failures."""
 
@@ -112,55 +112,58 @@ _DISK = "the target's, or that of Spark's own files, which --conf spark.local.di
 
 TOLD = (
     SparkTold(
-        r"All masters are unresponsive", Unreachable, "no master of the cluster answers", "is it running? See --master"
+        r"All masters are unresponsive",
+        UnreachableError,
+        "no master of the cluster answers",
+        "is it running? See --master",
     ),
     SparkTold(
         r"status = StatusCode\.UNAVAILABLE|failed to connect to all addresses",
-        Unreachable,
+        UnreachableError,
         "no Spark Connect server answers",
         "is it running? See --remote, and natsctl spark status",
     ),
     SparkTold(
         r"StatusCode\.UNAUTHENTICATED|StatusCode\.PERMISSION_DENIED",
-        NotAuthorised,
+        NotAuthorisedError,
         "the Spark Connect server refuses the login",
         "add its token: sc://host:port/;token=…",
     ),
     SparkTold(
         r"No module named '(?:pyarrow|pyspark)[\w.]*'",
-        SparkFailed,
+        SparkQueryError,
         "",
         "every machine that runs tasks needs pyspark and pyarrow; --conf spark.pyspark.python=PATH names its Python",
     ),
     SparkTold(
         r"\[PYTHON_VERSION_MISMATCH\][^\n]*",
-        SparkFailed,
+        SparkQueryError,
         "",
         "--conf spark.pyspark.python=PATH names the tasks' Python",
     ),
     SparkTold(
         r"Cannot run program \"[^\"]*\"[^\n]*",
-        SparkFailed,
+        SparkQueryError,
         "",
         "--conf spark.pyspark.python=PATH names the Python of machines that run tasks",
     ),
-    SparkTold(r"java\.lang\.OutOfMemoryError|Java heap space", SparkFailed, "Spark ran out of memory", _MEMORY),
+    SparkTold(r"java\.lang\.OutOfMemoryError|Java heap space", SparkQueryError, "Spark ran out of memory", _MEMORY),
     SparkTold(
         r"(?:NoSuchMethod|NoSuchField|AbstractMethod|IncompatibleClassChange|NoClassDefFound)Error: [^\n]*",
-        SparkFailed,
+        SparkQueryError,
         "",
         "a package that Spark was given is for another version of Spark",
     ),
-    SparkTold(r"No space left on device", SparkFailed, "no space is left on a disk", _DISK),
+    SparkTold(r"No space left on device", SparkQueryError, "no space is left on a disk", _DISK),
     SparkTold(
         r"ExecutorLostFailure \([^\n]*|Executor heartbeat timed out[^\n]*|Lost executor[^\n]*",
-        SparkFailed,
+        SparkQueryError,
         "",
         f"was it killed, or out of memory? {_MEMORY}",
     ),
     SparkTold(
         r"Answer from Java side is empty|Error while sending or receiving|Error while obtaining a new communication",
-        SparkFailed,
+        SparkQueryError,
         _ENDED,
         _MEMORY,
     ),
@@ -168,19 +171,19 @@ TOLD = (
 """The patterns, in the order in which they are tried."""
 
 _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
-    "TABLE_OR_VIEW_NOT_FOUND": (SparkNotFound, "streams are tables by name: natsctl stream ls"),
-    "PATH_NOT_FOUND": (SparkNotFound, ""),
-    "PATH_ALREADY_EXISTS": (SparkConflict, ""),
-    "TABLE_OR_VIEW_ALREADY_EXISTS": (SparkConflict, ""),
+    "TABLE_OR_VIEW_NOT_FOUND": (SparkNotFoundError, "streams are tables by name: natsctl stream ls"),
+    "PATH_NOT_FOUND": (SparkNotFoundError, ""),
+    "PATH_ALREADY_EXISTS": (SparkExistsError, ""),
+    "TABLE_OR_VIEW_ALREADY_EXISTS": (SparkExistsError, ""),
     "DATA_SOURCE_NOT_FOUND": (
-        SparkFailed,
+        SparkQueryError,
         "formats of others come as packages: --conf spark.jars.packages=group:artifact:version",
     ),
     "MALFORMED_RECORD_IN_PARSING": (
-        SparkFailed,
+        SparkQueryError,
         "a row of JSON stands in one line, one of CSV has every column, headers in a text are JSON",
     ),
-    "PYTHON_DATA_SOURCE_ERROR": (SparkFailed, f"{INSTALL_SPARK}, where tasks run too"),
+    "PYTHON_DATA_SOURCE_ERROR": (SparkQueryError, f"{INSTALL_SPARK}, where tasks run too"),
 }
 
 _AROUND_ANOTHER = ("FAILED_READ_FILE", "TASK_WRITE_FAILED")
@@ -209,7 +212,7 @@ def translated(failure: BaseException, log: str = "") -> NatsctlError:
         or _by_condition(failure, whole)
         or _plain(failure, whole)
     )
-    if isinstance(found, SparkFailed):
+    if isinstance(found, SparkQueryError):
         found.detail = whole
     return found
 
@@ -234,9 +237,9 @@ def _text(failure: BaseException) -> str:
 def _of_system(failure: OSError) -> NatsctlError:
     """Translate a failure of a file, or of the connection to a Spark that has died."""
     if isinstance(failure, ConnectionError):
-        return SparkFailed(_ENDED, hint=_MEMORY)
+        return SparkQueryError(_ENDED, hint=_MEMORY)
     why = failure.strerror or str(failure)
-    return SparkFailed(f"{failure.filename}: {why}" if failure.filename else why)
+    return SparkQueryError(f"{failure.filename}: {why}" if failure.filename else why)
 
 
 def _own(whole: str) -> NatsctlError | None:
@@ -244,7 +247,7 @@ def _own(whole: str) -> NatsctlError | None:
     found = _OWN.search(whole)
     if found is None:
         return None
-    return _OF_SOURCE.get(found[1], SparkFailed)(_short(found[2]))
+    return _OF_SOURCE.get(found[1], SparkQueryError)(_short(found[2]))
 
 
 def _told(whole: str) -> NatsctlError | None:
@@ -259,7 +262,7 @@ def _of_python(whole: str) -> NatsctlError | None:
     if (begin := whole.find(_STACK)) < 0:
         return None
     raised = _RAISED.findall(whole[begin:].partition("\n\tat ")[0])
-    return SparkFailed(_short(raised[-1]), hint="--trace shows where") if raised else None
+    return SparkQueryError(_short(raised[-1]), hint="--trace shows where") if raised else None
 
 
 def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
@@ -272,7 +275,7 @@ def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
     if base in _AROUND_ANOTHER and (causes := _CAUSE.findall(whole)):
         text = f"{text.rstrip(' .')}: {causes[-1]}"
     is_query = any("AnalysisException" in kind.__name__ for kind in type(failure).__mro__)
-    kind, hint = _BY_CONDITION.get(base, (UsageError if is_query else SparkFailed, ""))
+    kind, hint = _BY_CONDITION.get(base, (UsageError if is_query else SparkQueryError, ""))
     if base == "PARSE_SYNTAX_ERROR" and "near '\"" in text:
         hint = _QUOTES
     place = _place(whole)
@@ -290,7 +293,7 @@ def _plain(failure: BaseException, whole: str) -> NatsctlError:
     lines = (line.strip().removeprefix(": ") for line in whole.splitlines())
     telling = (line for line in lines if line and not line.startswith(("at ", "File ", "Traceback", "JVM stack")))
     text = next((line for line in telling if not line.startswith("An error occurred while calling")), "")
-    return SparkFailed(_short(re.sub(r"^(?:[a-z]\w*\.)+", "", text) or type(failure).__name__))
+    return SparkQueryError(_short(re.sub(r"^(?:[a-z]\w*\.)+", "", text) or type(failure).__name__))
 
 
 def _short(text: str) -> str:

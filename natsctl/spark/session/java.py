@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from natsctl.spark.session.failures import INSTALL_SPARK, JavaUnsuitable
+from natsctl.spark.session.failures import INSTALL_SPARK, JavaUnsuitableError
 
 OLDEST = 17
 """The first Java that Spark 4 runs on."""
@@ -63,7 +63,7 @@ class Unusable:
 
 
 def choose_java(asked: str = "", environment: Mapping[str, str] | None = None) -> Java:
-    """Return the Java to run on. Raises JavaUnsuitable, with all that was found, where there is none."""
+    """Return the Java to run on. Raises JavaUnsuitableError, with all that was found, where there is none."""
     environment = os.environ if environment is None else environment
     named, origin = (asked, "--java") if asked else (environment.get(JAVA, ""), JAVA)
     if named:
@@ -73,7 +73,7 @@ def choose_java(asked: str = "", environment: Mapping[str, str] | None = None) -
         if isinstance(java, Java) and java.suits:
             return java
         found.append(java)
-    raise JavaUnsuitable(_none_suits(found), hint=_what_to_do())
+    raise JavaUnsuitableError(_none_suits(found), hint=_what_to_do())
 
 
 def find_javas(environment: Mapping[str, str]) -> Iterator[Java | Unusable]:
@@ -177,9 +177,9 @@ def _run(program: Path, *arguments: str) -> str:
 
 def _suitable(java: Java | Unusable) -> Java:
     if isinstance(java, Unusable):
-        raise JavaUnsuitable(f"{java.origin} {java.program}: {java.reason}", hint=_what_to_do())
+        raise JavaUnsuitableError(f"{java.origin} {java.program}: {java.reason}", hint=_what_to_do())
     if not java.suits:
-        raise JavaUnsuitable(
+        raise JavaUnsuitableError(
             f"{java.origin} {java.program} is Java {java.version}, and Spark needs {OLDEST} or newer",
             hint=_what_to_do(),
         )

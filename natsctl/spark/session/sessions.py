@@ -114,8 +114,8 @@ def _sum(stages: Iterable[Tasks]) -> Tasks:
 def open_session(options: SparkOptions | None = None) -> Iterator[SparkSession]:
     """Open a session that knows the format `jetstream`; it is stopped at the end unless it was there before.
 
-    Within spark-submit, or where a session is active, that is the session. Raises UsageError, ExtraMissing,
-    JavaUnsuitable, SparkStartFailed.
+    Within spark-submit, or where a session is active, that is the session. Raises UsageError, ExtraMissingError,
+    JavaUnsuitableError, SparkStartError.
     """
     options = options or SparkOptions()
     options.check()
@@ -164,7 +164,7 @@ def _active_session() -> SparkSession | None:
 def own_session(
     options: SparkOptions, launch: Launch | None = None, log: IO[bytes] | None = None
 ) -> Iterator[SparkSession]:
-    """Start a Spark as `launch` says and open a session in it. Raises JavaUnsuitable, SparkStartFailed."""
+    """Start a Spark as `launch` says and open a session in it. Raises JavaUnsuitableError, SparkStartError."""
     launch = launch or launch_of(options)
     with running_machine(launch, log) as machine:
         try:

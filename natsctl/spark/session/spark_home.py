@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from natsctl.spark.session.failures import ExtraMissing, SparkStartFailed
+from natsctl.spark.session.failures import ExtraMissingError, SparkStartError
 from natsctl.spark.session.java import ASK_TIMEOUT_S, VECTOR_MODULE, Java
 
 
@@ -133,24 +133,24 @@ class SparkHome:
 
 
 def pyspark_folder() -> Path:
-    """Return the folder of the package pyspark. Raises ExtraMissing."""
+    """Return the folder of the package pyspark. Raises ExtraMissingError."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise ExtraMissing("Spark", "pyspark")
+        raise ExtraMissingError("Spark", "pyspark")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
 def installed_spark(environment: Mapping[str, str] | None = None) -> SparkHome:
     """Return SPARK_HOME where its Spark has PySpark's version, else the Spark within PySpark.
 
-    Raises ExtraMissing where PySpark is not there, or only its client for remote servers.
+    Raises ExtraMissingError where PySpark is not there, or only its client for remote servers.
     """
     environment = os.environ if environment is None else environment
     package = pyspark_folder()
     within = _spark_in(package, "pyspark")
     named = _spark_in(Path(home), "SPARK_HOME") if (home := environment.get("SPARK_HOME")) else None
     if within is None:
-        raise ExtraMissing("Spark on this machine", "pyspark with its jars")
+        raise ExtraMissingError("Spark on this machine", "pyspark with its jars")
     return named if named and named.version == within.version else within
 
 
@@ -180,7 +180,7 @@ def quick_home(spark: SparkHome, caches: Path | None = None) -> SparkHome:
 def java_options(home: SparkHome, java: Java) -> list[str]:
     """Return the options of Spark's own launcher for this Java, without memory and class path; it runs once a home.
 
-    Raises SparkStartFailed.
+    Raises SparkStartError.
     """
     kept = home.folder / _OPTIONS
     try:
@@ -215,10 +215,10 @@ def _launcher_options(home: SparkHome, java: Java) -> list[str]:
             command, env=environment, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError) as failure:
-        raise SparkStartFailed(f"{java.program} does not run: {failure}") from failure
+        raise SparkStartError(f"{java.program} does not run: {failure}") from failure
     words = done.stdout.replace("\0", "\n").split("\n")
     if _SUBMIT not in words:
-        raise SparkStartFailed(f"Spark's launcher fails on {java.program} (Java {java.version})", done.stderr)
+        raise SparkStartError(f"Spark's launcher fails on {java.program} (Java {java.version})", done.stderr)
     options = words[words.index("-cp") + 2 : words.index(_SUBMIT)]
     return [word for word in options if not word.startswith(("-Xmx", "-Xms"))]
 

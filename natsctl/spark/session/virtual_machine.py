@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
-from natsctl.spark.session.failures import SparkStartFailed
+from natsctl.spark.session.failures import SparkStartError
 from natsctl.spark.session.java import Java, choose_java
 from natsctl.spark.session.spark_home import (
     SparkHome,
@@ -93,7 +93,7 @@ class VirtualMachine:
 
 @contextlib.contextmanager
 def running_machine(launch: Launch, log: IO[bytes] | None = None) -> Iterator[VirtualMachine]:
-    """Run a Spark for PySpark until the end of the block; `log` gets its output. Raises SparkStartFailed."""
+    """Run a Spark for PySpark until the end of the block; `log` gets its output. Raises SparkStartError."""
     with contextlib.ExitStack() as stack:
         log = log or stack.enter_context(tempfile.TemporaryFile())
         process, port, secret = _started(launch, log)
@@ -138,7 +138,7 @@ def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], i
                 process_group=None if sys.platform == "win32" else 0,
             )
         except OSError as failure:
-            raise SparkStartFailed(f"{launch.java.program} does not run: {failure.strerror}") from failure
+            raise SparkStartError(f"{launch.java.program} does not run: {failure.strerror}") from failure
         try:
             wait_until(told.exists, process, log)
         except BaseException:
@@ -150,22 +150,22 @@ def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], i
 
 
 def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """Wait until `ready()`. Raises SparkStartFailed where the process ends, or takes longer than START_WAIT_S."""
+    """Wait until `ready()`. Raises SparkStartError where the process ends, or takes longer than START_WAIT_S."""
     until_s = time.monotonic() + START_WAIT_S
     while not ready():
         if process.poll() is not None:
             raise start_failed(process.returncode, read_log(log))
         if time.monotonic() > until_s:
-            raise SparkStartFailed(f"Spark did not start within {START_WAIT_S:.0f} s", read_log(log))
+            raise SparkStartError(f"Spark did not start within {START_WAIT_S:.0f} s", read_log(log))
         time.sleep(POLL_S)
 
 
-def start_failed(code: int, log: str) -> SparkStartFailed:
+def start_failed(code: int, log: str) -> SparkStartError:
     """Return the failure of a Spark that ended at its start, with the line of its log that says why."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if any(word in line for word in ("Error", "Exception", "error:", "Could not"))]
     why = (telling or lines or [f"exit code {code}"])[0]
-    return SparkStartFailed(f"Spark does not start: {why}", log, hint="natsctl spark doctor looks for the reason")
+    return SparkStartError(f"Spark does not start: {why}", log, hint="natsctl spark doctor looks for the reason")
 
 
 def _connection(told: bytes) -> tuple[int, str]:
@@ -218,7 +218,7 @@ def base_path(java: Java, caches: Path | None = None) -> Path:
 def make_base(java: Java) -> None:
     """Make the archive of Java's own classes where it has none: the archive of Spark's classes builds on it.
 
-    Raises SparkStartFailed, OSError.
+    Raises SparkStartError, OSError.
     """
     base = base_path(java)
     if base.is_file() or any(java.home.glob("*/server/classes*.jsa")):
@@ -239,7 +239,7 @@ def make_base(java: Java) -> None:
 def being_made(archive: Path) -> Iterator[Path]:
     """Yield a path to write an archive to, which becomes the archive if all goes well.
 
-    Raises SparkStartFailed where nothing was written, OSError.
+    Raises SparkStartError where nothing was written, OSError.
     """
     remove_unused(archive.parent)
     handle, name = tempfile.mkstemp(prefix=".classes-", suffix=".jsa", dir=archive.parent)
@@ -255,9 +255,9 @@ def being_made(archive: Path) -> Iterator[Path]:
         building.unlink(missing_ok=True)
 
 
-def no_archive(why: str = "", log: str = "") -> SparkStartFailed:
+def no_archive(why: str = "", log: str = "") -> SparkStartError:
     """Return the failure to make an archive."""
-    return SparkStartFailed(f"Java made no archive of classes {why}".strip(), log)
+    return SparkStartError(f"Java made no archive of classes {why}".strip(), log)
 
 
 def remove_unused(caches: Path) -> None:
@@ -271,7 +271,8 @@ def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = Non
     """Return the launch of a session: one that answers soon, unless it has much to read.
 
     It takes the archive of classes where there is one. That also goes for the driver of a cluster, which plans and
-    waits while others do the work. What the user says of the JIT wins. Raises JavaUnsuitable, ExtraMissing, OSError.
+    waits while others do the work. What the user says of the JIT wins. Raises JavaUnsuitableError, ExtraMissingError,
+    OSError.
     """
     environment = os.environ if environment is None else environment
     java = choose_java(options.java, environment)

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from natsctl.spark.source.archive.reader import backup_reader
 from natsctl.spark.source.columns.rows import RowShape, default_schema, row_shape
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ
@@ -68,7 +68,7 @@ class JetStreamDataSource(DataSource):
         options = Options(self.options, STREAM_READ)
         reading = reading_of(options)
         if is_subject_table(reading):
-            raise OptionFault(
+            raise OptionError(
                 f"{reading.streams[0]} is a table of counts, and they do not only grow: read it as a batch"
             )
         settings, admission, shape = server_settings(options), admission_of(options), _shape(schema, options)
@@ -91,9 +91,9 @@ class JetStreamDataSource(DataSource):
 
 
 def _needs(since: tuple[int, int], what: str, instead: str = "") -> None:
-    """Raise OptionFault where this release of PySpark is too old."""
+    """Raise OptionError where this release of PySpark is too old."""
     if since > RELEASE:
-        raise OptionFault(f"{what} needs Spark {since[0]}.{since[1]}, and this is {pyspark.__version__}{instead}")
+        raise OptionError(f"{what} needs Spark {since[0]}.{since[1]}, and this is {pyspark.__version__}{instead}")
 
 
 def _shape(schema: StructType, options: Options) -> RowShape:

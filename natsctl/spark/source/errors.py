@@ -16,35 +16,35 @@ class JetStreamSourceError(Exception):
         return type(self), (self.text,)
 
 
-class OptionFault(JetStreamSourceError):
+class OptionError(JetStreamSourceError):
     """An option is unknown, missing, or has a value that it cannot have."""
 
     code = "JETSTREAM_OPTION"
 
 
-class ServerUnreachable(JetStreamSourceError):
+class ServerUnreachableError(JetStreamSourceError):
     """No server answers, or the connection was lost more often than `numRetries`."""
 
     code = "JETSTREAM_UNREACHABLE"
 
 
-class ConnectionLost(ServerUnreachable):
+class ConnectionLostError(ServerUnreachableError):
     """A connection ended; another one may be opened."""
 
 
-class NoAnswer(ServerUnreachable):
+class NoResponseError(ServerUnreachableError):
     """An answer, or the next message, did not come in time."""
 
     code = "JETSTREAM_TIMEOUT"
 
 
-class NotAuthorised(JetStreamSourceError):
+class NotAuthorisedError(JetStreamSourceError):
     """The server refuses the login, or a subject that is needed."""
 
     code = "JETSTREAM_NOT_AUTHORISED"
 
 
-class ApiRefused(JetStreamSourceError):
+class ApiRefusedError(JetStreamSourceError):
     """JetStream refused a request; `err_code` is the contract's number."""
 
     code = "JETSTREAM_API"
@@ -53,47 +53,47 @@ class ApiRefused(JetStreamSourceError):
         super().__init__(text)
         self.err_code = err_code
 
-    def __reduce__(self) -> tuple[type[ApiRefused], tuple[str, int]]:  # type: ignore[override]  # one argument more
+    def __reduce__(self) -> tuple[type[ApiRefusedError], tuple[str, int]]:  # type: ignore[override]  # one argument more
         return type(self), (self.text, self.err_code)
 
 
-class StreamNotFound(JetStreamSourceError):
+class StreamNotFoundError(JetStreamSourceError):
     """A stream does not exist, or a pattern fits none."""
 
     code = "JETSTREAM_STREAM_NOT_FOUND"
 
 
-class ConsumerUnfit(JetStreamSourceError):
+class ConsumerUnfitError(JetStreamSourceError):
     """A consumer that is to be read with acknowledgement does not exist, or cannot be read so."""
 
     code = "JETSTREAM_CONSUMER"
 
 
-class DataLoss(JetStreamSourceError):
+class DataLossError(JetStreamSourceError):
     """Messages that were to be read are gone."""
 
     code = "JETSTREAM_DATA_LOSS"
 
 
-class StreamRecreated(DataLoss):
+class StreamRecreatedError(DataLossError):
     """A stream is not the one that the offsets are of: it was deleted and made again."""
 
     code = "JETSTREAM_STREAM_RECREATED"
 
 
-class SequenceWentBack(DataLoss):
+class SequenceResetError(DataLossError):
     """A stream ends before where reading stood: an older backup was restored."""
 
     code = "JETSTREAM_SEQUENCE_WENT_BACK"
 
 
-class PublishFailed(JetStreamSourceError):
+class PublishError(JetStreamSourceError):
     """A message was refused or not acknowledged in time."""
 
     code = "JETSTREAM_PUBLISH"
 
 
-class BackupFault(JetStreamSourceError):
+class BackupError(JetStreamSourceError):
     """A backup cannot be read: it is not there, is none, or is damaged."""
 
     code = "JETSTREAM_BACKUP"

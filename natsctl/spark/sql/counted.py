@@ -117,7 +117,7 @@ NEVER_NULL = ("stream", "seq", "subject", "timestamp", "value")
 """Columns of which every message has one: counting them counts messages."""
 
 
-class _NotUnderstood(Exception):  # no error: Spark is asked instead
+class _UnsupportedQueryError(Exception):  # no error: Spark is asked instead
     pass
 
 
@@ -125,7 +125,7 @@ def counted(query: str) -> CountedQuery | None:
     """Return the figures that a query asks of one stream where the server knows them, else None."""
     try:
         return _Reader(query).query()
-    except _NotUnderstood:
+    except _UnsupportedQueryError:
         return None
 
 
@@ -151,7 +151,7 @@ class _Reader:
         limit = self._number() if self._take("LIMIT") else None
         self._sign(";")
         if self.at != len(self.words):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         found = CountedQuery(table, tuple(items), grouped or distinct, only, order, limit)
         _check(found, distinct, grouped)
         return found
@@ -172,55 +172,55 @@ class _Reader:
             return "subject"
         function = word.text.upper() if word.kind == "word" else ""
         if function not in ("COUNT", "MIN", "MAX") or not self._sign("("):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         what = self._counted() if function == "COUNT" else self._end(function)
         if not self._sign(")"):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return what
 
     def _counted(self) -> What:
         if self._take("DISTINCT"):
             if self._next().text != "subject":
-                raise _NotUnderstood
+                raise _UnsupportedQueryError
             return "subjects"
         word = self._next()
         if word.text not in ("*", "1", *NEVER_NULL):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return "count"
 
     def _end(self, function: str) -> What:
         if self._next().text != "seq":
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return "first" if function == "MIN" else "last"
 
     def _table(self) -> str:
         self._want("FROM")
         named = relations(self.text)
         if len(named) != 1 or self.at >= len(self.words) or named[0].start != self.words[self.at].start:
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         while self.at < len(self.words) and self.words[self.at].end <= named[0].end:
             self.at += 1
         return named[0].name
 
     def _where(self) -> tuple[str, ...]:
         if self._next().text != "subject":
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         if self._sign("=", "=="):
             return (self._subject(),)
         self._want("IN")
         if not self._sign("("):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         found = [self._subject()]
         while self._sign(","):
             found.append(self._subject())
         if not self._sign(")"):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return tuple(dict.fromkeys(found))
 
     def _subject(self) -> str:
         subject = self._next().literal
         if subject is None or not is_literal(subject):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return subject
 
     def _group(self, items: Sequence[Item]) -> bool:
@@ -229,7 +229,7 @@ class _Reader:
         if word.is_word("ALL"):
             return any(item.what == "subject" for item in items)
         if word.text != "subject" and items[self._position(word, items)].what != "subject":
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return True
 
     def _orders(self, items: Sequence[Item]) -> tuple[Order, ...]:
@@ -257,19 +257,19 @@ class _Reader:
 
     def _position(self, word: Token, items: Sequence[Item]) -> int:
         if word.kind != "number" or not word.text.isdecimal() or not 1 <= int(word.text) <= len(items):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return int(word.text) - 1
 
     def _number(self) -> int:
         word = self._next()
         if word.kind != "number" or not word.text.isdecimal():
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return int(word.text)
 
     def _alias(self) -> str:
         name = self._next().name
         if not name:
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         return name
 
     def _peek(self) -> Token | None:
@@ -278,7 +278,7 @@ class _Reader:
     def _next(self) -> Token:
         word = self._peek()
         if word is None:
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
         self.at += 1
         return word
 
@@ -291,7 +291,7 @@ class _Reader:
 
     def _want(self, keyword: str) -> None:
         if not self._take(keyword):
-            raise _NotUnderstood
+            raise _UnsupportedQueryError
 
     def _sign(self, *symbols: str) -> bool:
         word = self._peek()
@@ -306,7 +306,7 @@ class _Reader:
         for at, item in enumerate(items):
             if item.what == what:
                 return at
-        raise _NotUnderstood
+        raise _UnsupportedQueryError
 
 
 def _title(words: Sequence[Token]) -> str:
@@ -324,11 +324,11 @@ def _check(found: CountedQuery, distinct: bool, grouped: bool) -> None:
     """Raise where the parts do not go together; Spark knows what they mean, or why they do not."""
     whats = {item.what for item in found.items}
     if distinct and (grouped or whats != {"subject"}):
-        raise _NotUnderstood
+        raise _UnsupportedQueryError
     if not whats <= ({"subject", "count"} if found.grouped else {"count", "subjects", "first", "last"}):
-        raise _NotUnderstood
+        raise _UnsupportedQueryError
     if found.only is not None and found.needs_ends:
-        raise _NotUnderstood
+        raise _UnsupportedQueryError
 
 
 ALL = ">"

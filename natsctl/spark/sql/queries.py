@@ -36,19 +36,19 @@ _CHANGES: Final = {
 _BEFORE_TARGETS: Final = ("INTO", "OVERWRITE", "FROM", "TABLE", "VIEW", "IF", "EXISTS")
 
 
-class UnknownTable(NatsctlError):
+class UnknownTableError(NatsctlError):
     """A query names a table that is no stream, no bucket, and nothing of its own."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
-def unknown_table(name: str, catalogue: Catalogue, suggest: Suggest) -> UnknownTable:
+def unknown_table(name: str, catalogue: Catalogue, suggest: Suggest) -> UnknownTableError:
     """Return the failure of a query that names such a table, or one in a place where tables are not looked for."""
     if name in catalogue.names:
         text = f"{name} stands where natsctl looks for no table, such as IDENTIFIER and EXECUTE IMMEDIATE"
-        return UnknownTable(text, hint=f"write FROM {quote(name)}")
+        return UnknownTableError(text, hint=f"write FROM {quote(name)}")
     hint = suggest(name, catalogue.names) or "natsctl str ls -a shows the streams"
-    return UnknownTable(f"there is no stream, bucket or view {name}", hint=hint)
+    return UnknownTableError(f"there is no stream, bucket or view {name}", hint=hint)
 
 
 def check_changes_nothing(text: str, catalogue: Catalogue) -> None:
@@ -77,7 +77,7 @@ def _check_name_is_free(words: Sequence[Token], catalogue: Catalogue) -> None:
 
 
 def check_named(text: str, catalogue: Catalogue, suggest: Suggest) -> None:
-    """Raise UnknownTable where a query reads one table that is not there; of others Spark knows more."""
+    """Raise UnknownTableError where a query reads one table that is not there; of others Spark knows more."""
     words = tokens(text.rstrip().rstrip(";"))
     named = relations(text)
     if len(named) != 1 or not words[0].is_word("SELECT") or any(word.is_symbol(";") for word in words):
@@ -126,7 +126,7 @@ class Queries:
         self._views = Views(spark, locate, on_server=on_server)
 
     def run(self, text: str, limit: int | None = None) -> Result:
-        """Return the rows of the last statement, `limit` at most. Raises UnknownTable, UsageError, or Spark's."""
+        """Return the rows of the last statement, `limit` at most. Raises UnknownTableError, UsageError, or Spark's."""
         frame = self._last(text)
         found = of_arrow((frame if limit is None else frame.limit(limit + 1)).toArrow())
         return found.cut(limit)
@@ -163,7 +163,7 @@ class Queries:
         self._views.make(tables, EVERYTHING)  # of which Spark then says what may have been meant
         return self._spark.sql(asked + query)
 
-    def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTable:
+    def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTableError:
         name = str(parameters.get("relationName", "")).replace("`", "")
         return unknown_table(name, self._catalogue, self._suggest)
 

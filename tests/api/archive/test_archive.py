@@ -14,7 +14,7 @@ from natsctl.api.archive.archive import (
     ArchivedConsumer,
     ArchivedMessage,
     ArchivedStream,
-    ArchiveFault,
+    ArchiveError,
     ArchiveWriter,
     Feed,
     Gone,
@@ -158,7 +158,7 @@ def test_any_consumer_file_is_read_or_refused(body: bytes) -> None:
     for raw in (body, b"\x16\x02" + body):
         try:
             consumer_file.read(raw)
-        except ArchiveFault:
+        except ArchiveError:
             continue
 
 
@@ -193,7 +193,7 @@ def test_an_archive_cut_anywhere_is_refused(writer: Callable[[], ArchiveWriter])
     whole = written(writer(), MESSAGES, [CONSUMER])
     assert read(whole)
     for cut in range(len(whole)):
-        with pytest.raises(ArchiveFault):
+        with pytest.raises(ArchiveError):
             read(whole[:cut])
 
 
@@ -203,7 +203,7 @@ def test_an_archive_whose_content_ends_early_is_refused(writer: Callable[[], Arc
     head = ArchivedStream(StreamConfig(name="S"), 0, StreamState(first_seq=3, last_seq=9))
     made = writer()
     content += made.begin(head, [CONSUMER]) + b"".join(made.messages(MESSAGES))
-    with pytest.raises(ArchiveFault):
+    with pytest.raises(ArchiveError):
         read(plain(bytes(content)))
 
 
@@ -248,7 +248,7 @@ END = bytes(5)
     ],
 )
 def test_a_damaged_archive_is_refused_with_a_reason(data: bytes, text: str) -> None:
-    with pytest.raises(ArchiveFault, match=text):
+    with pytest.raises(ArchiveError, match=text):
         read(data)
 
 
@@ -275,7 +275,7 @@ def v1(block: bytes) -> bytes:
     ],
 )
 def test_a_damaged_block_is_refused_with_a_reason(block: bytes, text: str) -> None:
-    with pytest.raises(ArchiveFault, match=text):
+    with pytest.raises(ArchiveError, match=text):
         read(v1(block))
 
 
@@ -305,5 +305,5 @@ def test_any_content_is_read_or_refused(content: bytes) -> None:
     for prefix in (b"", MAGIC, MAGIC + STATE):
         try:
             read(plain(prefix + content))
-        except ArchiveFault as fault:
+        except ArchiveError as fault:
             assert str(fault)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsctl.api.archive import s2_rewrite
-from natsctl.api.archive.s2 import FrameFault, FrameReader, FrameWriter, crc32c, mask
-from natsctl.api.archive.s2_block import BlockFault, decode_block
+from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2FrameError, crc32c, mask
+from natsctl.api.archive.s2_block import S2BlockError, decode_block
 from tests.api.archive.s2_elements import block_of, elements
 
 STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
@@ -88,7 +88,7 @@ def test_skippable_frames_and_repeated_stream_ids_are_passed_over() -> None:
     ],
 )
 def test_a_damaged_frame_is_refused(data: bytes, text: str) -> None:
-    with pytest.raises(FrameFault, match=text):
+    with pytest.raises(S2FrameError, match=text):
         list(FrameReader().read(data))
 
 
@@ -101,7 +101,7 @@ def test_a_changed_byte_anywhere_in_a_frame_is_noticed() -> None:
         reader = FrameReader()
         try:
             content = b"".join(reader.read(bytes(bad)))
-        except FrameFault:
+        except S2FrameError:
             continue
         assert content == b"", f"byte {at}"  # a longer length only waits for more
 
@@ -128,7 +128,7 @@ def test_blocks_of_plain_snappy_are_decoded_here_as_cramjam_decodes_them(data: b
 )
 def test_repeat_codes_are_understood(block: bytes, content: bytes | None) -> None:
     if content is None:
-        with pytest.raises(BlockFault):
+        with pytest.raises(S2BlockError):
             decode_block(block)
     else:
         assert decode_block(block) == content
@@ -139,7 +139,7 @@ def test_repeat_codes_are_understood(block: bytes, content: bytes | None) -> Non
     [b"", b"\xff\xff\xff\xff\xff\xff", b"\x01", b"\x04\x01\x05", b"\x04\x00a\x02\x09\x00", b"\x02\x04a", b"\x01\xf0"],
 )
 def test_a_damaged_block_is_refused(block: bytes) -> None:
-    with pytest.raises(BlockFault):
+    with pytest.raises(S2BlockError):
         decode_block(block)
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_block_is_refused(block: bytes) -> None:
 def test_any_block_is_decoded_or_refused(block: bytes) -> None:
     try:
         content = decode_block(block)
-    except BlockFault:
+    except S2BlockError:
         return
     assert len(content) <= 8 << 20
 
@@ -173,12 +173,12 @@ def test_groups_end_anywhere(chosen: list[tuple[str, int, int]], size: int) -> N
 def test_a_block_that_was_cut_is_refused(chosen: list[tuple[str, int, int]], at: int) -> None:
     block, _ = block_of(chosen[:12])
 
-    with pytest.raises(BlockFault):
+    with pytest.raises(S2BlockError):
         decode_block(block[: at % len(block)])
 
 
 def test_repeats_of_more_than_the_whole_block_are_refused_before_they_are_spelled() -> None:
     block = b"\xff\xff\x7f\x00a\x02\x01\x00" + b"\x1d\x00\xff\xff\xff" * 1000
 
-    with pytest.raises(BlockFault, match="too much"):
+    with pytest.raises(S2BlockError, match="too much"):
         decode_block(block)

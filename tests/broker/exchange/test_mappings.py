@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from natsctl.api.subject_transform import BadTransform, SubjectMapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.broker.exchange.account_config import Destination, SubjectMap
 from natsctl.broker.exchange.mappings import Mappings, SpaceMapping, compile_mapping
 from natsctl.testing.machine import Machine
@@ -96,7 +96,7 @@ def test_a_source_that_is_a_destination_too_loses_the_rest() -> None:
     ],
 )
 def test_weights_that_can_not_be_are_refused(destinations: list[tuple[str, int]], text: str) -> None:
-    with pytest.raises(BadTransform, match=text):
+    with pytest.raises(TransformError, match=text):
         shares(*destinations)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from natsctl.api.archive.archive import ArchiveFault
+from natsctl.api.archive.archive import ArchiveError
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.s2 import FrameReader, FrameWriter
 from natsctl.testing.process import ServerProcess
@@ -166,7 +166,7 @@ def test_no_frame_may_follow_the_end_of_an_archive(version: int) -> None:
     frames = FrameWriter()
     zeros = frames.write(bytes(12 << 10)) + frames.finish()
     for more in (zeros, zeros[10:], whole):
-        with pytest.raises(ArchiveFault, match="follows the end"):
+        with pytest.raises(ArchiveError, match="follows the end"):
             list(ArchiveReader().read(whole + more))
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure, Unreachable
+from natsctl.api.errors import ApiResponseError, UnreachableError
 from natsctl.client.assets import leaders
-from natsctl.client.assets.leaders import NotClustered, hand_over, leader_of, plan_spread
+from natsctl.client.assets.leaders import NotClusteredError, hand_over, leader_of, plan_spread
 
 
 def led(leader: str, *others: str) -> dict[str, Any]:
@@ -29,9 +29,9 @@ class Consumer:
             return self.info
         self.left -= 1
         if self.left == 1:
-            raise Unreachable("no answer")
+            raise UnreachableError("no answer")
         if self.left == 2:
-            raise ApiFailure(ApiError(code=503, err_code=10008, description="temporarily unavailable"))
+            raise ApiResponseError(ApiError(code=503, err_code=10008, description="temporarily unavailable"))
         return led("n2", "n1") if self.left <= 0 else led("n1", "n2")
 
     async def ask(self) -> None:
@@ -51,14 +51,14 @@ def test_it_waits_until_another_server_leads_whatever_happens_meanwhile() -> Non
 
 def test_the_wait_is_bounded() -> None:
     one = Consumer(led("n1", "n2"), 10**9)
-    with pytest.raises(Unreachable, match=r"still led by n1 after 0\.05s"):
+    with pytest.raises(UnreachableError, match=r"still led by n1 after 0\.05s"):
         asyncio.run(hand_over(one.load, one.ask, "it", 0.05))
 
 
 @pytest.mark.parametrize(("info", "why"), [({}, "not clustered"), (led("n1"), "one copy")])
 def test_what_no_other_server_can_lead_is_not_asked(info: dict[str, Any], why: str) -> None:
     one = Consumer(info, 0)
-    with pytest.raises(NotClustered, match=why):
+    with pytest.raises(NotClusteredError, match=why):
         asyncio.run(hand_over(one.load, one.ask, "it"))
     assert one.asked == 0
 

@@ -11,7 +11,7 @@ import pytest
 from natsctl.api.errors import UsageError
 from natsctl.cli.messaging import go_template
 from natsctl.cli.messaging.go_template import expand
-from natsctl.cli.messaging.go_values import BadTemplate
+from natsctl.cli.messaging.go_values import TemplateError
 from natsctl.cli.messaging.template import command_of
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("templates.jsonl").read_text().splitlines()]
@@ -20,7 +20,7 @@ RECORDED = [json.loads(line) for line in Path(__file__).with_name("templates.jso
 
 def _random(shortest: Any, longest: Any) -> str:
     if type(shortest) is not int or type(longest) is not int or shortest < 0 or longest < 0:
-        raise BadTemplate("expected unsigned integers")
+        raise TemplateError("expected unsigned integers")
     return "r" * shortest + "s" * longest
 
 
@@ -31,7 +31,7 @@ DATA = {"Cnt": 7, "Count": 7, "Request": "re q", "ID": lambda: "id"}
 def _expanded(text: str) -> str | None:
     try:
         return expand(text, FUNCTIONS, DATA)
-    except BadTemplate:
+    except TemplateError:
         return None
 
 
@@ -65,7 +65,7 @@ def test_output_and_depth_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(go_template, "MAX_OUTPUT", 1000)
     assert len(expand("{{range 300}}x{{end}}", {})) == 300
     for text in ("{{range 9000000000}}{{end}}", "{{range 300}}xxxx{{end}}", f"{{{{{'(' * 200}1{')' * 200}}}}}"):
-        with pytest.raises(BadTemplate):
+        with pytest.raises(TemplateError):
             expand(text, {})
 
 

@@ -143,7 +143,7 @@ def _run(
 _FAULTS = '''
 import sys
 from pathlib import Path
-from natsctl.spark.pipeline.project import PipelineFaults
+from natsctl.spark.pipeline.project import PipelineError
 from natsctl.spark.pipeline.project import find_project
 from natsctl.spark.pipeline.served import session_for
 from natsctl.spark.pipeline.update import restore_tables
@@ -164,7 +164,7 @@ with session_for(project)(SparkOptions(master="local[2]")) as spark:
     for dry in (False, True):
         try:
             updates.run(dry=dry)
-        except PipelineFaults as failure:
+        except PipelineError as failure:
             print(failure)
         (project.folder / "transformations" / "second.py").write_text(second)
 '''

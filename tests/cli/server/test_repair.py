@@ -80,11 +80,11 @@ def test_a_folder_without_a_store_and_a_store_in_use_are_refused(command: Any, d
 
 def test_a_refused_stream_is_shown_and_removed_by_commands(natsctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from natsctl.api.catalogue import error
-    from natsctl.api.errors import ApiFailure
+    from natsctl.api.errors import ApiResponseError
     from natsctl.client.manager import Manager
 
     async def stream_info(manager: Manager, name: str, **more: Any) -> Any:
-        raise ApiFailure(error(10194, err="streams/s000001/meta is damaged"))
+        raise ApiResponseError(error(10194, err="streams/s000001/meta is damaged"))
 
     assert natsctl("str", "add", "REFUSED", "--subjects", "refused").code == 0
     monkeypatch.setattr(Manager, "stream_info", stream_info)

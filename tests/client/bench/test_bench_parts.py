@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure, NatsctlError, NothingReceived, Unreachable, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.client.bench.client import refusal
 from natsctl.client.bench.latencies import Latencies
 from natsctl.client.bench.link import Link
@@ -139,14 +139,14 @@ async def test_waiting_ends_when_enough_came_or_none_does() -> None:
     asyncio.get_running_loop().call_later(0.01, tally.add, 3, 30)
     await tally.reach(3, 5, 5)
     assert (tally.msgs, tally.bytes) == (3, 30)
-    with pytest.raises(NothingReceived, match="3 of 4"):
+    with pytest.raises(NothingReceivedError, match="3 of 4"):
         await tally.reach(4, 0.01, 0.01)
 
 
 async def test_waiting_ends_with_what_went_wrong_or_when_it_is_stopped() -> None:
     tally = Tally()
-    asyncio.get_running_loop().call_soon(tally.fail, Unreachable("gone"))
-    with pytest.raises(Unreachable, match="gone"):
+    asyncio.get_running_loop().call_soon(tally.fail, UnreachableError("gone"))
+    with pytest.raises(UnreachableError, match="gone"):
         await tally.reach(1, 5, 5)
     stopped = Tally()
     asyncio.get_running_loop().call_soon(stopped.stop)
@@ -156,18 +156,18 @@ async def test_waiting_ends_with_what_went_wrong_or_when_it_is_stopped() -> None
 def test_answers_that_refuse_are_told_from_acks() -> None:
     assert refusal("s", b"", b'{"stream":"S","seq":1}') is None
     failure = refusal("s", b"", b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"S","seq":0}')
-    assert isinstance(failure, ApiFailure)
+    assert isinstance(failure, ApiResponseError)
     assert failure.err_code == 10071
-    assert isinstance(refusal("s", b"NATS/1.0 503\r\n\r\n", b""), Unreachable)
+    assert isinstance(refusal("s", b"NATS/1.0 503\r\n\r\n", b""), UnreachableError)
 
 
 @pytest.mark.parametrize(
     "failure",
     [
         UsageError("wrong", hint="right"),
-        Unreachable("gone"),
-        NothingReceived("none"),
-        ApiFailure(ApiError(code=400, err_code=10071, description="wrong last"), "s", hint="h"),
+        UnreachableError("gone"),
+        NothingReceivedError("none"),
+        ApiResponseError(ApiError(code=400, err_code=10071, description="wrong last"), "s", hint="h"),
     ],
     ids=lambda failure: type(failure).__name__,
 )
@@ -206,8 +206,8 @@ def test_every_kind_names_the_work_of_its_clients(kind: str) -> None:
 
 
 def test_a_worker_tells_a_failure_of_a_single_module_by_what_it_is_for_everyone() -> None:
-    from natsctl.api.errors import Unreachable
-    from natsctl.client.dial import NobodyListens
+    from natsctl.api.errors import UnreachableError
+    from natsctl.client.dial import NotListeningError
 
-    told = decode_failure(encode_failure(NobodyListens("nobody listens", hint="start it")))
-    assert (type(told), str(told), told.hint) == (Unreachable, "nobody listens", "start it")
+    told = decode_failure(encode_failure(NotListeningError("nobody listens", hint="start it")))
+    assert (type(told), str(told), told.hint) == (UnreachableError, "nobody listens", "start it")

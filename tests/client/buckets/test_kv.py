@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from nats.js.api import KeyValueConfig
-from nats.js.errors import KeyNotFoundError
+from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 
-from natsctl.api.errors import ApiFailure
-from natsctl.client.buckets import KV, BucketNotFound, bucket_infos, bucket_names
-from natsctl.client.kv.bucket import Bucket, KeyChanged, KeyNotFound
+from natsctl.api.errors import ApiResponseError
+from natsctl.client.buckets import KV, BucketNotFoundError, bucket_infos, bucket_names
+from natsctl.client.kv.bucket import Bucket, KeyNotFoundError, KeyRevisionError
 from natsctl.client.kv.compact import compact, removals
 from natsctl.client.kv.config import new_bucket, set_history
 from natsctl.client.kv.watch import Watching, entries, watch
@@ -42,7 +42,7 @@ async def test_nats_py_reads_what_is_written_here(clients: Any) -> None:
         assert (entry.value, entry.revision) == (b"two", revision)
         assert (await kv.get("a", 1)).value == b"\x00\xff"
         for key in ("gone", "purged"):
-            with pytest.raises(KeyNotFoundError):
+            with pytest.raises(NatsKeyNotFoundError):
                 await kv.get(key)
         assert await kv.keys() == ["a"]
         assert [one.operation for one in await kv.history("gone")] == [None, "DEL"]
@@ -91,20 +91,20 @@ async def test_failures_say_what_is_and_carry_the_servers_error(clients: Any) ->
     async with clients() as (manager, _):
         bucket = await make(manager, "B")
         await bucket.put("k", b"one")
-        with pytest.raises(KeyChanged) as changed:
+        with pytest.raises(KeyRevisionError) as changed:
             await bucket.update("k", b"two", 7)
         assert (changed.value.err_code, changed.value.exit_code) == (10071, 4)
         assert changed.value.current is not None
         assert changed.value.current.revision == 1
-        with pytest.raises(KeyChanged):
+        with pytest.raises(KeyRevisionError):
             await bucket.create("k", b"two")
-        with pytest.raises(KeyNotFound) as missing:
+        with pytest.raises(KeyNotFoundError) as missing:
             await bucket.get("other")
         assert (missing.value.exit_code, missing.value.subject) == (3, "$KV.B.other")
-        with pytest.raises(BucketNotFound) as absent:
+        with pytest.raises(BucketNotFoundError) as absent:
             await Bucket.open(manager, "NONE")
         assert (absent.value.err_code, absent.value.exit_code) == (10059, 3)
-        with pytest.raises(ApiFailure) as refused:
+        with pytest.raises(ApiResponseError) as refused:
             await bucket.create("t", b"x", ttl_ns=10**9)
         assert refused.value.err_code == 10166
 

@@ -14,9 +14,9 @@ from nats.js.api import ObjectMeta, ObjectMetaOptions
 from natsctl.api.errors import StorageError
 from natsctl.client.buckets import OBJECTS, bucket_names
 from natsctl.client.manager import Manager
-from natsctl.client.objects.bucket import ObjectBucket, ObjectNotFound
+from natsctl.client.objects.bucket import ObjectBucket, ObjectNotFoundError
 from natsctl.client.objects.config import new_bucket
-from natsctl.client.objects.get import Damaged, beside, get
+from natsctl.client.objects.get import ObjectDamagedError, beside, get
 from natsctl.client.objects.put import Meta, put
 from natsctl.client.objects.watch import objects
 
@@ -68,7 +68,7 @@ async def test_what_nats_py_puts_is_got_here(clients: Any) -> None:
         await put(bucket, Meta("f"), io.BytesIO(b"new"), ignore)
         assert (await store.get("f")).data == b"new"
         await store.delete("f")
-        with pytest.raises(ObjectNotFound):
+        with pytest.raises(ObjectNotFoundError):
             await bucket.info_of("f")
         assert await bucket_names(manager, OBJECTS) == ["B"]
 
@@ -97,7 +97,7 @@ async def test_what_is_damaged_is_told(clients: Any) -> None:
         bucket = await make(manager, "B")
         made = await put(bucket, Meta("f", chunk_bytes=10), io.BytesIO(b"x" * 25), ignore)
         await manager.message_delete("OBJ_B", 2)
-        with pytest.raises(Damaged, match="has 15 bytes"):
+        with pytest.raises(ObjectDamagedError, match="has 15 bytes"):
             await get(bucket, made, io.BytesIO(), ignore)
 
 

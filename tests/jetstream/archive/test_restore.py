@@ -16,7 +16,7 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StorageType, StreamState
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.jetstream.publish import dedupe
-from natsctl.store.errors import StoreFull
+from natsctl.store.errors import StoreFullError
 from natsctl.store.message import StoredMessage
 from natsctl.testing.jet import SECOND, Jet, ok, texts
 from natsctl.testing.machine import Machine
@@ -421,7 +421,7 @@ def test_messages_that_a_commit_could_not_keep_fail_the_restore(jet: Jet, at_end
     half = len(archive) if at_end else len(archive) * 2 // 3
     jet.wire.request(to, archive[:half])
     store = jet.machine.store.streams["$G/S"]
-    store.refused(0, StoreFull("no room on disk"))
+    store.refused(0, StoreFullError("no room on disk"))
     if not at_end:
         jet.wire.publish(to, archive[half:], "nobody")
     assert reason(jet.wire.request(to)) == "no room on disk"

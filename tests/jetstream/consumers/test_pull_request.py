@@ -6,7 +6,7 @@ import pytest
 
 from natsctl.api.consumer import ConsumerConfig, PriorityPolicy
 from natsctl.api.messages import PullRequest
-from natsctl.jetstream.consumers.pull_request import OpenRequest, Refused, parse, refusal
+from natsctl.jetstream.consumers.pull_request import OpenRequest, PullRequestError, parse, refusal
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_body_in_each_form(body: bytes, wish: PullRequest, formal: bool) -> No
     ],
 )
 def test_a_body_that_can_not_be_read_is_refused(body: bytes, reason: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PullRequestError) as refused:
         parse(body)
     assert refused.value.block.startswith(b"NATS/1.0 400 Bad Request - " + reason)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.store.errors import StoreFull
+from natsctl.store.errors import StoreFullError
 from natsctl.testing.jet import Jet, texts
 from natsctl.testing.machine import Machine
 
@@ -128,7 +128,7 @@ def test_a_store_that_is_full_refuses_each(jet: Jet, monkeypatch: pytest.MonkeyP
     acks = jet.listen("in.*")
 
     def full(messages: object) -> None:
-        raise StoreFull("no space left")
+        raise StoreFullError("no space left")
 
     monkeypatch.setattr(jet.machine.engine.accounts["$G"].streams["S"].store, "append_copies", full)
     jet.wire.send(chunk(6))

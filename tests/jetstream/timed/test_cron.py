@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from natsctl.api.times import parse_time
-from natsctl.jetstream.timed.cron import BadCron, parse_cron
-from natsctl.jetstream.timed.schedule_pattern import BadSchedule, BadZone, first_firing, next_firing
+from natsctl.jetstream.timed.cron import CronError, parse_cron
+from natsctl.jetstream.timed.schedule_pattern import ScheduleError, TimeZoneError, first_firing, next_firing
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -49,7 +49,7 @@ def test_the_next_moment(pattern: str, first: str) -> None:
      "1.5 * * * * *", ", * * * * *", "x * * * * *"],
 )  # fmt: skip
 def test_what_is_no_pattern(pattern: str) -> None:
-    with pytest.raises(BadCron):
+    with pytest.raises(CronError):
         parse_cron(pattern).next_after(parse_time("2026-01-01T00:00:00Z"))
 
 
@@ -84,7 +84,7 @@ def test_moments_that_have_passed_are_left_out() -> None:
 
 
 def test_a_zone_that_is_none_is_told_before_the_pattern() -> None:
-    with pytest.raises(BadZone):
+    with pytest.raises(TimeZoneError):
         first_firing(header("nonsense", "Mars/Olympus"), 0)
-    with pytest.raises(BadSchedule):
+    with pytest.raises(ScheduleError):
         first_firing(header("@every 1h", "UTC"), 0)

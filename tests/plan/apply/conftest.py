@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.catalogue import error
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.client.answer import Answer
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -39,11 +39,11 @@ class FakeAccount:
         self.requests.append((verb, asset, config))
         number = self.refused.pop(f"{verb} {asset}", 0)
         if number:
-            raise ApiFailure(error(number, err="refused"))
+            raise ApiResponseError(error(number, err="refused"))
 
     def _stream(self, name: str) -> Config:
         if name not in self.streams:
-            raise ApiFailure(error(10059))
+            raise ApiResponseError(error(10059))
         return self.streams[name]
 
     async def stream_info(self, name: str) -> Answer[Any]:
@@ -53,7 +53,7 @@ class FakeAccount:
         name = config["name"]
         self._changes("create", name, config)
         if self.streams.get(name, config) != config:
-            raise ApiFailure(error(10058))
+            raise ApiResponseError(error(10058))
         self.streams[name] = dict(config)
         return self.answered(config=config)
 
@@ -73,7 +73,7 @@ class FakeAccount:
     async def consumer_info(self, stream: str, name: str) -> Answer[Any]:
         self._stream(stream)
         if (stream, name) not in self.consumers:
-            raise ApiFailure(error(10014))
+            raise ApiResponseError(error(10014))
         return self.answered(config=dict(self.consumers[stream, name]))
 
     async def consumer_create(self, stream: str, config: Config, *, action: str = "") -> Answer[Any]:
@@ -82,9 +82,9 @@ class FakeAccount:
         self._changes(action, " > ".join(key), config)
         there = self.consumers.get(key)
         if action == "create" and there is not None and there != config:
-            raise ApiFailure(error(10148))
+            raise ApiResponseError(error(10148))
         if action == "update" and there is None:
-            raise ApiFailure(error(10149))
+            raise ApiResponseError(error(10149))
         self.consumers[key] = dict(config)
         return self.answered(config=config)
 
@@ -95,7 +95,7 @@ class FakeAccount:
     async def consumer_delete(self, stream: str, name: str) -> Answer[Any]:
         self._changes("delete", f"{stream} > {name}")
         if self.consumers.pop((stream, name), None) is None:
-            raise ApiFailure(error(10014))
+            raise ApiResponseError(error(10014))
         return self.answered(success=True)
 
 

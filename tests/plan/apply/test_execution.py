@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.catalogue import error
-from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.plan.apply.execution import Done, Execution
 from natsctl.plan.apply.result import Outcome, Result, Status
@@ -137,7 +137,7 @@ async def test_asked_to_stop_what_runs_ends_and_nothing_more_begins() -> None:
 
 
 async def test_a_lost_connection_ends_the_run_with_its_own_code() -> None:
-    world = World(failures={"A": Unreachable("the connection was lost")})
+    world = World(failures={"A": UnreachableError("the connection was lost")})
     world.lost = True
     outcome = await execution([change("A"), change("B")], world, concurrency=1).run()
     assert statuses(outcome) == {"A": "failed", "B": "skipped"}
@@ -146,7 +146,7 @@ async def test_a_lost_connection_ends_the_run_with_its_own_code() -> None:
 
 
 async def test_no_answer_on_a_connection_that_lives_fails_that_change_alone() -> None:
-    world = World(failures={"A": Unreachable("no answer")})
+    world = World(failures={"A": UnreachableError("no answer")})
     outcome = await execution([change("A"), change("B")], world, concurrency=1).run()
     assert statuses(outcome) == {"A": "failed", "B": "done"}
     assert outcome.exit_code is ExitCode.UNREACHABLE
@@ -195,7 +195,7 @@ async def test_time_is_taken_from_the_clock() -> None:
 
 
 async def test_failures_that_share_a_code_give_it_and_others_do_not() -> None:
-    taken, full = ApiFailure(error(10058)), ApiFailure(error(10002))
+    taken, full = ApiResponseError(error(10058)), ApiResponseError(error(10002))
     same = await execution([change("A"), change("B")], World(failures={"A": taken, "B": taken})).run()
     other = await execution([change("A"), change("B")], World(failures={"A": taken, "B": full})).run()
     assert (same.exit_code, other.exit_code) == (ExitCode.CONFLICT, ExitCode.FAILED)

@@ -14,7 +14,7 @@ import pytest
 
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
-from natsctl.client.backup.attempts import BrokenOff, Lifeline
+from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
 from natsctl.client.backup.send import Sending
 from natsctl.client.connection import Connection
 from natsctl.client.manager import Manager
@@ -23,10 +23,10 @@ from natsctl.client.messaging.pull import pull
 from natsctl.plan.apply import holding as holding_module
 from natsctl.plan.apply import keeping
 from natsctl.plan.apply.carry import ApplyOptions, carry_out, preview
-from natsctl.plan.apply.conflict import Conflict
+from natsctl.plan.apply.conflict import PlanConflictError
 from natsctl.plan.apply.holding import Alive, Holding, holding_name, is_at_work, names_of
 from natsctl.plan.apply.keeping import Keeping
-from natsctl.plan.apply.recovery import COPY, Displaced, finish, recover
+from natsctl.plan.apply.recovery import COPY, NameTakenError, finish, recover
 from natsctl.plan.apply.recovery import WANTED as AS_WANTED
 from natsctl.plan.change import Action, Change, Plan
 from natsctl.plan.labels import without_server_made
@@ -189,7 +189,7 @@ async def test_limits_that_the_plan_lowers_may_remove_messages(manager: Manager)
 
 
 async def test_a_restore_that_breaks_off_once_is_begun_again(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
-    send, failures = Sending.send, [BrokenOff("broken off")]
+    send, failures = Sending.send, [TransferInterruptedError("broken off")]
 
     async def fails_once(sending: Sending, manager: Manager) -> Any:
         if failures:
@@ -258,7 +258,7 @@ async def test_what_somebody_else_has_made_meanwhile_is_left_alone_until_one_of_
     await manager.stream_delete("ORDERS")
     await manager.stream_create(LIVE)
     for _ in range(2):
-        with pytest.raises(Displaced, match="another stream ORDERS was made"):
+        with pytest.raises(NameTakenError, match="another stream ORDERS was made"):
             await recover(Lifeline(manager))
     assert (await info(manager))["state"]["messages"] == 0
     await manager.stream_delete("ORDERS")
@@ -270,7 +270,7 @@ async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manag
     holding = await saved(manager)
     alive = Alive(Lifeline(manager), holding.marker.alive)
     await alive.ensure()
-    with pytest.raises(Conflict, match="is being replaced by another"):
+    with pytest.raises(PlanConflictError, match="is being replaced by another"):
         await recover(Lifeline(manager), {"ORDERS"})
     (told,) = await recover(Lifeline(manager), {"OTHER"})
     assert "is being replaced by another" in told

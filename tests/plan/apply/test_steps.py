@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.client.manager import Manager
-from natsctl.plan.apply.conflict import Conflict
+from natsctl.plan.apply.conflict import PlanConflictError
 from natsctl.plan.apply.execution import Done
 from natsctl.plan.apply.steps import Steps
 from natsctl.plan.change import Action, Change, Difference
@@ -60,10 +60,10 @@ async def test_a_creation_that_is_repeated_is_done(fake: Fake) -> None:
 
 async def test_a_creation_that_finds_another_asset_is_a_conflict_that_names_the_fields(fake: Fake) -> None:
     account = fake({"name": "A", "subjects": ["A.>"], "max_age": 5})
-    with pytest.raises(Conflict, match="Stream A was made meanwhile by somebody else, with another max_age"):
+    with pytest.raises(PlanConflictError, match="Stream A was made meanwhile by somebody else, with another max_age"):
         await steps(account).take(stream(Action.CREATE, config=WANTED))
     account.consumers["A", "C"] = {"durable_name": "C", "max_deliver": 3}
-    with pytest.raises(Conflict, match="Consumer A > C was made meanwhile by somebody else"):
+    with pytest.raises(PlanConflictError, match="Consumer A > C was made meanwhile by somebody else"):
         await steps(account).take(consumer(Action.CREATE, config={"durable_name": "C"}))
     assert account.consumers["A", "C"]["max_deliver"] == 3
 
@@ -92,7 +92,7 @@ async def test_unknown_fields_of_a_source_stay_with_it_and_not_with_another(fake
 
 async def test_an_update_of_what_has_changed_meanwhile_is_refused_and_sends_nothing(fake: Fake) -> None:
     account = fake({**LIVE, "max_age": 75, "max_msgs": 3})
-    with pytest.raises(Conflict, match="max_age, max_msgs changed meanwhile"):
+    with pytest.raises(PlanConflictError, match="max_age, max_msgs changed meanwhile"):
         await steps(account).take(UPDATE)
     assert account.requests == []
 
@@ -104,7 +104,7 @@ async def test_an_update_that_somebody_has_made_already_is_done_without_a_reques
 
 
 async def test_an_update_of_what_has_gone_is_refused(fake: Fake) -> None:
-    with pytest.raises(Conflict, match="Stream A does not exist any more"):
+    with pytest.raises(PlanConflictError, match="Stream A does not exist any more"):
         await steps(fake()).take(UPDATE)
 
 
@@ -126,7 +126,7 @@ async def test_a_removal_is_done_where_it_is_gone_and_refused_where_it_has_chang
     change = stream(Action.DELETE, before=LIVE)
     assert (await steps(fake()).take(change)).detail == "was gone already"
     changed = fake({**LIVE, "max_age": 1})
-    with pytest.raises(Conflict, match="max_age"):
+    with pytest.raises(PlanConflictError, match="max_age"):
         await steps(changed).take(change)
     assert "A" in changed.streams
     gone = fake(LIVE)
@@ -143,7 +143,7 @@ async def test_a_replacement_removes_and_creates(fake: Fake) -> None:
 async def test_a_replacement_that_is_refused_leaves_the_asset_as_it_was_configured(fake: Fake) -> None:
     account = fake(LIVE)
     account.refused["create A"] = 10052
-    with pytest.raises(ApiFailure) as caught:
+    with pytest.raises(ApiResponseError) as caught:
         await steps(account).take(REPLACE)
     assert "as it was configured before, without its messages" in caught.value.hint
     assert account.streams["A"] == LIVE
@@ -159,7 +159,7 @@ async def test_a_stream_that_has_no_place_for_a_moment_is_asked_for_again(fake: 
 
 async def test_a_replacement_of_what_has_changed_meanwhile_removes_nothing(fake: Fake) -> None:
     account = fake({**LIVE, "max_age": 75})
-    with pytest.raises(Conflict):
+    with pytest.raises(PlanConflictError):
         await steps(account).take(REPLACE)
     assert account.requests == []
 
@@ -234,7 +234,7 @@ async def test_a_pause_is_begun_by_its_own_request_after_the_update(fake: Fake) 
 async def test_a_removal_that_is_refused_makes_nothing_again(fake: Fake) -> None:
     account = fake(LIVE)
     account.refused["delete A"] = 10052
-    with pytest.raises(ApiFailure) as caught:
+    with pytest.raises(ApiResponseError) as caught:
         await steps(account).take(REPLACE)
     assert caught.value.hint == ""
     assert account.requests == [("delete", "A", None)]

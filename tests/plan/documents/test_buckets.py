@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.documents.lower import BadWord, lowered, raise_bucket
+from natsctl.plan.documents.lower import BucketFieldError, lowered, raise_bucket
 
 HOUR = 3600 * 10**9
 # What `nats kv add CFG --history 5 --ttl 1h --max-value-size 1024 --marker-ttl 1m` and `nats object add FILES --ttl 1h`
@@ -157,7 +157,7 @@ def test_an_object_store_is_itself_again(words: dict[str, Any]) -> None:
     ],
 )
 def test_what_no_bucket_can_have_is_told_by_its_word(kind: Kind, words: dict[str, Any], word: str) -> None:
-    with pytest.raises(BadWord) as caught:
+    with pytest.raises(BucketFieldError) as caught:
         lowered(kind, words)
     assert caught.value.word == word
 

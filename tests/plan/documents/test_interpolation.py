@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.documents import load_documents
-from natsctl.plan.documents.interpolation import BadReference, escaped, expanded
+from natsctl.plan.documents.interpolation import InterpolationError, escaped, expanded
 
 STREAM = AssetKey("A")
 
@@ -49,7 +49,7 @@ def test_references_become_their_values(text: str, becomes: str) -> None:
     ],
 )
 def test_what_can_not_be_replaced_is_told(text: str, reason: str) -> None:
-    with pytest.raises(BadReference) as caught:
+    with pytest.raises(InterpolationError) as caught:
         expanded(text, {"NAME": "ORDERS", "EMPTY": ""})
     assert reason in str(caught.value)
 

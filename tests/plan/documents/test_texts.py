@@ -13,7 +13,7 @@ from natsctl.plan.documents import faults as limits
 from natsctl.plan.documents import json_text, load_documents, read_documents, yaml_text
 from natsctl.plan.documents.lined import Spot
 from natsctl.plan.documents.texts import values_of
-from natsctl.plan.wanted import DocumentFaults
+from natsctl.plan.wanted import DocumentError
 
 
 def never(line: int, path: object, reason: str) -> None:
@@ -173,7 +173,7 @@ def test_any_text_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, text
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
     try:
         load_documents([str(path)], {"X": text})
-    except (UsageError, DocumentFaults) as failure:
+    except (UsageError, DocumentError) as failure:
         assert str(failure)
 
 

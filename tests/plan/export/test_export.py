@@ -17,7 +17,7 @@ from natsctl.plan.documents import load_documents
 from natsctl.plan.export.export import Exporter, exported, wanted_of
 from natsctl.plan.export.written import json_text, yaml_text
 from natsctl.plan.planner.mentioned import created
-from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled, settled_stream
+from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, settled, settled_stream
 from natsctl.plan.wanted import DocumentSet
 from natsctl.plan.world import Live, World
 from tests.plan.random_accounts import SECOND, Account, accounts, world_of
@@ -91,7 +91,7 @@ def test_no_field_is_written_that_a_server_fills_in_again(account: Account) -> N
             less = created(replace(asset, config={key: value for key, value in written.items() if key != name})).config
             try:
                 assert settled(one.key, less, around) != aim, (one.words, name)
-            except ConfigRefused:
+            except ConfigRefusedError:
                 continue
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import AssetKey
-from natsctl.plan.planner.settle import ConfigRefused, Surroundings, kept, settled
+from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, kept, settled
 
 SECOND = 1_000_000_000
 STREAM, CONSUMER = AssetKey("A"), AssetKey("A", "c")
@@ -85,10 +85,10 @@ def test_unknown_fields_are_kept_at_every_depth_and_nulls_ask_for_nothing() -> N
 
 
 def test_a_refusal_has_the_servers_words() -> None:
-    with pytest.raises(ConfigRefused, match="max age needs to be >= 100ms") as refused:
+    with pytest.raises(ConfigRefusedError, match="max age needs to be >= 100ms") as refused:
         settled(STREAM, {"subjects": ["a"], "max_age": 5})
     assert refused.value.error.err_code == 10052
-    with pytest.raises(ConfigRefused, match="Expected `int`"):
+    with pytest.raises(ConfigRefusedError, match="Expected `int`"):
         settled(STREAM, {"max_age": "5"})
 
 

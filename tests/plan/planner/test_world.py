@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.catalogue import error
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.client.answer import Answer
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.world import read_world
@@ -32,7 +32,7 @@ class Electing:
 
     async def consumer_info(self, stream: str, name: str) -> Answer[Any]:
         if self._code:
-            raise ApiFailure(error(self._code))
+            raise ApiResponseError(error(self._code))
         return Answer(dict, "fake", raw={"name": name})
 
 
@@ -47,6 +47,6 @@ async def test_a_consumer_that_has_gone_meanwhile_is_not_there() -> None:
 
 
 async def test_a_consumer_that_nobody_shows_fails_the_reading() -> None:
-    with pytest.raises(ApiFailure) as raised:
+    with pytest.raises(ApiResponseError) as raised:
         await read_world(Electing(10119), {"S"})  # type: ignore[arg-type]
     assert raised.value.hint == "the server could not show consumer S > C"

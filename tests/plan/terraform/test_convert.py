@@ -13,7 +13,7 @@ from natsctl.api.errors import UsageError
 from natsctl.plan.asset import AssetKey, Kind
 from natsctl.plan.planner.settle import settled
 from natsctl.plan.terraform import read_terraform
-from natsctl.plan.wanted import DocumentFaults, DocumentSet
+from natsctl.plan.wanted import DocumentError, DocumentSet
 
 SECOND = 1_000_000_000
 Read = Callable[..., DocumentSet]
@@ -35,7 +35,7 @@ def faults(read: Read, tmp_path: Path) -> Callable[[str], list[str]]:
     """The faults of a text, without the folder."""
 
     def told(text: str) -> list[str]:
-        with pytest.raises(DocumentFaults) as caught:
+        with pytest.raises(DocumentError) as caught:
             read(text)
         return [str(fault).removeprefix(f"{tmp_path}/") for fault in caught.value.faults]
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from natsctl.broker.jwt.resolver import StoreRefused
+from natsctl.broker.jwt.resolver import AccountStoreError
 from natsctl.server.auth.jwt_directory import JwtDirectory
 from natsctl.server.auth.operator_options import DirectoryOptions
 from tests.support.operators import Key
@@ -42,7 +42,7 @@ def test_names_are_public_keys_and_nothing_else(folder: Path) -> None:
     (folder / "secret.jwt").write_text("out")
     for name in ("../secret", "", "x", Key("user").public, ONE.lower()):
         assert store.fetch(name) is None
-        with pytest.raises(StoreRefused):
+        with pytest.raises(AccountStoreError):
             store.save(name, "jwt")
     (folder / "in" / "stray.jwt").write_text("stray")
     assert JwtDirectory(DirectoryOptions(folder / "in")).accounts() == []
@@ -51,7 +51,7 @@ def test_names_are_public_keys_and_nothing_else(folder: Path) -> None:
 def test_full_store_refuses_more_accounts_than_its_limit(folder: Path) -> None:
     store = JwtDirectory(DirectoryOptions(folder, limit=1))
     store.save(ONE, "jwt")
-    with pytest.raises(StoreRefused, match="jwt store is full"):
+    with pytest.raises(AccountStoreError, match="jwt store is full"):
         store.save(TWO, "jwt")
     assert store.save(ONE, "newer") and store.accounts() == [ONE]
 
@@ -102,7 +102,7 @@ def test_folder_that_can_not_be_written_refuses_and_keeps_what_is_there(folder: 
     store = JwtDirectory(DirectoryOptions(folder))
     store.save(ONE, "jwt")
     folder.chmod(0o500)
-    with pytest.raises(StoreRefused):
+    with pytest.raises(AccountStoreError):
         store.save(ONE, "newer")
     folder.chmod(0o700)
     assert store.fetch(ONE) == "jwt"
@@ -113,7 +113,7 @@ def test_disk_that_is_full_refuses_and_keeps_what_is_there(folder: Path) -> None
     store.save(ONE, "jwt")
     with patch.object(os, "fsync", side_effect=OSError(28, "No space left on device")):
         for account in (ONE, TWO):
-            with pytest.raises(StoreRefused, match="No space left on device"):
+            with pytest.raises(AccountStoreError, match="No space left on device"):
                 store.save(account, "newer")
     assert (store.fetch(ONE), store.fetch(TWO)) == ("jwt", None)
     assert [path.name for path in folder.iterdir()] == [f"{ONE}.jwt"]

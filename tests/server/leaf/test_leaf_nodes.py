@@ -15,7 +15,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
 from natsctl.server.leaf.options import LeafNodesOptions
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.monitor.varz import varz
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
@@ -189,6 +189,6 @@ async def test_what_needs_a_restart_is_refused_in_the_words_of_the_reference(
 ) -> None:
     at = Site(tmp_path, f"leafnodes {before}\n" if before else "")
     async with at:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(BadRequestError) as refused:
             at.reload(f"leafnodes {after}\n" if after else "")
         assert str(refused.value) == f"config reload not supported for LeafNode: {field}"

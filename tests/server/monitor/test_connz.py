@@ -10,7 +10,7 @@ from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.accstatz import AccstatzOptions, accstatz
 from natsctl.server.monitor.connz import ConnState, ConnzOptions, connz
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.monitor.subsz import SubszOptions, subsz
 from natsctl.server.options import ServerOptions
 
@@ -68,7 +68,7 @@ async def test_pages_filters_and_states(server: ServerInstance) -> None:
     assert names(server, state=ConnState.ALL, acc="$G") == ["c0", "c1", "c2", "c3", "gone"]
     assert names(server, acc="$G", filter_subject="s.*") == ["c0", "c1", "c2", "c3"]
     assert names(server, acc="$G", filter_subject="s.3") == ["c3"]
-    with pytest.raises(Refused, match="filter by subject only valid with account filtering"):
+    with pytest.raises(BadRequestError, match="filter by subject only valid with account filtering"):
         names(server, filter_subject="s.3")
     assert connz(server, ConnzOptions(limit=2))["total"] == 4
 
@@ -109,5 +109,5 @@ async def test_subscriptions_that_a_subject_reaches(server: ServerInstance) -> N
     found = sorted((one["subject"], one.get("qgroup", "")) for one in page["subscriptions_list"])
     assert found == [("orders.*", ""), ("orders.new", "workers")]
     assert page["total"] == 2
-    with pytest.raises(Refused, match="invalid test subject, must be valid publish subject"):
+    with pytest.raises(BadRequestError, match="invalid test subject, must be valid publish subject"):
         subsz(server, SubszOptions(subscriptions=True, test="a.>"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from natsctl.server.monitor.document import go_number, pieces, text, whole
 from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text('abcé"\\/\n', max_size=5),
@@ -74,5 +74,5 @@ def test_numbers_of_a_query(raw: str, value: int) -> None:
 
 @pytest.mark.parametrize("raw", ["a=x", "a=1.5", "a=+1", "a=1_000", "a=９", "a=" + "9" * 5000, "a=9223372036854775808"])
 def test_what_is_no_number_is_refused(raw: str) -> None:
-    with pytest.raises(Refused, match=r"Error decoding int for 'a': strconv\.Atoi: parsing"):
+    with pytest.raises(BadRequestError, match=r"Error decoding int for 'a': strconv\.Atoi: parsing"):
         Query(raw).number("a")

@@ -11,7 +11,7 @@ import msgspec
 import nats
 import pytest
 
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiResponseError
 from natsctl.client.checks.assets import check_stream
 from natsctl.client.checks.check import Check
 from natsctl.client.dial import connect
@@ -120,7 +120,7 @@ async def test_a_check_reports_a_stream_that_is_not_written_to_or_not_served(ser
         assert await checked(server, "GOOD") == ["write error: no space left on the store's disk"]
     assert await checked(server, "GOOD") == []
     break_stream(server, "$G/BAD")
-    with pytest.raises(ApiFailure, match="made by a newer version") as refused:
+    with pytest.raises(ApiResponseError, match="made by a newer version") as refused:
         await checked(server, "BAD")
     assert refused.value.err_code == 10194
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from natsctl.broker.auth.grant import Grant
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.system.system import System
 from natsctl.testing.machine import Machine, Message, Wire
 
@@ -31,7 +31,7 @@ class Net:
 
     def _reload(self) -> None:
         if self.reload_fault:
-            raise Refused(self.reload_fault)
+            raise BadRequestError(self.reload_fault)
         self.reloads += 1
 
     def client(self, name: str = "test", account: str = "$G", user: str = "", **options: Any) -> Wire:

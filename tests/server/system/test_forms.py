@@ -11,7 +11,7 @@ from natsctl.broker.options import BrokerOptions
 from natsctl.server.monitor.connz import ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
 from natsctl.server.monitor.jsz import JszOptions
-from natsctl.server.system.forms import Fault, Form, ServerFilter
+from natsctl.server.system.forms import DecodeError, Form, ServerFilter
 from natsctl.testing.clock import VirtualClock
 
 CONNZ = Form("ConnzEventOptions", "ConnzOptions", ConnzOptions)
@@ -73,7 +73,7 @@ def test_what_says_nothing_asks_for_nothing(body: bytes) -> None:
     ],
 )
 def test_faults_are_told_as_the_reference_tells_them(form: Form, body: bytes, text: str) -> None:
-    with pytest.raises(Fault) as told:
+    with pytest.raises(DecodeError) as told:
         form.read(body)
     assert str(told.value) == text
 

@@ -9,7 +9,7 @@ import pytest
 
 from natsctl.broker.auth.grant import Grant
 from natsctl.broker.reasons import CloseReason
-from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.refused import BadRequestError
 from natsctl.server.system.operations import kick
 from natsctl.server.system.system import System
 from tests.support.leaf_servers import Servers
@@ -39,5 +39,5 @@ def test_a_leaf_node_that_comes_and_goes_is_told_as_one() -> None:
     servers.settle()
     (disconnect,) = operator.take(sid)
     assert disconnect.json()["reason"] == "Kicked"
-    with pytest.raises(Refused, match="no such client or leafnode id"):
+    with pytest.raises(BadRequestError, match="no such client or leafnode id"):
         kick(broker, cid)

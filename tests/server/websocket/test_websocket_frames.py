@@ -10,7 +10,7 @@ from natsctl.server.websocket.frames import (
     COMPRESSED,
     FINAL,
     Deflater,
-    FrameFault,
+    FrameError,
     FrameReader,
     FrameWriter,
     close_answer,
@@ -63,12 +63,12 @@ BINARY = FINAL | Opcode.BINARY
     ],
 )
 def test_what_is_wrong_with_a_frame_is_told_in_the_references_words(frames: bytes, text: str) -> None:
-    with pytest.raises(FrameFault, match=text):
+    with pytest.raises(FrameError, match=text):
         read(frames)
 
 
 def test_compressed_frames_come_only_where_compression_was_agreed() -> None:
-    with pytest.raises(FrameFault, match="without negotiated permessage-deflate"):
+    with pytest.raises(FrameError, match="without negotiated permessage-deflate"):
         read(masked(BINARY | COMPRESSED, deflated(b"x")), compressed=False)
 
 
@@ -117,13 +117,13 @@ def test_any_bytes_are_frames_or_a_fault(data: bytes) -> None:
     try:
         for _ in reader().feed(data):
             pass
-    except FrameFault as fault:
+    except FrameError as fault:
         assert str(fault)
 
 
 def test_a_bomb_is_stopped_at_the_limit() -> None:
     bomb = masked(BINARY | COMPRESSED, deflated(b"\0" * 50_000_000))
-    with pytest.raises(FrameFault, match="maximum payload exceeded") as caught:
+    with pytest.raises(FrameError, match="maximum payload exceeded") as caught:
         read(bomb, limit=1000)
     assert caught.value.status == CloseReason.MESSAGE_TOO_BIG
 
@@ -165,7 +165,7 @@ def test_a_close_frame_is_answered(payload: bytes, answer: bytes) -> None:
     "payload", [b"x", b"\x03\xe7", b"\x03\xed", b"\x03\xee", b"\x03\xf7", b"\x04\x00", b"\x13\x88"]
 )
 def test_a_close_frame_that_is_none_is_a_fault(payload: bytes) -> None:
-    with pytest.raises(FrameFault):
+    with pytest.raises(FrameError):
         close_answer(payload)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
-from natsctl.server.websocket.upgrade import NotUpgraded, WebSocketDoor
+from natsctl.server.websocket.upgrade import UpgradeError, WebSocketDoor
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.tls_clients import PATIENCE_S, Files, ListLog, serving, talking, until
 
@@ -329,5 +329,5 @@ def test_any_request_is_upgraded_or_refused(cuts: list[int], junk: list[tuple[in
     if isinstance(event, h11.Request):
         try:
             assert door.upgrade(event, secure=False).answer.startswith(b"HTTP/1.1 101 ")
-        except NotUpgraded as refused:
+        except UpgradeError as refused:
             assert 400 <= refused.status < 500

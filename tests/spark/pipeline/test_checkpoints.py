@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.spark.pipeline.checkpoints import Behind, Progress, lags, pipeline_progress, read_progress
-from natsctl.spark.pipeline.project import PipelineBusy, Project, find_project
+from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
 from natsctl.spark.pipeline.scaffold import write_project
 from natsctl.spark.source.connection.api import JetStreamApi
@@ -129,7 +129,7 @@ def test_two_runs_of_a_pipeline_exclude_each_other(project: Project) -> None:
     with only_run(project):
         Recorder(project, 30.0).flow("messages", "RUNNING")
         assert is_running(project)
-        with pytest.raises(PipelineBusy), only_run(project):
+        with pytest.raises(PipelineBusyError), only_run(project):
             pass
         assert run_state(project)[0] == "running"
     assert run_state(project)[0] == "stopped"

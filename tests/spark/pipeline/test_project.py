@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from natsctl.spark.pipeline.project import (
-    NoPipeline,
-    PipelineFaults,
+    PipelineError,
+    PipelineNotFoundError,
     Project,
     StreamSink,
     StreamView,
@@ -29,7 +29,7 @@ def project(folder: Path, own: str = "", specification: str = SPECIFICATION) -> 
 
 
 def faults(folder: Path, own: str = "", specification: str = SPECIFICATION) -> list[str]:
-    with pytest.raises(PipelineFaults) as raised:
+    with pytest.raises(PipelineError) as raised:
         project(folder, own, specification)
     return [str(fault) for fault in raised.value.faults]
 
@@ -84,7 +84,7 @@ def test_the_project_of_a_folder_below_is_found(tmp_path: Path, monkeypatch: pyt
     below.mkdir()
     monkeypatch.chdir(below)
     assert find_project().folder == tmp_path
-    with pytest.raises(NoPipeline):
+    with pytest.raises(PipelineNotFoundError):
         find_project(below)
 
 

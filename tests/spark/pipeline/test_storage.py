@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from natsctl.spark.paths import local_path, spark_path
-from natsctl.spark.pipeline.project import PipelineFaults, Project, find_project
+from natsctl.spark.pipeline.project import PipelineError, Project, find_project
 from natsctl.spark.pipeline.scaffold import write_project
 from natsctl.spark.pipeline.update import named_storage
 
@@ -41,7 +41,7 @@ def test_any_other_is_reached_through_a_link_while_it_is_needed(tmp_path: Path, 
 
 
 def test_a_cluster_is_not_told_of_a_folder_that_it_would_not_use(tmp_path: Path) -> None:
-    with pytest.raises(PipelineFaults), named_storage(spark("spark://elsewhere:7077"), project(tmp_path / "a b")):
+    with pytest.raises(PipelineError), named_storage(spark("spark://elsewhere:7077"), project(tmp_path / "a b")):
         pass
     elsewhere = dataclasses.replace(project(tmp_path / "c d"), storage="s3a://bucket/a b")
     with named_storage(spark("spark://elsewhere:7077"), elsewhere) as told:

@@ -10,7 +10,7 @@ import pytest
 
 from natsctl.spark.pipeline.events import parse_event, short_name, told_error, without_counters
 from natsctl.spark.pipeline.graph import line_of_failure, line_of_syntax, statements
-from natsctl.spark.pipeline.project import NoTable, check_tables
+from natsctl.spark.pipeline.project import TableNotFoundError, check_tables
 
 AT = datetime(2026, 11, 21, 22, 21, 30)
 SQL = """\
@@ -101,7 +101,7 @@ def test_counters_behind_a_successful_update_are_no_failure_of_it(condition: str
 
 def test_a_table_that_the_pipeline_has_not_is_told_with_those_that_it_has() -> None:
     check_tables(["MESSAGES"], {"messages", "by_subject"})
-    with pytest.raises(NoTable, match="no table nope") as told:
+    with pytest.raises(TableNotFoundError, match="no table nope") as told:
         check_tables(["messages", "nope"], {"messages", "by_subject"})
     assert told.value.hint == "it has by_subject, messages"
 

@@ -37,7 +37,7 @@ from natsctl.spark.session.connect import (
     stop_server,
 )
 from natsctl.spark.session.doctor import MESSAGES, write_backup
-from natsctl.spark.session.failures import SparkStartFailed
+from natsctl.spark.session.failures import SparkStartError
 from natsctl.spark.session.spark_home import installed_spark, quick_home
 from natsctl.spark.session.spark_options import SparkOptions
 from tests.spark.session.fakes import java
@@ -183,7 +183,7 @@ def test_a_java_that_ends_at_once_is_told_with_what_it_says(bare: Path) -> None:
     program.write_text(
         words.replace("  *) printf", "  *pyspark-shell*) echo 'Error: no room here' >&2; exit 3 ;;\n  *) printf")
     )
-    with pytest.raises(SparkStartFailed, match="no room here"):
+    with pytest.raises(SparkStartError, match="no room here"):
         start_server(SparkOptions(java=str(program)))
     assert recorded_server() is None
 

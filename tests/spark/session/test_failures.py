@@ -7,16 +7,16 @@ import logging
 import pytest
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.spark.session.failures import TEXT_MOST, SparkFailed, quieten_interrupts, translated
+from natsctl.spark.session.failures import TEXT_MOST, SparkQueryError, quieten_interrupts, translated
 from natsctl.spark.source.errors import (
-    DataLoss,
+    DataLossError,
     JetStreamSourceError,
-    NotAuthorised,
-    OptionFault,
-    PublishFailed,
-    ServerUnreachable,
-    StreamNotFound,
-    StreamRecreated,
+    NotAuthorisedError,
+    OptionError,
+    PublishError,
+    ServerUnreachableError,
+    StreamNotFoundError,
+    StreamRecreatedError,
 )
 
 
@@ -82,13 +82,13 @@ class AnalysisException(Exception):
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        (DataLoss, 1),
-        (StreamRecreated, 1),
-        (PublishFailed, 1),
-        (OptionFault, 2),
-        (StreamNotFound, 3),
-        (ServerUnreachable, 5),
-        (NotAuthorised, 6),
+        (DataLossError, 1),
+        (StreamRecreatedError, 1),
+        (PublishError, 1),
+        (OptionError, 2),
+        (StreamNotFoundError, 3),
+        (ServerUnreachableError, 5),
+        (NotAuthorisedError, 6),
     ],
 )
 def test_the_sources_own_failures_are_told_as_they_were_written(kind: type[JetStreamSourceError], code: int) -> None:
@@ -99,8 +99,8 @@ def test_the_sources_own_failures_are_told_as_they_were_written(kind: type[JetSt
 
 
 def test_all_that_spark_said_is_kept_for_trace() -> None:
-    found = translated(RuntimeError(_IN_SPARK.format(kind="DataLoss", text=str(DataLoss("gone")))))
-    assert isinstance(found, SparkFailed)
+    found = translated(RuntimeError(_IN_SPARK.format(kind="DataLossError", text=str(DataLossError("gone")))))
+    assert isinstance(found, SparkQueryError)
     assert "PythonRunner.scala:581" in found.detail
 
 
@@ -203,6 +203,6 @@ def test_what_python_raises_in_a_task_is_told_without_its_stack(begin: str) -> N
 
 
 def test_causes_are_looked_at_and_may_form_a_ring() -> None:
-    outer, inner = RuntimeError("outer"), RuntimeError(str(StreamNotFound("there is no stream NOPE")))
+    outer, inner = RuntimeError("outer"), RuntimeError(str(StreamNotFoundError("there is no stream NOPE")))
     outer.__cause__, inner.__cause__ = inner, outer
     assert int(translated(outer).exit_code) == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.spark.session import java as java_room
-from natsctl.spark.session.failures import JavaUnsuitable
+from natsctl.spark.session.failures import JavaUnsuitableError
 from natsctl.spark.session.java import Java, Unusable, choose_java, find_javas
 from tests.spark.session.fakes import java
 
@@ -37,11 +37,11 @@ def test_what_is_named_is_not_replaced(bare: Path) -> None:
     right, old = java(bare / "right", "21"), java(bare / "old", "11.0.2")
     environment = {"PATH": str(right.parent)}
     with pytest.raises(
-        JavaUnsuitable, match=r"--java .*old/bin/java is Java 11.0.2, and Spark needs 17 or newer"
+        JavaUnsuitableError, match=r"--java .*old/bin/java is Java 11.0.2, and Spark needs 17 or newer"
     ) as failed:
         choose_java(str(old), environment)
     assert "pip install 'natsctl[spark]'" in failed.value.hint
-    with pytest.raises(JavaUnsuitable, match="NATSCTL_JAVA"):
+    with pytest.raises(JavaUnsuitableError, match="NATSCTL_JAVA"):
         choose_java("", {**environment, "NATSCTL_JAVA": str(old)})
 
 
@@ -52,7 +52,7 @@ def test_a_folder_may_be_named_as_well_as_a_program(bare: Path) -> None:
 
 def test_all_that_was_found_is_told_where_none_suits(bare: Path) -> None:
     old = java(bare / "old", "11.0.2")
-    with pytest.raises(JavaUnsuitable) as failed:
+    with pytest.raises(JavaUnsuitableError) as failed:
         choose_java("", {"JAVA_HOME": str(bare / "nowhere"), "PATH": str(old.parent)})
     assert "nowhere/bin/java (JAVA_HOME): there is no such program" in failed.value.text
     assert f"{old} (PATH): Java 11.0.2" in failed.value.text
@@ -60,7 +60,7 @@ def test_all_that_was_found_is_told_where_none_suits(bare: Path) -> None:
 
 
 def test_a_machine_without_java_is_told_how_to_get_one(bare: Path) -> None:
-    with pytest.raises(JavaUnsuitable, match="there is none") as failed:
+    with pytest.raises(JavaUnsuitableError, match="there is none") as failed:
         choose_java("", {"PATH": str(bare)})
     assert "pip install 'natsctl[spark]'" in failed.value.hint
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.session import spark_home
-from natsctl.spark.session.failures import ExtraMissing
+from natsctl.spark.session.failures import ExtraMissingError
 from natsctl.spark.session.java import choose_java
 from natsctl.spark.session.spark_home import (
     compiled_imports,
@@ -75,7 +75,7 @@ def test_spark_home_counts_where_its_version_is_pysparks(package: Path, bare: Pa
 def test_pyspark_without_jars_is_told(package: Path) -> None:
     for jar in (package / "jars").iterdir():
         jar.unlink()
-    with pytest.raises(ExtraMissing, match="pyspark with its jars") as failed:
+    with pytest.raises(ExtraMissingError, match="pyspark with its jars") as failed:
         installed_spark({})
     assert failed.value.hint == "pip install 'natsctl[spark]'"
 

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.session import doctor
-from natsctl.spark.session.failures import SparkStartFailed
+from natsctl.spark.session.failures import SparkStartError
 from natsctl.spark.session.java import Java, choose_java
 from natsctl.spark.session.spark_home import SparkHome
 from natsctl.spark.session.spark_options import MANY_MESSAGES, QUICK, SparkOptions
@@ -73,7 +73,7 @@ def test_the_command_line_has_settings_and_leaves_out_what_the_java_lacks(tmp_pa
 
 def test_a_java_that_fails_is_told_with_the_line_that_says_why(tmp_path: Path) -> None:
     program = 'import sys; print("warning"); print("Error: Could not create the Java Virtual Machine."); sys.exit(1)'
-    with pytest.raises(SparkStartFailed) as failed, running_machine(launch(tmp_path, program)):
+    with pytest.raises(SparkStartError) as failed, running_machine(launch(tmp_path, program)):
         pass
     assert failed.value.text == "Spark does not start: Error: Could not create the Java Virtual Machine."
     assert failed.value.log.splitlines()[0] == "warning"
@@ -83,7 +83,7 @@ def test_a_java_that_fails_is_told_with_the_line_that_says_why(tmp_path: Path) -
 def test_a_java_that_can_not_be_run_is_told(tmp_path: Path) -> None:
     broken = launch(tmp_path, "")
     broken.java.program.chmod(0o644)
-    with pytest.raises(SparkStartFailed, match="does not run: Permission denied"), running_machine(broken):
+    with pytest.raises(SparkStartError, match="does not run: Permission denied"), running_machine(broken):
         pass
 
 
@@ -185,7 +185,7 @@ def test_what_a_start_has_loaded_stands_upon_an_archive_of_javas_own_classes(bar
     archive, base = archive_path(launch.java, launch.home), base_path(launch.java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     assert recording(launch, archive).options[-1] == f"-XX:ArchiveClassesAtExit={archive}"
-    with pytest.raises(SparkStartFailed, match="made no archive"):
+    with pytest.raises(SparkStartError, match="made no archive"):
         make_base(launch.java)
     program.write_text('#!/bin/sh\nfor word do case $word in *File=*) echo classes > "${word#*=}";; esac; done\n')
     make_base(launch.java)
@@ -203,7 +203,7 @@ def test_what_a_start_has_loaded_stands_upon_an_archive_of_javas_own_classes(bar
 def test_an_archive_that_was_not_written_leaves_the_one_before(tmp_path: Path) -> None:
     archive = tmp_path / "classes-a.jsa"
     archive.write_bytes(b"before")
-    with pytest.raises(SparkStartFailed, match="made no archive"), being_made(archive):
+    with pytest.raises(SparkStartError, match="made no archive"), being_made(archive):
         pass
     with pytest.raises(OSError, match="full"), being_made(archive) as building:
         building.write_bytes(b"half")

@@ -20,7 +20,7 @@ from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.protocol import Message
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.data_source import JetStreamDataSource
-from natsctl.spark.source.errors import ConsumerUnfit, OptionFault
+from natsctl.spark.source.errors import ConsumerUnfitError, OptionError
 from natsctl.spark.source.reading import durable
 from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader, runs
 from natsctl.testing.process import Kind, ServerProcess
@@ -332,7 +332,7 @@ def test_a_consumer_that_cannot_be_acknowledged_to_is_refused(
 ) -> None:
     make(api, number=1)
     consumer(api, **config)
-    with pytest.raises(ConsumerUnfit, match=text):
+    with pytest.raises(ConsumerUnfitError, match=text):
         runs_of(**options).begin()
 
 
@@ -357,7 +357,7 @@ def test_a_consumer_is_made_where_that_is_asked_for(api: JetStreamApi, runs_of: 
     ],
 )
 def test_options_that_contradict_ack_mode_are_refused(options: dict[str, str], text: str) -> None:
-    with pytest.raises(OptionFault, match=text):
+    with pytest.raises(OptionError, match=text):
         Query("nats://127.0.0.1:1", **options)
 
 
@@ -365,7 +365,7 @@ def test_a_batch_is_not_acknowledged_and_says_what_to_do_instead() -> None:
     source = JetStreamDataSource({"stream": "ORDERS", "ackMode": "explicit", "consumer": "SPARK"})
     schema = source.schema()
     assert isinstance(schema, StructType)
-    with pytest.raises(OptionFault, match="availableNow"):
+    with pytest.raises(OptionError, match="availableNow"):
         source.reader(schema)
 
 
@@ -373,7 +373,7 @@ def test_offsets_of_another_read_are_refused() -> None:
     query = Query("nats://127.0.0.1:1")
     ours = {"v": 1, "acked": {"ORDERS": {"consumer": "OTHER", "taken": 1, "again": 0}}}
     for strange in ({"v": 1, "streams": {}}, ours):
-        with pytest.raises(OptionFault, match="checkpoint of its own"):
+        with pytest.raises(OptionError, match="checkpoint of its own"):
             query.reader.partitions(strange, strange)
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from natsctl.spark.source.connection.api import ONE_SHOT, JetStreamApi, StoredMessage
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ConnectionLost, ServerUnreachable
+from natsctl.spark.source.errors import ConnectionLostError, ServerUnreachableError
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     api_fixture,
@@ -90,5 +90,5 @@ def test_questions_outlive_a_connection(api: JetStreamApi, settings: ServerSetti
             proxy.cut()
             assert asked.stream_info("ORDERS")["state"]["messages"] == 8
             proxy.close()
-            with pytest.raises((ConnectionLost, ServerUnreachable)):
+            with pytest.raises((ConnectionLostError, ServerUnreachableError)):
                 asked.stream_info("ORDERS")

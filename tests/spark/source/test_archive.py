@@ -27,7 +27,7 @@ from natsctl.spark.source.archive import cuts, records
 from natsctl.spark.source.archive import parts as parts_module
 from natsctl.spark.source.archive.parts import BlocksPart, RecordsPart, SumPart
 from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.errors import BackupFault, OptionFault, SequenceWentBack, StreamNotFound
+from natsctl.spark.source.errors import BackupError, OptionError, SequenceResetError, StreamNotFoundError
 from tests.spark.source.backups import (
     archive,
     as_row,
@@ -153,7 +153,7 @@ def test_a_payload_of_records_that_hides_where_to_cut_is_told_and_read_whole(tmp
     split = parts_of(path, 3)
 
     assert len(split) > 1
-    with pytest.raises(BackupFault, match="minPartitions=1"):
+    with pytest.raises(BackupError, match="minPartitions=1"):
         seqs(split)
     assert seqs(parts_of(path, 1)) == [1, 2]
 
@@ -185,7 +185,7 @@ def test_a_part_ends_with_the_last_wanted_message(tmp_path: Path, monkeypatch: p
         file.truncate(data.stat().st_size - 100)
 
     assert seqs([whole]) == list(range(1, 21))
-    with pytest.raises(BackupFault):
+    with pytest.raises(BackupError):
         seqs(parts_of(path, 1, Sieve(last=1_200)))
 
 
@@ -236,7 +236,7 @@ def test_where_on_times_narrows_what_the_options_choose(tmp_path: Path) -> None:
 
 def test_offsets_of_streams_that_are_not_read_are_told(tmp_path: Path) -> None:
     path = written(tmp_path / "b", some(3), 1)
-    with pytest.raises(OptionFault, match="startingOffsets: X is not read; read are S"):
+    with pytest.raises(OptionError, match="startingOffsets: X is not read; read are S"):
         rows(path, startingOffsets='{"X": 2}')
 
 
@@ -249,7 +249,7 @@ def test_offsets_of_streams_that_are_not_read_are_told(tmp_path: Path) -> None:
 )
 def test_offsets_behind_the_last_message_are_told(option: str, said: int, told: str, tmp_path: Path) -> None:
     path = written(tmp_path / "b", some(3), 1)
-    with pytest.raises(SequenceWentBack, match=told):
+    with pytest.raises(SequenceResetError, match=told):
         rows(path, **{option: json.dumps({"S": said})})
     left = rows(path, **{option: json.dumps({"S": said})}, failOnDataLoss="false")
     assert len(left) == (0 if option == "startingOffsets" else 3)
@@ -286,7 +286,7 @@ def test_an_accounts_folder_is_a_table_of_all_streams_or_of_those_named(tmp_path
     assert [row["stream"] for row in rows(tmp_path)] == ["A"] * 10 + ["B"] * 10 + ["C"] * 10
     assert {row["stream"] for row in rows(tmp_path, stream="A,C")} == {"A", "C"}
     assert {row["stream"] for row in rows(tmp_path, streamPattern="[BC]")} == {"B", "C"}
-    with pytest.raises(StreamNotFound, match="has no stream Z; it has A, B, C"):
+    with pytest.raises(StreamNotFoundError, match="has no stream Z; it has A, B, C"):
         rows(tmp_path, stream="Z")
 
 
@@ -303,7 +303,7 @@ def test_an_archive_that_was_cut_short_is_told_wherever_it_was_cut(version: int,
 
     for cut in [0, 1, 7, *(chance.randrange(8, len(data) - 1) for _ in range(25))]:
         path = lay(tmp_path / str(cut), data[:cut], state)
-        with pytest.raises(BackupFault, match=r"damaged|cannot read"):
+        with pytest.raises(BackupError, match=r"damaged|cannot read"):
             rows(path)
 
 
@@ -314,7 +314,7 @@ def test_a_changed_byte_is_told_by_the_sum_of_the_manifest(version: int, tmp_pat
 
     for at in (chance.randrange(len(data)) for _ in range(25)):
         (path / "stream.tar.s2").write_bytes(data[:at] + bytes((data[at] ^ 0x10,)) + data[at + 1 :])
-        with pytest.raises(BackupFault, match="is damaged"):
+        with pytest.raises(BackupError, match="is damaged"):
             rows(path)
 
 
@@ -328,7 +328,7 @@ def test_a_changed_byte_without_a_manifest_never_breaks_anything_but_the_query(v
         (path / "stream.tar.s2").write_bytes(data[:at] + bytes((data[at] ^ 0x81,)) + data[at + 1 :])
         try:
             rows(path)
-        except BackupFault:
+        except BackupError:
             told += 1
 
     assert told
@@ -346,9 +346,9 @@ def test_what_is_no_backup_is_told_with_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "text.tar").write_text("no tar")
 
     for path, told in (("missing", "there is no backup"), ("empty", "is no backup"), ("text.tar", "cannot read")):
-        with pytest.raises(BackupFault, match=told):
+        with pytest.raises(BackupError, match=told):
             rows(tmp_path / path)
-    with pytest.raises(BackupFault, match="not from a URL"):
+    with pytest.raises(BackupError, match="not from a URL"):
         read_all(reader(Path("s3a:"), backup="s3a://bucket/b"))
 
 
@@ -358,7 +358,7 @@ def test_a_task_where_the_backup_is_not_says_that_it_has_to_be_shared(tmp_path: 
     parts = of.partitions()
     (path / "stream.tar.s2").unlink()
 
-    with pytest.raises(BackupFault, match="every machine"):
+    with pytest.raises(BackupError, match="every machine"):
         list(of.read(parts[0]))
 
 

@@ -18,11 +18,11 @@ from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ApiRefused, StreamRecreated
+from natsctl.spark.source.errors import ApiRefusedError, StreamRecreatedError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.block_reader import FrameCutter
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
-from natsctl.spark.source.fetch.task import Interrupted
+from natsctl.spark.source.fetch.task import ReadInterruptedError
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied
@@ -117,7 +117,7 @@ def _without_magic(data: bytes) -> bytes:
 )
 def test_what_is_no_frame_is_not_cut(damage: Callable[[bytes], bytes]) -> None:
     rows = [(seq, seq, b"s", b"NATS/1.0\r\n\r\n", b"x") for seq in range(1, 4)]
-    with pytest.raises(Interrupted):
+    with pytest.raises(ReadInterruptedError):
         FrameCutter(shape()).rows(damage(block(rows)))
 
 
@@ -161,13 +161,13 @@ def test_blocks_are_read_where_they_are_offered(
         assert seqs(settings, ReadRange(name, 1, 20)) == list(range(1, 21))
         assert ways(sent) == {"blocks" if ours else otherwise}
         if not ours:
-            with pytest.raises(ApiRefused, match="only natsctl's server"):
+            with pytest.raises(ApiRefusedError, match="only natsctl's server"):
                 seqs(settings, ReadRange(name, 1, 20, (), "blocks"))
     make(api, "M", 20, storage="memory")
     sent = sent_by(monkeypatch)
     assert seqs(settings, ReadRange("M", 1, 20)) == list(range(1, 21))
     assert ways(sent) == {"consumer"}
-    with pytest.raises(ApiRefused, match="no blocks to read"):
+    with pytest.raises(ApiRefusedError, match="no blocks to read"):
         seqs(settings, ReadRange("M", 1, 20, (), "blocks"))
     for name in "ABCM":
         api.ask(f"STREAM.DELETE.{name}")
@@ -235,7 +235,7 @@ def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStream
 
     def look(answer: dict[str, Any]) -> None:
         if answer["created"] != created:
-            raise StreamRecreated("another one")
+            raise StreamRecreatedError("another one")
 
     for known in (look, None):
         todo = ReadRange("ORDERS", 1, 2000, (), "blocks")
@@ -243,7 +243,7 @@ def test_a_stream_made_again_meanwhile_is_not_taken_for_the_first(api: JetStream
         found = [next(batches).column("seq")[0].as_py()]
         remake(api, number=2000)
         if known:
-            with pytest.raises(StreamRecreated):
+            with pytest.raises(StreamRecreatedError):
                 list(batches)
             created = api.stream_info("ORDERS")["created"]
         else:

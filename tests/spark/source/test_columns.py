@@ -17,7 +17,7 @@ from natsctl.spark.source.columns import arrays
 from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.columns.rows import Rows, RowShape, default_schema, row_shape
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from tests.spark.source.reads import said, shape
 
 HEADERS = b"NATS/1.0\r\nA: b\r\nA:c: d\r\nEmpty:\r\n\r\n"
@@ -106,7 +106,7 @@ def test_text_that_is_none_has_marks_in_place_of_what_is_wrong() -> None:
     ],
 )
 def test_columns_that_cannot_be_are_told(ddl: str, text: str) -> None:
-    with pytest.raises(OptionFault, match=text):
+    with pytest.raises(OptionError, match=text):
         shape(ddl)
 
 
@@ -132,7 +132,7 @@ NO_SCHEMAS = ["", "a", "a wat", "a int,", "a int b int", "array<int>", "a array<
 
 @pytest.mark.parametrize("text", NO_SCHEMAS)
 def test_what_is_no_schema_is_told(text: str) -> None:
-    with pytest.raises(OptionFault):
+    with pytest.raises(OptionError):
         parsed_schema(text)
 
 

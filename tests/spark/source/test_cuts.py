@@ -20,7 +20,7 @@ from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import PublishFailed
+from natsctl.spark.source.errors import PublishError
 from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.publish import suspects
 from natsctl.spark.source.publish.alike import publish_rest
@@ -136,7 +136,7 @@ def test_a_message_that_stands_for_several_rows_and_is_gone_fails_the_write(monk
     with connected(MemoryServer("workqueue")) as memory:
         done = [run.task(0), run.task(1)]
         memory.out.messages.clear()
-        with pytest.raises(PublishFailed, match="message 1 of OUT stands for rows that are alike in several tasks"):
+        with pytest.raises(PublishError, match="message 1 of OUT stands for rows that are alike in several tasks"):
             publish_rest(run.job, done)
 
 
@@ -146,7 +146,7 @@ def test_a_stream_that_lost_what_it_acknowledged_fails_the_write() -> None:
         done = [run.task(0)]
         memory.out = MemoryServer().out
         done.append(run.task(1))
-        with pytest.raises(PublishFailed, match="OUT acknowledged two messages with sequence 1"):
+        with pytest.raises(PublishError, match="OUT acknowledged two messages with sequence 1"):
             publish_rest(run.job, done)
 
 
@@ -169,7 +169,7 @@ def test_rows_alike_that_expect_the_same_sequence_are_refused() -> None:
     batch = pa.RecordBatch.from_pydict({"subject": ["out.a"], "value": ["v"], "expectedLastSubjectSeq": [0]})
     with connected(MemoryServer()):
         done = [write_partition(expecting, "w", task, [batch]) for task in range(2)]
-        with pytest.raises(PublishFailed, match="rows that are alike expect the same sequence"):
+        with pytest.raises(PublishError, match="rows that are alike expect the same sequence"):
             publish_rest(expecting, done)
 
 

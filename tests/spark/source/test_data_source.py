@@ -23,7 +23,7 @@ from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.data_source import JetStreamDataSource
-from natsctl.spark.source.errors import DataLoss, OptionFault
+from natsctl.spark.source.errors import DataLossError, OptionError
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ
@@ -126,7 +126,7 @@ def test_messages_that_go_between_planning_and_reading_are_a_loss(api: JetStream
     reader = source(api, stream="ORDERS").reader(StructType([StructField("seq", LongType())]))
     parts = reader.partitions()
     purge(api, 6)
-    with pytest.raises(DataLoss, match=r"5 messages of sequences 1\.\.20 went while they were being read"):
+    with pytest.raises(DataLossError, match=r"5 messages of sequences 1\.\.20 went while they were being read"):
         list(reader.read(parts[0]))
 
 
@@ -138,7 +138,7 @@ def test_a_stream_that_is_made_again_between_planning_and_reading_is_not_taken_f
     planned = [reader.partitions() for reader in readers]
     remake(api, number=30)
     with pytest.raises(
-        DataLoss, match=r"since it was looked up: sequences 1\.\.20 .* with sequences 1\.\.30\. Load it anew"
+        DataLossError, match=r"since it was looked up: sequences 1\.\.20 .* with sequences 1\.\.30\. Load it anew"
     ):
         next(readers[0].read(planned[0][0]))
     assert [batch.num_rows for batch in readers[1].read(planned[1][0])] == [20]
@@ -153,17 +153,17 @@ def test_subjects_are_a_table_too(api: JetStreamApi) -> None:
         {"stream": "ORDERS", "subject": "ORDERS.3", "messages": 2},
         {"stream": "BILLS", "subject": "BILLS.0", "messages": 1},
     ]
-    with pytest.raises(OptionFault, match="cannot be read as one"):
+    with pytest.raises(OptionError, match="cannot be read as one"):
         table(api, stream="ORDERS$subjects,BILLS")
-    with pytest.raises(OptionFault, match="read it as a batch"):
+    with pytest.raises(OptionError, match="read it as a batch"):
         made = source(api, stream="ORDERS$subjects")
         made.streamReader(StructType())
 
 
 def test_options_are_checked_when_the_table_is_named() -> None:
-    with pytest.raises(OptionFault, match="did you mean startingOffsets"):
+    with pytest.raises(OptionError, match="did you mean startingOffsets"):
         JetStreamDataSource({"stream": "ORDERS", "startOffsets": "earliest"}).schema()
-    with pytest.raises(OptionFault, match="endingOffsets is for a batch read"):
+    with pytest.raises(OptionError, match="endingOffsets is for a batch read"):
         JetStreamDataSource({"stream": "ORDERS", "endingOffsets": "latest"}).streamReader(StructType())
 
 
@@ -222,13 +222,13 @@ def test_the_environment_names_the_server_where_options_do_not() -> None:
 
 def test_a_context_that_is_not_there_is_told(tmp_path: Path) -> None:
     here = context(tmp_path, "production", url="nats://a:1")
-    with pytest.raises(OptionFault, match=r"option context: .*productoin.*known are production"):
+    with pytest.raises(OptionError, match=r"option context: .*productoin.*known are production"):
         settings(here, context="productoin")
 
 
 def test_without_natsctl_a_context_is_told_with_what_does_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "natsctl.spark.contexts", None)
-    with pytest.raises(OptionFault, match=r"'production' cannot be looked up, since natsctl is not installed.*servers"):
+    with pytest.raises(OptionError, match=r"'production' cannot be looked up, since natsctl is not installed.*servers"):
         settings(context="production")
     assert settings({"NATS_URL": "nats://e:1", "NATS_USER": "u", "NATS_PASSWORD": "p"}).user == "u"
 
@@ -252,7 +252,7 @@ def test_secrets_are_options_files_or_their_contents(tmp_path: Path) -> None:
     ],
 )
 def test_a_secret_that_is_none_is_told_without_it(options: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionFault, match=told):
+    with pytest.raises(OptionError, match=told):
         settings(servers="a:1", **options)
 
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.source.columns import decompression
-from natsctl.spark.source.columns.decompression import Damaged, decompressed, encoding_of
+from natsctl.spark.source.columns.decompression import DecompressionError, decompressed, encoding_of
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.options.table import TABLE
@@ -83,7 +83,7 @@ def test_a_damaged_payload_is_null_and_its_neighbours_are_not(name: str) -> None
     header = b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n"
     payloads = (good, good[: len(good) // 2], b"{}", good)
     assert plain(name, *payloads, headers=(header,) * 4, strict=False) == [TEXT, None, None, TEXT]
-    with pytest.raises(Damaged) as damage:
+    with pytest.raises(DecompressionError) as damage:
         plain(name, *payloads, headers=(header,) * 4)
     assert damage.value.row == 1
 
@@ -92,7 +92,7 @@ def test_a_damaged_payload_is_null_and_its_neighbours_are_not(name: str) -> None
 def test_what_becomes_too_large_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decompression, "MOST_BYTES", 1000)
     assert plain(name, MAKERS[name](b"x" * 1000)) == [b"x" * 1000]
-    with pytest.raises(Damaged, match="more than"):
+    with pytest.raises(DecompressionError, match="more than"):
         plain(name, MAKERS[name](b"x" * 1001))
 
 

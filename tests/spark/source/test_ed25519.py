@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from natsctl.spark.source.connection.ed25519 import public_key, sign
 from natsctl.spark.source.connection.nkeys import public_key_text, signature_text
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 
 VECTORS = [  # of section 7.1: seed, public key, message, signature
     (
@@ -69,12 +69,12 @@ def test_an_account_has_an_account_s_public_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "SU", "no seed", "S" * 58, "UAMC" * 14])
 def test_what_is_no_seed_is_told_without_showing_it(text: str) -> None:
-    with pytest.raises(OptionFault, match="seed in it is not valid") as caught:
+    with pytest.raises(OptionError, match="seed in it is not valid") as caught:
         public_key_text(text)
     assert not text or text not in str(caught.value)
 
 
 def test_a_seed_with_a_typing_error_is_told() -> None:
     seed = nkeys.from_seed(nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)).seed.decode()
-    with pytest.raises(OptionFault):
+    with pytest.raises(OptionError):
         public_key_text(seed[:-1] + ("A" if seed[-1] != "A" else "B"))

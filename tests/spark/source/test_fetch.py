@@ -7,11 +7,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.columns.rows import ValueDoesNotFit
+from natsctl.spark.source.columns.rows import SchemaMismatchError
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ApiRefused, StreamNotFound
+from natsctl.spark.source.errors import ApiRefusedError, StreamNotFoundError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
@@ -188,7 +188,7 @@ def test_a_work_queue_is_read_without_a_consumer(api: JetStreamApi, settings: Se
         make(api, number=100, retention="workqueue", allow_direct=direct)
         assert seqs(settings, ReadRange("ORDERS", 1, 100)) == list(range(1, 101))
         assert api.stream_info("ORDERS")["state"]["messages"] == 100
-        with pytest.raises(ApiRefused):
+        with pytest.raises(ApiRefusedError):
             seqs(settings, ReadRange("ORDERS", 1, 100, (), "consumer"))
         api.ask("STREAM.DELETE.ORDERS")
 
@@ -206,13 +206,13 @@ def test_a_stream_with_all_its_consumers_is_read_directly(api: JetStreamApi, set
     make(api, number=6000, allow_direct=True, max_consumers=1)
     api.create_consumer("ORDERS", "other", {"durable_name": "other", "ack_policy": "explicit"})
     assert seqs(settings, ReadRange("ORDERS", 1, 6000)) == list(range(1, 6001))
-    with pytest.raises(ApiRefused, match="maximum consumers"):
+    with pytest.raises(ApiRefusedError, match="maximum consumers"):
         seqs(settings, ReadRange("ORDERS", 1, 6000, (), "consumer"))
 
 
 def test_direct_gets_that_are_not_allowed_are_told(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=5)
-    with pytest.raises(ApiRefused, match="set allow_direct"):
+    with pytest.raises(ApiRefusedError, match="set allow_direct"):
         seqs(settings, ReadRange("ORDERS", 1, 5, (), "direct"))
     assert seqs(settings, ReadRange("ORDERS", 1, 5)) == [1, 2, 3, 4, 5]
 
@@ -233,7 +233,7 @@ def test_mirrors_that_answer_for_a_stream_are_not_taken_for_it(api: JetStreamApi
 
 def test_a_stream_that_is_not_there_is_told(api: JetStreamApi, settings: ServerSettings) -> None:
     for transport in ("auto", "consumer", "get"):
-        with pytest.raises(StreamNotFound):
+        with pytest.raises(StreamNotFoundError):
             seqs(settings, ReadRange("NOTHING", 1, 5, (), transport))  # type: ignore[arg-type]  # one of them
 
 
@@ -252,6 +252,6 @@ def test_a_read_that_is_given_up_leaves_no_consumer(api: JetStreamApi, settings:
 def test_a_read_that_fails_leaves_no_consumer(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=10)
     wanted = shape(valueFormat="json", valueSchema="id int", valueMode="failfast")
-    with pytest.raises(ValueDoesNotFit, match="message ORDERS 1 "):
+    with pytest.raises(SchemaMismatchError, match="message ORDERS 1 "):
         list(read_range(settings, ReadRange("ORDERS", 1, 10), FetchLimits(), wanted))
     assert consumers(api) == 0

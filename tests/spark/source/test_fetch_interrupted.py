@@ -15,10 +15,10 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import NotAuthorised, ServerUnreachable, StreamRecreated
+from natsctl.spark.source.errors import NotAuthorisedError, ServerUnreachableError, StreamRecreatedError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
-from natsctl.spark.source.fetch.task import Interrupted
+from natsctl.spark.source.fetch.task import ReadInterruptedError
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
@@ -63,14 +63,14 @@ def test_the_stream_is_looked_at_whenever_reading_begins(api: JetStreamApi, sett
     def look(answer: dict[str, Any]) -> None:
         found.append(answer["state"]["last_seq"])
         if len(found) > 1:
-            raise StreamRecreated("another one")
+            raise StreamRecreatedError("another one")
 
     with proxied(settings.urls[0]) as proxy:
         beside = replace(settings, urls=(proxy.url,))
         batches = read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS, look)
         next(batches)
         proxy.cut()
-        with pytest.raises(StreamRecreated):
+        with pytest.raises(StreamRecreatedError):
             list(batches)
     assert found == [2000, 2000]
 
@@ -82,7 +82,7 @@ def test_a_server_that_stays_away_is_told(api: JetStreamApi, settings: ServerSet
         batches = iter(read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS))
         next(batches)
         proxy.close()
-        with pytest.raises(ServerUnreachable):
+        with pytest.raises(ServerUnreachableError):
             list(batches)
 
 
@@ -176,7 +176,7 @@ def test_direct_gets_that_keep_lagging_give_way_to_a_consumer(api: JetStreamApi,
         proxy.to_client = as_follower
         beside = replace(settings, urls=(proxy.url,), retries=1)
         assert seqs(beside, ReadRange("ORDERS", 1, 50)) == list(range(1, 51))
-        with pytest.raises(Interrupted, match="lags behind"):
+        with pytest.raises(ReadInterruptedError, match="lags behind"):
             seqs(beside, ReadRange("ORDERS", 1, 50, (), "direct"))
 
 
@@ -207,5 +207,5 @@ def test_logins_read_by_what_they_may(server: ServerProcess, tmp_path: Path) -> 
             hub = replace(everything, api_prefix="$JS.hub.API")
             assert len(seqs(hub, ReadRange("ORDERS", 1, 6000))) == 6000
             assert consumers(JetStreamApi(link, everything)) == 0
-            with pytest.raises(NotAuthorised, match="refuses it"):
+            with pytest.raises(NotAuthorisedError, match="refuses it"):
                 seqs(replace(everything, user="nothing"), ReadRange("ORDERS", 1, 6000))

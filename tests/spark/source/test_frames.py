@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 import pyarrow as pa
 
 from natsctl.spark.source.columns.rows import Rows
-from natsctl.spark.source.errors import ApiRefused, ServerUnreachable
+from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError
 from natsctl.spark.source.fetch.direct_frames import DirectAnswers, DirectWindow
 from natsctl.spark.source.fetch.frames import Deliveries, Window, place_of
 
@@ -170,7 +170,7 @@ def test_deliveries_of_another_subscription_are_no_rows() -> None:
 
 
 def test_what_is_no_place_is_told() -> None:
-    with pytest.raises(ServerUnreachable, match="as the place to acknowledge"):
+    with pytest.raises(ServerUnreachableError, match="as the place to acknowledge"):
         place_of(b"_INBOX.x")
 
 
@@ -230,7 +230,7 @@ def test_a_mirror_that_answers_in_place_of_its_origin_is_told() -> None:
     reader = DirectAnswers(INBOX, b"7", "ORIGIN")
     whole = answer(1, b"x") + answer(2, b"y")
     assert reader.quickly(whole) is None
-    with pytest.raises(ApiRefused, match="ORIGIN are answered by S, a mirror"):
+    with pytest.raises(ApiRefusedError, match="ORIGIN are answered by S, a mirror"):
         reader.exactly(whole)
 
 

@@ -19,8 +19,8 @@ from natsctl.spark.source.columns.json_column import JsonColumn
 from natsctl.spark.source.columns.json_plain import PlainRecords
 from natsctl.spark.source.columns.json_rows import JsonSettings, plain_text, single, spelled_double
 from natsctl.spark.source.columns.json_times import DateFormat, Fixed, LocalFormat, TimestampFormat, zone_of
-from natsctl.spark.source.columns.rows import Rows, ValueDoesNotFit, arrow_schema
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.columns.rows import Rows, SchemaMismatchError, arrow_schema
+from natsctl.spark.source.errors import OptionError
 from tests.spark.source.hostile_json import by_natsctl, payloads, plain_share
 from tests.spark.source.reads import shape
 
@@ -169,7 +169,7 @@ MALFORMED = [b"[1]", b"{", b'{"id":1.5}', b'{"id":"x"}', b'{"id":"x","id":1}', b
 @pytest.mark.parametrize("payload", MALFORMED)
 def test_modes(payload: bytes) -> None:
     payloads = (GOOD, payload, b"", GOOD)
-    with pytest.raises(ValueDoesNotFit, match="message S 2 does not fit valueSchema"):
+    with pytest.raises(SchemaMismatchError, match="message S 2 does not fit valueSchema"):
         table("id bigint", *payloads, valueMode="FAILFAST")
     kept = table("id bigint", *payloads, valueMode="DROPMALFORMED")
     assert kept == [{"seq": 1, "value": {"id": 0}}, {"seq": 3, "value": None}, {"seq": 4, "value": {"id": 0}}]
@@ -280,13 +280,13 @@ def test_patterns_count_for_their_columns() -> None:
     ],
 )
 def test_wrong_options_are_refused(name: str, said: str, why: str) -> None:
-    with pytest.raises(OptionFault, match=f"option {name}: .*{why}"):
+    with pytest.raises(OptionError, match=f"option {name}: .*{why}"):
         shape("value struct<id: int>", **{name: said})
 
 
 def test_types_that_json_is_not_read_as_are_refused() -> None:
     fields = [{"name": "v", "type": "variant", "nullable": True, "metadata": {}}]
-    with pytest.raises(OptionFault, match=r"value\.v is variant, which JSON is not read as"):
+    with pytest.raises(OptionError, match=r"value\.v is variant, which JSON is not read as"):
         shape(valueFormat="json", valueSchema=json.dumps({"type": "struct", "fields": fields}))
 
 

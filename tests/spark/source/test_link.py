@@ -11,7 +11,13 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ConnectionLost, NoAnswer, NotAuthorised, OptionFault, ServerUnreachable
+from natsctl.spark.source.errors import (
+    ConnectionLostError,
+    NoResponseError,
+    NotAuthorisedError,
+    OptionError,
+    ServerUnreachableError,
+)
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.spark.source.fakes import Visitor, scripted
@@ -64,10 +70,10 @@ def test_logins_are_taken_and_refused(kind: Kind, tmp_path: Path) -> None:
         other = nkeys.from_seed(nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)).seed.decode()
         bads: list[dict[str, str]] = [{}, {"user": "ann", "password": "x"}, {"seed": other}]
         for bad in bads:
-            with pytest.raises(NotAuthorised, match="refuses the login"):
+            with pytest.raises(NotAuthorisedError, match="refuses the login"):
                 Link.open(settings(process.url, **bad))
         with Link.open(settings(process.url, user="ann", password="p w")) as link:
-            with pytest.raises(NotAuthorised, match="secret"):
+            with pytest.raises(NotAuthorisedError, match="secret"):
                 link.request("secret.plan")
             assert link.request("nobody.there").status == 503
 
@@ -77,7 +83,7 @@ def test_a_token_is_a_login(kind: Kind, tmp_path: Path) -> None:
     with running(tmp_path, kind, 'authorization { token: "a:b" }') as process:
         with Link.open(settings(process.url, token="a:b")) as link:
             assert link.request("nobody.there").status == 503
-        with pytest.raises(NotAuthorised):
+        with pytest.raises(NotAuthorisedError):
             Link.open(settings(process.url, token="x"))
 
 
@@ -89,7 +95,7 @@ def test_a_jwt_is_a_login(kind: Kind, tmp_path: Path) -> None:
     with running(tmp_path, kind, conf) as process:
         with Link.open(settings(process.url, jwt=jwt, seed=seed)) as link:
             assert link.request("nobody.there").status == 503
-        with pytest.raises(NotAuthorised):
+        with pytest.raises(NotAuthorisedError):
             Link.open(settings(process.url, jwt=jwt, seed=SEED))
 
 
@@ -107,23 +113,23 @@ def test_tls_needs_nothing_but_texts(kind: Kind, first: bool, tmp_path: Path) ->
         url = f"tls://{bare(process.url)}"
         with Link.open(settings(url, tls_ca=ca, tls_cert=cert, tls_key=key, tls_first=first)) as link:
             assert link.request("nobody.there").status == 503
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoResponseError):
                 link.read(0)
         with Link.open(settings(url, tls_insecure=True, tls_cert=cert, tls_key=key, tls_first=first)) as link:
             assert link.request("nobody.there").status == 503
-        with pytest.raises(NotAuthorised, match="certificate is not accepted"):
+        with pytest.raises(NotAuthorisedError, match="certificate is not accepted"):
             Link.open(settings(url, tls_cert=cert, tls_key=key, tls_first=first))
-        with pytest.raises(ServerUnreachable):
+        with pytest.raises(ServerUnreachableError):
             Link.open(settings(url, tls_ca=ca, tls_first=first))
 
 
 def test_half_a_certificate_and_no_certificate_are_told() -> None:
     url = "nats://127.0.0.1:1"
-    with pytest.raises(OptionFault, match="go together"):
+    with pytest.raises(OptionError, match="go together"):
         Link.open(settings(url, tls_cert="x"))
-    with pytest.raises(OptionFault, match="tlsCa"):
+    with pytest.raises(OptionError, match="tlsCa"):
         Link.open(settings(url, tls_ca="no certificate"))
-    with pytest.raises(OptionFault, match="tlsCert, tlsKey"):
+    with pytest.raises(OptionError, match="tlsCert, tlsKey"):
         Link.open(settings(url, tls_cert="no certificate", tls_key="no key"))
 
 
@@ -132,7 +138,7 @@ def test_half_a_certificate_and_no_certificate_are_told() -> None:
 
 @pytest.mark.parametrize("url", ["ws://a:80", "wss://a", "http://a", "nats://", "nats://a:x", "tls://u:secret@a:99999"])
 def test_addresses_that_cannot_be_are_told(url: str) -> None:
-    with pytest.raises(OptionFault, match="servers") as caught:
+    with pytest.raises(OptionError, match="servers") as caught:
         Link.open(settings("nats://127.0.0.1:4222", url))
     assert "secret" not in str(caught.value)
 
@@ -150,7 +156,7 @@ def test_servers_of_the_cluster_are_learned() -> None:
 
         with scripted(leaving) as url, Link.open(settings(url)) as link:
             assert link.lame_duck
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(ConnectionLostError):
                 link.request("a")
             link.reopen()
             assert link.request("a").body == b"hello"
@@ -159,14 +165,14 @@ def test_servers_of_the_cluster_are_learned() -> None:
 def test_no_server_is_told_after_all_retries() -> None:
     with scripted(lambda visitor: None, visits=3) as url:
         patient = ServerSettings(urls=(url,), retries=2, retry_interval_s=0.01)
-        with pytest.raises(ServerUnreachable, match="does not speak the NATS protocol"):
+        with pytest.raises(ServerUnreachableError, match="does not speak the NATS protocol"):
             Link.open(patient)
 
 
 def test_what_is_no_nats_server_is_told() -> None:
     with (
         scripted(lambda visitor: visitor.send(b"SSH-2.0-x\r\n")) as url,
-        pytest.raises(ServerUnreachable, match="NATS"),
+        pytest.raises(ServerUnreachableError, match="NATS"),
     ):
         Link.open(settings(url))
 
@@ -228,7 +234,7 @@ def test_much_may_be_sent_after_a_look_at_what_came() -> None:
         heard.append(len(visitor.asked()[2]))
 
     with scripted(talk) as url, Link.open(settings(url)) as link:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponseError):
             link.read(0)
         link.send(b"PUB a %d\r\n%b\r\n" % (32 << 20, bytes(32 << 20)))
     assert heard == [32 << 20]
@@ -243,10 +249,10 @@ def test_silence_is_told_and_a_late_answer_is_not_taken_for_the_next() -> None:
         visitor.line()
 
     with scripted(talk) as url, Link.open(settings(url)) as link:
-        with pytest.raises(NoAnswer, match="no answer on a within"):
+        with pytest.raises(NoResponseError, match="no answer on a within"):
             link.request("a", timeout_s=0.01)
         assert link.request("b").body == b"new"
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoResponseError):
             link.receive(0.01)
 
 
@@ -256,13 +262,13 @@ def test_errors_that_end_the_connection_are_told() -> None:
         visitor.send(b"-ERR 'Stale Connection'\r\n")
 
     with scripted(talk) as url, Link.open(settings(url)) as link:
-        with pytest.raises(ConnectionLost, match="Stale Connection"):
+        with pytest.raises(ConnectionLostError, match="Stale Connection"):
             link.receive(20)
-        with pytest.raises(ConnectionLost, match="closed the connection"):
+        with pytest.raises(ConnectionLostError, match="closed the connection"):
             link.receive(20)
         link.close()
         link.close()
-        with pytest.raises(ConnectionLost, match="is closed"):
+        with pytest.raises(ConnectionLostError, match="is closed"):
             link.request("a")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.errors import DataLoss, SequenceWentBack, StreamRecreated
+from natsctl.spark.source.errors import DataLossError, SequenceResetError, StreamRecreatedError
 from natsctl.spark.source.reading.loss import (
     StreamState,
     check_begin,
@@ -25,17 +25,19 @@ NOW = StreamState("ORDERS", CREATED, 151, 300, 150, 9000, "limits", 0, ("max_age
 
 
 def test_what_expired_is_told_with_its_range_and_its_limit() -> None:
-    with pytest.raises(DataLoss, match=r"ORDERS: sequences 101\.\.150 expired by max_age 60s.*failOnDataLoss=false"):
+    with pytest.raises(
+        DataLossError, match=r"ORDERS: sequences 101\.\.150 expired by max_age 60s.*failOnDataLoss=false"
+    ):
         check_begin(101, 300, NOW, fail=True)
 
 
 def test_what_was_purged_is_told_so() -> None:
-    with pytest.raises(DataLoss, match=r"sequence 150 were purged or deleted"):
+    with pytest.raises(DataLossError, match=r"sequence 150 were purged or deleted"):
         check_begin(150, 300, replace(NOW, limits=()), fail=True)
 
 
 def test_a_range_that_is_gone_as_a_whole_is_told_and_empty() -> None:
-    with pytest.raises(DataLoss, match=r"101\.\.120"):
+    with pytest.raises(DataLossError, match=r"101\.\.120"):
         check_begin(101, 120, NOW, fail=True)
     assert check_begin(101, 120, NOW, fail=False) == 121
 
@@ -60,21 +62,21 @@ def test_messages_that_go_by_design_are_no_loss(by_design: dict[str, object], ca
 
 def test_another_stream_of_the_same_name_is_told_with_both_moments() -> None:
     stood = Position(100, "2026-11-20T00:00:00Z")
-    with pytest.raises(StreamRecreated, match=r"up to 100 are of the.*151\.\.300.*\{\"ORDERS\": 101\}"):
+    with pytest.raises(StreamRecreatedError, match=r"up to 100 are of the.*151\.\.300.*\{\"ORDERS\": 101\}"):
         check_identity(stood, NOW, fail=True)
     assert not check_identity(stood, NOW, fail=False)
     assert check_identity(Position(100, CREATED), NOW, fail=True)
 
 
 def test_an_older_state_is_told() -> None:
-    with pytest.raises(SequenceWentBack, match="ends at 300, and sequence 400 was read"):
+    with pytest.raises(SequenceResetError, match="ends at 300, and sequence 400 was read"):
         check_end(400, NOW, fail=True)
     assert not check_end(400, NOW, fail=False)
     assert check_end(300, NOW, fail=True)
 
 
 def test_messages_that_went_while_they_were_read_are_counted() -> None:
-    with pytest.raises(DataLoss, match=r"7 messages of sequences 101\.\.200.*101\.\.150 expired"):
+    with pytest.raises(DataLossError, match=r"7 messages of sequences 101\.\.200.*101\.\.150 expired"):
         check_read(101, 200, 7, NOW, fail=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.reading.offsets import Position, encode_offsets, parse_offsets
 
 CREATED = "2026-11-21T03:38:08.293843492Z"
@@ -31,7 +31,7 @@ def test_equal_offsets_give_equal_texts() -> None:
 
 @pytest.mark.parametrize("said", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"ORDERS": {"0": 23}}])
 def test_offsets_of_others_are_refused(said: dict[str, object]) -> None:
-    with pytest.raises(OptionFault, match="checkpoint"):
+    with pytest.raises(OptionError, match="checkpoint"):
         parse_offsets(said)
 
 

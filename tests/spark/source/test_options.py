@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options, as_markdown
 from natsctl.spark.source.options.table import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE, TABLE
@@ -25,12 +25,12 @@ def test_names_count_in_any_case_and_values_are_parsed() -> None:
 
 
 def test_an_unknown_option_is_told_with_what_was_meant() -> None:
-    with pytest.raises(OptionFault, match="no option startingoffset; did you mean startingOffsets"):
+    with pytest.raises(OptionError, match="no option startingoffset; did you mean startingOffsets"):
         Options({"startingOffset": "earliest"}, BATCH_READ)
 
 
 def test_limits_of_triggers_are_meant_in_a_schema_that_may_be_of_a_stream() -> None:
-    with pytest.raises(OptionFault, match="did you mean maxOffsetsPerTrigger"):
+    with pytest.raises(OptionError, match="did you mean maxOffsetsPerTrigger"):
         Options({"maxOffsetPerTrigger": "5"}, BATCH_READ)
 
 
@@ -38,12 +38,12 @@ def test_limits_of_triggers_are_meant_in_a_schema_that_may_be_of_a_stream() -> N
     ("name", "here"), [("subscribe", "stream"), ("kafka.bootstrap.servers", "servers"), ("topic", "stream")]
 )
 def test_options_of_the_kafka_source_are_told_by_their_names_here(name: str, here: str) -> None:
-    with pytest.raises(OptionFault, match=rf"did you mean {here}\?"):
+    with pytest.raises(OptionError, match=rf"did you mean {here}\?"):
         Options({name: "x"}, BATCH_READ)
 
 
 def test_an_option_of_another_place_is_told_with_its_place() -> None:
-    with pytest.raises(OptionFault, match="endingOffsets is for a batch read, and this is a streaming read"):
+    with pytest.raises(OptionError, match="endingOffsets is for a batch read, and this is a streaming read"):
         Options({"endingOffsets": "latest"}, STREAM_READ)
 
 
@@ -88,7 +88,7 @@ def test_every_default_is_a_text_that_its_option_takes(place: str) -> None:
     ],
 )
 def test_a_wrong_value_is_told_by_its_option(name: str, said: str, told: str) -> None:
-    with pytest.raises(OptionFault) as fault:
+    with pytest.raises(OptionError) as fault:
         Options({name: said}, STREAM_READ)
     assert f"option {name}: " in str(fault.value)
     assert told in str(fault.value)
@@ -146,7 +146,7 @@ def test_load_names_streams_as_the_option_does() -> None:
     ],
 )
 def test_streams_are_named_one_way(given: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionFault, match=told):
+    with pytest.raises(OptionError, match=told):
         reading_of(Options(given, BATCH_READ))
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import DataLoss, OptionFault, SequenceWentBack, StreamNotFound
+from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamNotFoundError
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ
 from natsctl.spark.source.reading import planning
@@ -63,7 +63,7 @@ def test_times_are_sequences_and_the_end_is_before_them(api: JetStreamApi) -> No
     assert ranges(api, startingTimestamp=moment) == [("ORDERS", 6, 10)]
     assert ranges(api, endingTimestamp=moment) == [("ORDERS", 1, 5)]
     late = {"startingTimestamp": "2100-01-01T00:00:00Z"}
-    with pytest.raises(OptionFault, match="no message as late as that"):
+    with pytest.raises(OptionError, match="no message as late as that"):
         ranges(api, **late)
     assert ranges(api, **late, startingOffsetsByTimestampStrategy="latest") == [("ORDERS", 11, 10)]
 
@@ -83,21 +83,21 @@ def test_each_stream_may_begin_and_end_at_a_time_of_its_own(api: JetStreamApi) -
     assert ranges(api, **streams, **ends) == [("BILLS", 1, 5), ("ORDERS", 1, 10)]
     assert ranges(api, **streams, **both, startingTimestamp="1970-01-01T00:00:00Z")[0] == ("BILLS", 1, 10)
     late = {"startingOffsetsByTimestamp": '{"ORDERS": "2100-01-01T00:00:00Z"}'}
-    with pytest.raises(OptionFault, match="option startingOffsetsByTimestamp: ORDERS has no message as late"):
+    with pytest.raises(OptionError, match="option startingOffsetsByTimestamp: ORDERS has no message as late"):
         ranges(api, **streams, **late)
-    with pytest.raises(OptionFault, match="option startingOffsetsByTimestamp: BILLS is not read"):
+    with pytest.raises(OptionError, match="option startingOffsetsByTimestamp: BILLS is not read"):
         ranges(api, stream="ORDERS", **both)
 
 
 def test_what_is_asked_for_and_gone_is_a_loss(api: JetStreamApi) -> None:
     make(api)
     purge(api, 51)
-    with pytest.raises(DataLoss, match=r"ORDERS: sequences 1\.\.50 were purged or deleted"):
+    with pytest.raises(DataLossError, match=r"ORDERS: sequences 1\.\.50 were purged or deleted"):
         ranges(api, startingOffsets='{"ORDERS": 1}')
     assert ranges(api, startingOffsets='{"ORDERS": 1}', failOnDataLoss="false") == [("ORDERS", 51, 100)]
-    with pytest.raises(SequenceWentBack, match="option endingOffsets: it says 120, and ORDERS ends at 100"):
+    with pytest.raises(SequenceResetError, match="option endingOffsets: it says 120, and ORDERS ends at 100"):
         ranges(api, endingOffsets='{"ORDERS": 120}')
-    with pytest.raises(SequenceWentBack, match="option startingOffsets: it says 120, and ORDERS ends at 100"):
+    with pytest.raises(SequenceResetError, match="option startingOffsets: it says 120, and ORDERS ends at 100"):
         ranges(api, startingOffsets='{"ORDERS": 120}')
 
 
@@ -107,16 +107,16 @@ def test_streams_are_named_or_found_by_a_pattern(api: JetStreamApi) -> None:
     make(api, "BILLS", number=3)
     assert ranges(api, stream="BILLS,ORDERS") == [("BILLS", 1, 3), ("ORDERS", 1, 1)]
     assert ranges(api, stream="", streamPattern="ORDERS*") == [("ORDERS", 1, 1), ("ORDERS_EU", 1, 2)]
-    with pytest.raises(StreamNotFound, match=r"no stream has a name like 'X\*'"):
+    with pytest.raises(StreamNotFoundError, match=r"no stream has a name like 'X\*'"):
         ranges(api, stream="", streamPattern="X*")
     for name in ("ORDERS*", "OR.DERS", "ORDERS>"):
         with pytest.raises(
-            OptionFault, match=r"option stream: .* is no name of a stream: it has no blanks, dots or wildcards"
+            OptionError, match=r"option stream: .* is no name of a stream: it has no blanks, dots or wildcards"
         ):
             ranges(api, stream=name)
-    with pytest.raises(StreamNotFound, match="NONE"):
+    with pytest.raises(StreamNotFoundError, match="NONE"):
         ranges(api, stream="NONE")
-    with pytest.raises(OptionFault, match="BILLS is not read; read are ORDERS"):
+    with pytest.raises(OptionError, match="BILLS is not read; read are ORDERS"):
         ranges(api, startingOffsets='{"BILLS": 1}')
 
 

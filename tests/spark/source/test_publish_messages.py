@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.errors import OptionFault, PublishFailed
+from natsctl.spark.source.errors import OptionError, PublishError
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.publish.ids import MessageIds, RowIds
@@ -287,7 +287,7 @@ def test_a_subject_may_have_every_letter_that_servers_store() -> None:
     ],
 )
 def test_what_is_no_subject_to_publish_to_is_refused_before_anything_is_sent(subject: str | None, told: str) -> None:
-    with pytest.raises(PublishFailed, match=told):
+    with pytest.raises(PublishError, match=told):
         frames("subject string, value string", [pa.array(["fine", subject], pa.string()), ["x", "y"]])
 
 
@@ -296,12 +296,12 @@ def test_what_is_no_subject_to_publish_to_is_refused_before_anything_is_sent(sub
 )
 def test_a_header_cannot_smuggle_in_another_line(key: str, value: bytes, told: str) -> None:
     column = pa.array([[{"key": key, "value": value}]], HEADERS)
-    with pytest.raises(PublishFailed, match=told):
+    with pytest.raises(PublishError, match=told):
         frames("subject string, value binary, headers array<struct<key:string,value:binary>>", [["s"], [b"v"], column])
 
 
 def test_a_message_that_is_too_large_is_told_with_its_subject() -> None:
-    with pytest.raises(PublishFailed, match=r"big: a message of \d+ bytes; the server takes 64 at most"):
+    with pytest.raises(PublishError, match=r"big: a message of \d+ bytes; the server takes 64 at most"):
         frames("subject string, value binary", [["small", "big"], [b"x", b"x" * 100]], max_bytes=64)
 
 
@@ -320,7 +320,7 @@ def test_a_message_that_is_too_large_is_told_with_its_subject() -> None:
 def test_a_frame_that_cannot_be_written_is_refused_with_what_to_do(
     ddl: str, options: dict[str, str], told: str
 ) -> None:
-    with pytest.raises(OptionFault, match=told):
+    with pytest.raises(OptionError, match=told):
         roles(ddl, **options)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ConnectionLost, NotAuthorised, PublishFailed
+from natsctl.spark.source.errors import ConnectionLostError, NotAuthorisedError, PublishError
 from natsctl.spark.source.publish import publisher as module
 from natsctl.spark.source.publish.messages import Messages
 from natsctl.spark.source.publish.publisher import Publisher, PublishLimits
@@ -133,7 +133,7 @@ class Breaking(Link):
     def _break(self) -> None:
         if self._wire is not None:
             self._wire.close()
-        raise ConnectionLost("the test has ended it")
+        raise ConnectionLostError("the test has ended it")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_full_stream_is_tried_again_and_takes_the_rest_when_there_is_room(
 
 
 def test_without_any_stream_the_subject_is_told_after_so_many_attempts(api: JetStreamApi) -> None:
-    with pytest.raises(PublishFailed, match=r"out\.a: no stream takes this subject.* \(given up after 4 attempts\)"):
+    with pytest.raises(PublishError, match=r"out\.a: no stream takes this subject.* \(given up after 4 attempts\)"):
         publish(api.link, rows(5))
 
 
@@ -195,7 +195,7 @@ def test_a_refusal_for_good_is_told_with_subject_and_reason_at_once(api: JetStre
     make(api, max_msg_size=100)
     sender = Publisher(api.link, QUICK)
     sender.publish(rows(5))
-    with pytest.raises(PublishFailed, match=r"out\.big: message size exceeds maximum allowed \(10054\)"):
+    with pytest.raises(PublishError, match=r"out\.big: message size exceeds maximum allowed \(10054\)"):
         publish(api.link, rows(1, subject="out.big", size=300))
 
 
@@ -210,7 +210,7 @@ def joined(*parts: Messages) -> Messages:
 def test_a_message_that_is_refused_for_good_within_a_part_is_told_with_its_subject(api: JetStreamApi) -> None:
     make(api, max_msg_size=100)
     middle = rows(1, subject="out.big", size=300)
-    with pytest.raises(PublishFailed, match=r"out\.big: message size exceeds maximum allowed \(10054\)"):
+    with pytest.raises(PublishError, match=r"out\.big: message size exceeds maximum allowed \(10054\)"):
         publish(api.link, joined(rows(27), middle, rows(20)))
     assert stored(api)[:27] == list(range(27))
 
@@ -294,7 +294,7 @@ def test_acknowledgements_that_do_not_come_have_a_part_sent_again(api: JetStream
 def test_an_acknowledgement_of_another_stream_than_the_expected_one_fails_at_once(api: JetStreamApi) -> None:
     make(api)
     sender = Publisher(api.link, QUICK, "OTHER")
-    with pytest.raises(PublishFailed, match=r"out\.a: stored in OUT, while option stream is OTHER"):
+    with pytest.raises(PublishError, match=r"out\.a: stored in OUT, while option stream is OTHER"):
         sender.publish(rows(30))
     assert stored(api) == [0]
 
@@ -302,7 +302,7 @@ def test_an_acknowledgement_of_another_stream_than_the_expected_one_fails_at_onc
 def test_a_stream_that_never_acknowledges_is_told_as_such(api: JetStreamApi) -> None:
     make(api, no_ack=True)
     limits = PublishLimits(ack_timeout_s=0.1, retries=1, retry_interval_s=0.0)
-    with pytest.raises(PublishFailed, match=r"out\.a: not acknowledged in time \(given up after 2 attempts\)"):
+    with pytest.raises(PublishError, match=r"out\.a: not acknowledged in time \(given up after 2 attempts\)"):
         publish(api.link, rows(3), limits)
 
 
@@ -314,5 +314,5 @@ def test_a_subject_that_is_not_permitted_is_told_at_once(api: JetStreamApi) -> N
             return b"-ERR 'Permissions Violation for Publish to \"out.a\"'\r\n"
 
     there = ServerSettings(tuple(url for url, _ in api.link._servers))
-    with Forbidden.open(there) as link, pytest.raises(NotAuthorised, match=r"out\.a"):
+    with Forbidden.open(there) as link, pytest.raises(NotAuthorisedError, match=r"out\.a"):
         publish(link, rows(3))

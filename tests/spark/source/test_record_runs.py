@@ -23,7 +23,7 @@ from natsctl.spark.source.archive.content import Content, DataFile, Mark
 from natsctl.spark.source.archive.record_runs import run_at
 from natsctl.spark.source.archive.records import RecordReader, head_at
 from natsctl.spark.source.columns.rows import Rows, RowShape, default_schema, row_shape
-from natsctl.spark.source.errors import BackupFault
+from natsctl.spark.source.errors import BackupError
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_READ
 
@@ -166,7 +166,7 @@ def read_block(path: Path, data: bytes) -> list[Found] | None:
     with content_of(path, data) as content:
         try:
             return cells(rows_of(content, Block("1.blk", 0, len(data), Mark(), 1), everything()))
-        except BackupFault:
+        except BackupError:
             return None
 
 

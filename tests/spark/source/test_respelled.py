@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsctl.api.archive.s2_rewrite import BlockFault, as_snappy
+from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy
 from natsctl.spark.source.archive.respelled import respelled
 from natsctl.spark.source.columns.pieces import Ruler
 from tests.api.archive.s2_elements import block_of, elements
@@ -31,13 +31,13 @@ def test_a_block_is_spelled_as_without_arrow_and_decodes_to_its_content(chosen: 
 def test_any_bytes_are_spelled_or_refused_as_without_arrow(block: bytes) -> None:
     try:
         expected = b"".join(as_snappy(block))
-    except BlockFault as fault:
-        with pytest.raises(BlockFault, match=str(fault)):
+    except S2BlockError as fault:
+        with pytest.raises(S2BlockError, match=str(fault)):
             respelled(block, Ruler())
     else:
         assert bytes(respelled(block, Ruler())) == expected
 
 
 def test_repeats_of_more_than_the_whole_block_are_refused() -> None:
-    with pytest.raises(BlockFault, match="too much"):
+    with pytest.raises(S2BlockError, match="too much"):
         respelled(b"\xff\xff\x7f\x00a\x02\x01\x00" + b"\x1d\x00\xff\xff\xff" * 1000, Ruler())

@@ -23,11 +23,11 @@ from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import (
-    DataLoss,
-    OptionFault,
-    SequenceWentBack,
-    StreamNotFound,
-    StreamRecreated,
+    DataLossError,
+    OptionError,
+    SequenceResetError,
+    StreamNotFoundError,
+    StreamRecreatedError,
 )
 from natsctl.spark.source.reading import planning
 from natsctl.spark.source.reading.part import StreamPart
@@ -271,7 +271,7 @@ def test_streams_made_later_are_read_from_their_beginning_and_again_when_the_bat
     assert query.rows(start, end) == expected
     assert Query(api, stream="", streamPattern="ORDERS*").rows(start, end) == expected
     purge(api, 6, name="ORDERS_EU")
-    with pytest.raises(DataLoss, match=r"ORDERS_EU: sequences 4\.\.5"):
+    with pytest.raises(DataLossError, match=r"ORDERS_EU: sequences 4\.\.5"):
         query.rows(start, end)
     add(api, "ORDERS_EU", 1)
     assert query.run(end)[0] == [("ORDERS_EU", 11)]
@@ -284,9 +284,9 @@ def test_a_stream_of_a_pattern_that_vanishes_is_a_loss(api: JetStreamApi, caplog
     start = Query(api, **options).begin()
     end = Query(api, **options).next(start)
     api.ask("STREAM.DELETE.ORDERS_EU")
-    with pytest.raises(DataLoss, match="ORDERS_EU was deleted; it was read up to 10"):
+    with pytest.raises(DataLossError, match="ORDERS_EU was deleted; it was read up to 10"):
         Query(api, **options).next(end)
-    with pytest.raises(DataLoss, match="ORDERS_EU was deleted; it was read up to 0"):
+    with pytest.raises(DataLossError, match="ORDERS_EU was deleted; it was read up to 0"):
         Query(api, **options).rows(start, end)
     allowed = Query(api, **options, failOnDataLoss="false")
     assert allowed.rows(start, end) == orders(1, 10)
@@ -314,7 +314,7 @@ def test_a_stream_that_a_changed_pattern_does_not_fit_is_read_no_longer(
 def test_starting_offsets_of_a_stream_that_is_not_read_are_refused(api: JetStreamApi, choice: dict[str, str]) -> None:
     make(api, number=10)
     make(api, "BILLS", number=10)
-    with pytest.raises(OptionFault, match="option startingOffsets: BILLS is not read; read are ORDERS"):
+    with pytest.raises(OptionError, match="option startingOffsets: BILLS is not read; read are ORDERS"):
         Query(api, **choice, startingOffsets='{"BILLS": 5}').begin()
 
 
@@ -325,7 +325,7 @@ def test_a_stream_by_name_that_vanishes_is_always_an_error(api: JetStreamApi) ->
     end = query.next(start)
     api.ask("STREAM.DELETE.ORDERS")
     for call in (lambda: query.next(end), lambda: query.rows(start, end), query.begin):
-        with pytest.raises(StreamNotFound, match="ORDERS"):
+        with pytest.raises(StreamNotFoundError, match="ORDERS"):
             call()
 
 
@@ -336,9 +336,9 @@ def test_purged_messages_are_a_loss_in_the_next_batch_and_in_one_that_is_run_aga
     end = query.next(start)
     purge(api, 51)
     told = r"ORDERS: sequences 31\.\.50 were purged or deleted"
-    with pytest.raises(DataLoss, match=told):
+    with pytest.raises(DataLossError, match=told):
         query.next(start)
-    with pytest.raises(DataLoss, match=told):
+    with pytest.raises(DataLossError, match=told):
         query.rows(start, end)
     allowed = Query(api, failOnDataLoss="false")
     assert allowed.rows(start, end) == orders(51, 60)
@@ -351,7 +351,7 @@ def test_a_batch_that_is_gone_as_a_whole_is_told_or_empty(api: JetStreamApi) -> 
     start = query.begin()
     end = query.next(start)
     purge(api, 81)
-    with pytest.raises(DataLoss, match=r"sequences 1\.\.30"):
+    with pytest.raises(DataLossError, match=r"sequences 1\.\.30"):
         query.rows(start, end)
     assert Query(api, failOnDataLoss="false").rows(start, end) == []
 
@@ -361,7 +361,7 @@ def test_expired_messages_are_told_with_the_limit_that_took_them(api: JetStreamA
     query = Query(api, maxOffsetsPerTrigger="20")
     start = query.next(query.begin())
     add(api, "ORDERS", 40)
-    with pytest.raises(DataLoss, match=r"sequences 21\.\.40 expired by max_msgs 60"):
+    with pytest.raises(DataLossError, match=r"sequences 21\.\.40 expired by max_msgs 60"):
         query.next(start)
 
 
@@ -389,7 +389,9 @@ def test_messages_that_are_deleted_before_they_are_read_are_a_loss(api: JetStrea
         add(api, "ORDERS", 20)
     read = start["streams"]["ORDERS"]["seq"]
     delete(api, 5, read + 3, read + 4, read + 9)
-    with pytest.raises(DataLoss, match=rf"3 messages .* deleted before .* \({read + 3}\.\.{read + 4}, {read + 9}\)"):
+    with pytest.raises(
+        DataLossError, match=rf"3 messages .* deleted before .* \({read + 3}\.\.{read + 4}, {read + 9}\)"
+    ):
         query.next(start)
     allowed = Query(api, failOnDataLoss="false", **limit)
     assert len(allowed.run(start)[0]) == (20 if not limit else 70) - 3
@@ -401,7 +403,7 @@ def test_messages_that_are_deleted_before_a_batch_is_run_again_are_a_loss(api: J
     start = query.begin()
     end = query.next(start)
     delete(api, 7)
-    with pytest.raises(DataLoss, match=r"1 message between 0 and 30 .* \(7\)"):
+    with pytest.raises(DataLossError, match=r"1 message between 0 and 30 .* \(7\)"):
         Query(api).rows(start, end)
     assert len(Query(api, failOnDataLoss="false").rows(start, end)) == 29
 
@@ -412,7 +414,7 @@ def test_messages_that_are_deleted_more_than_once_are_told_by_number(api: JetStr
     query = Query(api, maxOffsetsPerTrigger="30")
     start = query.next(query.begin())
     delete(api, 60)
-    with pytest.raises(DataLoss, match=r"1 message .* \(40, 50, 60, 2 more of them were gone before\)"):
+    with pytest.raises(DataLossError, match=r"1 message .* \(40, 50, 60, 2 more of them were gone before\)"):
         query.next(start)
 
 
@@ -446,7 +448,7 @@ def test_a_stream_made_again_is_an_error_and_begins_anew_where_that_is_allowed(a
     end = query.next(start)
     remake(api, number=20)
     for call in (lambda: query.next(start), lambda: query.rows(start, end)):
-        with pytest.raises(StreamRecreated, match=r"ORDERS was deleted and made again.*\{\"ORDERS\": 31\}"):
+        with pytest.raises(StreamRecreatedError, match=r"ORDERS was deleted and made again.*\{\"ORDERS\": 31\}"):
             call()
     allowed = Query(api, failOnDataLoss="false")
     assert allowed.rows(start, end) == []
@@ -458,7 +460,7 @@ def test_a_stream_that_went_back_is_an_error_and_waited_for_where_that_is_allowe
     query = Query(api)
     end = query.next(query.begin())
     end["streams"]["ORDERS"]["seq"] = 12  # as an older backup of the stream leaves it
-    with pytest.raises(SequenceWentBack, match="ends at 10, and sequence 12 was read"):
+    with pytest.raises(SequenceResetError, match="ends at 10, and sequence 12 was read"):
         query.next(end)
     allowed = Query(api, failOnDataLoss="false")
     assert allowed.next(end) == end
@@ -477,7 +479,7 @@ def test_a_stream_restored_from_an_older_backup_is_told(api: JetStreamApi, tmp_p
     api.ask("STREAM.DELETE.ORDERS")
     subprocess.run([sys.executable, *start, "restore", backup], check=True, capture_output=True)
     # The reference gives a restored stream another moment of creation, natsctl's server the one that it had.
-    with pytest.raises(DataLoss, match="restored"):
+    with pytest.raises(DataLossError, match="restored"):
         query.next(end)
     went_on = Query(api, startingOffsets='{"ORDERS": 11}')
     add(api, "ORDERS", 1)
@@ -490,7 +492,7 @@ def test_messages_that_go_between_planning_and_reading_are_a_loss(api: JetStream
     start = query.begin()
     planned = query.reader.partitions(start, query.next(start))
     purge(api, 41)
-    with pytest.raises(DataLoss, match=r"40 messages of sequences 1\.\.100 went while they were being read"):
+    with pytest.raises(DataLossError, match=r"40 messages of sequences 1\.\.100 went while they were being read"):
         read(query, planned)
     assert len(read(Query(api, failOnDataLoss="false"), allowed(planned))) == 60
 
@@ -612,7 +614,7 @@ def test_a_consumer_of_others_is_left_alone(api: JetStreamApi) -> None:
     make(api)
     api.create_consumer("ORDERS", "spark", {"durable_name": "spark", "ack_policy": "explicit"})
     query = Query(api, commitConsumer="spark")
-    with pytest.raises(OptionFault, match="not of this source"):
+    with pytest.raises(OptionError, match="not of this source"):
         query.next(query.begin())
     assert api.ask("CONSUMER.INFO.ORDERS.spark")["num_pending"] == 100
 
@@ -620,11 +622,11 @@ def test_a_consumer_of_others_is_left_alone(api: JetStreamApi) -> None:
 def test_no_durable_is_made_where_it_would_change_what_a_stream_keeps(api: JetStreamApi) -> None:
     make(api, retention="interest", number=0)
     query = Query(api, commitConsumer="spark")
-    with pytest.raises(OptionFault, match="retention 'interest'"):
+    with pytest.raises(OptionError, match="retention 'interest'"):
         query.next(query.begin())
 
 
 def test_offsets_of_another_source_are_told(api: JetStreamApi) -> None:
     make(api, number=1)
-    with pytest.raises(OptionFault, match="checkpoint"):
+    with pytest.raises(OptionError, match="checkpoint"):
         Query(api).next({"ORDERS": {"0": 23}})

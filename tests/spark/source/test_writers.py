@@ -21,7 +21,7 @@ from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link, Reply
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import NoAnswer, NotAuthorised, OptionFault, StreamNotFound
+from natsctl.spark.source.errors import NoResponseError, NotAuthorisedError, OptionError, StreamNotFoundError
 from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
 from natsctl.spark.source.publish.ledger import BUCKET, Ledger
 from natsctl.spark.source.publish.stream_writer import JetStreamStreamWriter
@@ -79,7 +79,7 @@ def notes(api: JetStreamApi) -> list[str]:
     """The keys of the ledger."""
     try:
         info = api.stream_info(f"KV_{BUCKET}", subjects_filter=">")
-    except StreamNotFound:
+    except StreamNotFoundError:
         return []
     found = info["state"].get("subjects") or {}
     return sorted(re.sub(r"\.[0-9a-f]{32}\.", ".<run>.", subject.removeprefix(f"$KV.{BUCKET}.")) for subject in found)
@@ -176,7 +176,7 @@ def test_the_ledger_tells_of_a_target_that_was_made_again(api: JetStreamApi) -> 
 
 def test_the_ledger_refuses_a_target_whose_messages_go_when_they_are_read(api: JetStreamApi) -> None:
     api.ask("STREAM.CREATE.WORK", {"name": "WORK", "subjects": ["work.>"], "retention": "workqueue"})
-    with pytest.raises(OptionFault, match="retention is workqueue"):
+    with pytest.raises(OptionError, match="retention is workqueue"):
         batch_writer(api, idempotence="ledger", stream="WORK").write(batches(VALUES))
 
 
@@ -198,7 +198,7 @@ def test_a_note_of_the_ledger_whose_acknowledgement_is_lost_is_as_good(api: JetS
             reply = super().request(subject, *words, **more)
             if subject.startswith("$KV.") and reply.status != 503 and not self.lost:
                 self.lost += 1
-                raise NoAnswer("the test has lost it")
+                raise NoResponseError("the test has lost it")
             return reply
 
     batch_writer(api).write(batches(VALUES))
@@ -316,7 +316,7 @@ def test_messages_name_their_stream_only_as_long_as_it_is_not_known_to_take_thei
 
 
 def refused(*_: Any, **__: Any) -> Any:
-    raise NotAuthorised("the test does not permit it")
+    raise NotAuthorisedError("the test does not permit it")
 
 
 def test_rows_are_sorted_by_columns_that_are_not_written(api: JetStreamApi) -> None:
@@ -347,13 +347,13 @@ def test_rows_are_sorted_by_columns_that_are_not_written(api: JetStreamApi) -> N
     ],
 )
 def test_what_a_write_cannot_be_is_refused_on_the_driver(options: dict[str, str], overwrite: bool, told: str) -> None:
-    with pytest.raises(OptionFault, match=told):
+    with pytest.raises(OptionError, match=told):
         JetStreamBatchWriter({"servers": "nats://127.0.0.1:1", **options}, schema(), overwrite)
 
 
 def test_output_mode_complete_is_refused() -> None:
     with pytest.raises(
-        OptionFault,
+        OptionError,
         match=r"outputMode complete .* use append, or write each batch of outputMode update by foreachBatch",
     ):
         JetStreamStreamWriter({"servers": "nats://127.0.0.1:1"}, schema(), True)

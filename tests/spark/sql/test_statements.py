@@ -6,7 +6,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.spark.sql.catalogue import Catalogue
-from natsctl.spark.sql.queries import UnknownTable, check_changes_nothing, check_named, listed, unknown_table
+from natsctl.spark.sql.queries import UnknownTableError, check_changes_nothing, check_named, listed, unknown_table
 
 CATALOGUE = Catalogue(["ORDERS", "my-stream", "KV_config"])
 
@@ -63,7 +63,7 @@ def test_what_a_query_made_itself_is_its_own(text: str) -> None:
     "text", ["select seq from ORDES", "SELECT * FROM my-strem m where seq > 1;", "select 1 from `a b`"]
 )
 def test_a_table_that_cannot_be_there_is_told_at_once(text: str) -> None:
-    with pytest.raises(UnknownTable, match="there is no stream, bucket or view"):
+    with pytest.raises(UnknownTableError, match="there is no stream, bucket or view"):
         check_named(text, CATALOGUE, suggest)
 
 

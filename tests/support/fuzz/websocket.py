@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from wsproto.frame_protocol import Opcode
 
-from natsctl.server.websocket.frames import COMPRESSED, FINAL, SYNC_MARK, FrameFault, FrameReader, close_answer, frame
+from natsctl.server.websocket.frames import COMPRESSED, FINAL, SYNC_MARK, FrameError, FrameReader, close_answer, frame
 from tests.support.fuzz.protocol import pieces, spoilt
 
 LIMIT: Final = 4096
@@ -89,7 +89,7 @@ def _read(parts: list[bytes], compressed: bool) -> Heard:
                     events[-1] = (False, events[-1][1] + payload)
                 elif payload:
                     events.append((False, payload))
-    except FrameFault as fault:
+    except FrameError as fault:
         assert str(fault), "a fault has a text"
         return Heard(events, str(fault))
     return Heard(events, "")
@@ -99,6 +99,6 @@ def _answer(payload: bytes) -> None:
     """See that a close frame has an answer that fits, or is refused."""
     try:
         answer = close_answer(payload)
-    except FrameFault:
+    except FrameError:
         return
     assert len(answer) <= 127, "the answer to a close frame is a control frame"

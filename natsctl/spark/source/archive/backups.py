@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from natsctl.spark.source.archive.content import DataFile
-from natsctl.spark.source.errors import BackupFault
+from natsctl.spark.source.errors import BackupError
 
 _META: Final = "backup.json"
 _DATA: Final = "stream.tar.s2"
@@ -48,17 +48,17 @@ class Backup:
 
 
 def backups_at(text: str) -> list[Backup]:
-    """The backup at a path, or those of the account whose folder it is; raises BackupFault."""
+    """The backup at a path, or those of the account whose folder it is; raises BackupError."""
     if "://" in text and not text.startswith(_SCHEME):
-        raise BackupFault(f"{text}: a backup is read from a folder or a file that all machines share, not from a URL")
+        raise BackupError(f"{text}: a backup is read from a folder or a file that all machines share, not from a URL")
     path = Path("/" + text.removeprefix(_SCHEME).lstrip("/") if text.startswith(_SCHEME) else text).absolute()
     if not path.exists():
-        raise BackupFault(f"there is no backup {path} on this machine")
+        raise BackupError(f"there is no backup {path} on this machine")
     if path.is_file() or (path / _META).is_file():
         return [_read(path)]
     inside = [each for each in sorted(path.iterdir()) if not each.name.startswith(".") and _may_be(each)]
     if not inside:
-        raise BackupFault(f"{path} is no backup: neither {_META} is in it, nor folders or tar files of backups")
+        raise BackupError(f"{path} is no backup: neither {_META} is in it, nor folders or tar files of backups")
     return [_read(each) for each in inside]
 
 
@@ -72,7 +72,7 @@ def _read(path: Path) -> Backup:
     try:
         return _in_folder(path) if path.is_dir() else _in_tar(path)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as failure:
-        raise BackupFault(f"cannot read the backup {path}: {str(failure).splitlines()[0]}") from failure
+        raise BackupError(f"cannot read the backup {path}: {str(failure).splitlines()[0]}") from failure
 
 
 def _in_folder(path: Path) -> Backup:
@@ -96,7 +96,7 @@ def _in_tar(path: Path) -> Backup:
             return _of_server_files(path, _text(tar, members[_SERVER_META]), zipped)
         name = next((name for name in _DATA_NAMES if name in members), "")
         if _META not in members or not name:
-            raise BackupFault(f"{path} is no backup: {_META} or {_DATA} is not in it")
+            raise BackupError(f"{path} is no backup: {_META} or {_DATA} is not in it")
         manifest = _text(tar, members[_MANIFEST]) if _MANIFEST in members else b""
         data = DataFile(str(path), members[name].offset_data, members[name].size, zipped)
         return _told(path, _text(tar, members[_META]), manifest, data)
@@ -106,7 +106,7 @@ def _text(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     """The content of a small file."""
     file = tar.extractfile(member)
     if file is None or member.size > _MAX_TEXT_BYTES:
-        raise BackupFault(f"{tar.name!s}: {member.name} is no file of a backup")
+        raise BackupError(f"{tar.name!s}: {member.name} is no file of a backup")
     return file.read()
 
 
@@ -115,11 +115,11 @@ def _told(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Backup:
     described = _json(path, _META, meta)
     config, state = described.get("config"), described.get("state")
     if not isinstance(config, dict) or not isinstance(state, dict) or not config.get("name"):
-        raise BackupFault(f"{path} is no backup: its {_META} has no stream's configuration and state")
+        raise BackupError(f"{path} is no backup: its {_META} has no stream's configuration and state")
     files = _json(path, _MANIFEST, manifest).get("files", []) if manifest else []
     summed: dict[str, Any] = next((each for each in files if each.get("name") in _DATA_NAMES), {})
     if summed and summed.get("bytes") != data.size:
-        raise BackupFault(f"{path} is damaged: {_DATA} has {data.size:,} bytes, its manifest says {summed['bytes']:,}")
+        raise BackupError(f"{path} is damaged: {_DATA} has {data.size:,} bytes, its manifest says {summed['bytes']:,}")
     messages, first_seq, last_seq = (state.get(name) for name in ("messages", "first_seq", "last_seq"))
     return Backup(str(config["name"]), data, messages, first_seq, last_seq, str(summed.get("sha256", "")))
 
@@ -128,7 +128,7 @@ def _of_server_files(path: Path, meta: bytes, zipped: bool) -> Backup:
     """A tar of a server's own files: an archive that is not compressed, and that tells its stream's name alone."""
     name = _json(path, _SERVER_META, meta).get("name")
     if not name:
-        raise BackupFault(f"{path} is no backup: its {_SERVER_META} names no stream")
+        raise BackupError(f"{path} is no backup: its {_SERVER_META} names no stream")
     bare = DataFile(str(path), 0, 0, zipped, raw=True)
     with bare.open() as file:
         size = _size(file)
@@ -145,7 +145,7 @@ def _json(path: Path, name: str, text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as failure:
-        raise BackupFault(f"{path}: {name} is damaged: {failure}") from failure
+        raise BackupError(f"{path}: {name} is damaged: {failure}") from failure
     if not isinstance(found, dict):
-        raise BackupFault(f"{path}: {name} is no object")
+        raise BackupError(f"{path}: {name} is no object")
     return found

@@ -56,7 +56,7 @@ class Block:
 
 
 def blocks_in(content: Content) -> Iterator[Block]:
-    """Yield the block files of an archive in order; raises BackupFault."""
+    """Yield the block files of an archive in order; raises BackupError."""
     at = 0
     while True:
         head = content.read(at, BLOCKSIZE)
@@ -95,7 +95,7 @@ def _first_seq(data: bytes) -> int:
 
 
 def read_whole(content: Content, block: Block) -> bytes:
-    """The bytes of a block file; raises BackupFault."""
+    """The bytes of a block file; raises BackupError."""
     data = content.read(block.at, block.size)
     if len(data) < block.size:
         raise content.fault(f"it ends inside {block.name}")
@@ -129,7 +129,7 @@ def _checked(content: Content, block: Block, length: int, at: int) -> int:
 
 
 def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
-    """The messages of a block; headers and payloads only where they are wanted. Raises BackupFault."""
+    """The messages of a block; headers and payloads only where they are wanted. Raises BackupError."""
     data = read_whole(content, block)
     found = _starts(content, block, data)
     places, ends = found[:-1], found[1:]
@@ -141,7 +141,7 @@ def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
     there = pc.and_(pc.greater(seqs, number(0)), pc.less_equal(seqs, number(_SEQ)))
     try:
         return rows_at(data, heads, shape, there)
-    except DamagedRecord as damage:
+    except DamagedRecordError as damage:
         at = places[damage.row].as_py()
         raise content.fault(f"a record at byte {at:,} of {block.name} is shorter than {damage}") from damage
 
@@ -158,7 +158,7 @@ class RecordHeads(NamedTuple):
     stop: pa.Int64Array
 
 
-class DamagedRecord(Exception):
+class DamagedRecordError(Exception):
     """A record whose subject or header block is longer than the record: the text says which of them."""
 
     def __init__(self, row: int, what: str) -> None:
@@ -169,7 +169,7 @@ class DamagedRecord(Exception):
 def rows_at(data: bytes | pa.Buffer, heads: RecordHeads, shape: RowShape, there: pa.BooleanArray | None = None) -> Rows:
     """Cut what lies behind the heads: subject, header block after its length, payload; only rows that are `there`.
 
-    Headers and payloads are cut where they are wanted. Raises DamagedRecord.
+    Headers and payloads are cut where they are wanted. Raises DamagedRecordError.
     """
     seqs, times, start, named, has_header, stop = heads
     body = pc.add(start, named)
@@ -194,11 +194,11 @@ def rows_at(data: bytes | pa.Buffer, heads: RecordHeads, shape: RowShape, there:
 
 def _check_row(damaged: pa.BooleanArray, what: str) -> None:
     if pc.any(damaged).as_py():
-        raise DamagedRecord(pc.indices_nonzero(damaged)[0].as_py(), what)
+        raise DamagedRecordError(pc.indices_nonzero(damaged)[0].as_py(), what)
 
 
 def _starts(content: Content, block: Block, data: bytes) -> pa.Int64Array:
-    """Where the records of a block begin, and where the last one ends; raises BackupFault."""
+    """Where the records of a block begin, and where the last one ends; raises BackupError."""
     starts: list[int] = []
     at, size, unpack, least = 0, len(data), Struct(_LENGTH).unpack_from, _HEAD_BYTES + _HASH_BYTES
     while at + _HEAD_BYTES <= size:

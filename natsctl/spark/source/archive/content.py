@@ -15,10 +15,10 @@ from typing import IO, Final, NamedTuple, cast
 
 import pyarrow as pa
 
-from natsctl.api.archive.s2_rewrite import BlockFault, decoded_size
+from natsctl.api.archive.s2_rewrite import S2BlockError, decoded_size
 from natsctl.spark.source.archive.respelled import respelled
 from natsctl.spark.source.columns.pieces import Ruler
-from natsctl.spark.source.errors import BackupFault
+from natsctl.spark.source.errors import BackupError
 
 _COMPRESSED: Final = 0x00
 _PLAIN: Final = 0x01
@@ -49,11 +49,11 @@ class DataFile:
     raw: bool = False
 
     def open(self) -> IO[bytes]:
-        """The file; raises BackupFault where it is not on this machine."""
+        """The file; raises BackupError where it is not on this machine."""
         try:
             return cast(IO[bytes], gzip.open(self.path, "rb") if self.zipped else Path(self.path).open("rb"))
         except OSError as failure:
-            raise BackupFault(
+            raise BackupError(
                 f"cannot read {self.path} on {platform.node()}: {failure.strerror}; tasks read a backup themselves, so "
                 "on a cluster it has to lie where every machine finds it under the same path"
             ) from failure
@@ -114,9 +114,9 @@ class Content:
             least -= len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def fault(self, what: str) -> BackupFault:
+    def fault(self, what: str) -> BackupError:
         """The failure to raise for what is wrong with the frame that was reached."""
-        return BackupFault(f"{self.data.path} is damaged: {what} (byte {self.mark.data_at:,} of its data)")
+        return BackupError(f"{self.data.path} is damaged: {what} (byte {self.mark.data_at:,} of its data)")
 
     def _step(self) -> None:
         """Go on by one frame and read its head."""
@@ -143,7 +143,7 @@ class Content:
             raise self.fault(f"a frame is of the unknown type 0x{self._kind:02x}")
         try:
             return size - 4 if self._kind == _PLAIN else decoded_size(head[_CONTENT_AT : 4 + size])[0]
-        except BlockFault as fault:
+        except S2BlockError as fault:
             raise self.fault(str(fault)) from fault
 
     def _decoded(self) -> bytes:
@@ -166,11 +166,11 @@ class Content:
             pass
         try:
             return bytes(self._codec.decompress(respelled(block, self._ruler), size, asbytes=True))
-        except (OSError, BlockFault) as fault:
+        except (OSError, S2BlockError) as fault:
             raise self.fault(f"a frame does not decode: {fault}") from fault
 
     def _bytes(self, at: int, size: int) -> bytes:
-        """Bytes of the data as they lie in the file; raises BackupFault where the disk, or gzip, refuses."""
+        """Bytes of the data as they lie in the file; raises BackupError where the disk, or gzip, refuses."""
         if size <= 0:
             return b""
         try:

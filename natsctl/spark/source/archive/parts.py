@@ -18,7 +18,7 @@ from natsctl.spark.source.archive.records import MAGIC, RecordReader, first_mess
 from natsctl.spark.source.archive.sieve import Sieve
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows, RowShape
-from natsctl.spark.source.errors import BackupFault
+from natsctl.spark.source.errors import BackupError
 
 LEAST_BYTES: Final = 2 << 20
 """Data that makes a task of its own worth while."""
@@ -62,7 +62,7 @@ ArchivePart = BlocksPart | RecordsPart | SumPart
 
 
 def archive_partitions(backup: Backup, sieve: Sieve, wanted: int) -> list[ArchivePart]:
-    """A backup in about so many parts, and one more that checks its sum; raises BackupFault."""
+    """A backup in about so many parts, and one more that checks its sum; raises BackupError."""
     if backup.messages == 0:
         return []
     number = max(min(wanted, backup.data.size // LEAST_BYTES, MOST_ZIPPED_PARTS if backup.data.zipped else wanted), 1)
@@ -78,7 +78,7 @@ def archive_partitions(backup: Backup, sieve: Sieve, wanted: int) -> list[Archiv
 
 
 def read_archive(part: ArchivePart, shape: RowShape) -> Iterator[pa.RecordBatch]:
-    """The rows of a part; raises BackupFault, which says where the archive is damaged."""
+    """The rows of a part; raises BackupError, which says where the archive is damaged."""
     if isinstance(part, SumPart):
         _check_sum(part)
         return
@@ -109,7 +109,7 @@ def _check_sum(part: SumPart) -> None:
             digest.update(piece)
             left -= len(piece)
     if digest.hexdigest() != part.sha256:
-        raise BackupFault(f"{part.data.path} is damaged: its SHA-256 is not the one in its manifest")
+        raise BackupError(f"{part.data.path} is damaged: its SHA-256 is not the one in its manifest")
 
 
 def _blocks_parts(backup: Backup, sieve: Sieve, number: int) -> list[BlocksPart]:

@@ -13,7 +13,7 @@ from natsctl.spark.source.archive.backups import Backup, backups_at
 from natsctl.spark.source.archive.parts import ArchivePart, archive_partitions, read_archive
 from natsctl.spark.source.archive.sieve import Sieve
 from natsctl.spark.source.columns.rows import RowShape
-from natsctl.spark.source.errors import OptionFault, StreamNotFound
+from natsctl.spark.source.errors import OptionError, StreamNotFoundError
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.values import EARLIEST, LATEST
 from natsctl.spark.source.reading.loss import check_said
@@ -27,7 +27,7 @@ class BackupReader(DataSourceReader):
     """Plans the reading of a backup on the driver, which has to find it as tasks do, and reads it in tasks."""
 
     def __init__(self, options: Options, shape: RowShape) -> None:
-        """Raise OptionFault where options name the stream twice."""
+        """Raise OptionError where options name the stream twice."""
         self._shape = shape
         self._path = str(options["backup"])
         self._streams = _stream_patterns(options)
@@ -48,7 +48,7 @@ class BackupReader(DataSourceReader):
         chosen = [each for each in found if self._streams is None or _fits(each.stream, self._streams)]
         if not chosen:
             there = ", ".join(sorted(each.stream for each in found))
-            raise StreamNotFound(
+            raise StreamNotFoundError(
                 f"the backup {self._path} has no stream {', '.join(self._streams or ())}; it has {there}"
             )
         check_names(self._start, [each.stream for each in chosen], "startingOffsets")
@@ -101,7 +101,7 @@ def _stream_patterns(options: Options) -> tuple[str, ...] | None:
     """The names or the pattern of the streams to read, None for all that the backup has."""
     said = [name for name in ("stream", "streamPattern") if options.given(name)]
     if len(said) + bool(options.path) > 1:
-        raise OptionFault("stream, streamPattern and load() each name what to read of a backup: give one of them")
+        raise OptionError("stream, streamPattern and load() each name what to read of a backup: give one of them")
     if options.given("streamPattern"):
         return (str(options["streamPattern"]),)
     return tuple(options.path.split(",")) if options.path else options["stream"]

@@ -68,7 +68,7 @@ def head_at(data: bytes, at: int) -> Head | None:
 
 
 def first_message(content: Content) -> int:
-    """Where the first message is, behind the state and the consumers; raises BackupFault."""
+    """Where the first message is, behind the state and the consumers; raises BackupError."""
     data, at, left = b"", len(MAGIC), -1
     while left:
         head = _head(content, data, at)
@@ -130,7 +130,7 @@ class RecordReader:
         self._doubt = 1
 
     def rows(self) -> Rows | None:
-        """The next messages, as many as a piece of the content holds; None behind the last. Raises BackupFault."""
+        """The next messages, as many as a piece of the content holds; None behind the last. Raises BackupError."""
         head = self._head()
         if head is None:
             return None

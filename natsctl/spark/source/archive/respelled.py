@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.api.archive.s2_rewrite import BlockFault, copies, decoded_size, offset_of, repeated, repeats
+from natsctl.api.archive.s2_rewrite import S2BlockError, copies, decoded_size, offset_of, repeated, repeats
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.pieces import Ruler, same
 from natsctl.spark.source.columns.slices import joined, number, slices_of, spans, words
@@ -25,7 +25,7 @@ _MOST_LONGER: Final = 56
 
 
 def respelled(block: bytes, ruler: Ruler) -> bytes | pa.Buffer:
-    """A block in Snappy's spelling; raises BlockFault."""
+    """A block in Snappy's spelling; raises S2BlockError."""
     size, start = decoded_size(block)
     places, sources = next(repeats(block, start, len(block) + 1))
     if not places:
@@ -77,7 +77,7 @@ def _long_ones(
 ) -> tuple[bytes, list[pa.Int64Array]]:
     """The copies that stand for repeats of several, and where each begins and ends from `base` on, and the repeat.
 
-    Raises BlockFault where they are more than the whole block decodes to.
+    Raises S2BlockError where they are more than the whole block decodes to.
     """
     extra = bytearray()
     begins: list[int] = []
@@ -87,7 +87,7 @@ def _long_ones(
         length, end = repeated(block, place)
         size -= length
         if size < 0:
-            raise BlockFault("a repeat repeats too much")
+            raise S2BlockError("a repeat repeats too much")
         begins.append(base + len(extra))
         extra += copies(offset_of(block, source), length)
         ends.append(base + len(extra))

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 
 WORDS: Final = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\w+|[<>(),:])")
 
@@ -49,12 +49,12 @@ DECIMAL: Final = frozenset({"decimal", "dec", "numeric"})
 
 
 def parsed_schema(text: str) -> StructType:
-    """A schema of DDL (`id bigint, total double`), of `struct<…>`, or of Spark's JSON; raises OptionFault."""
+    """A schema of DDL (`id bigint, total double`), of `struct<…>`, or of Spark's JSON; raises OptionError."""
     if text.lstrip().startswith("{"):
         try:
             return StructType.fromJson(json.loads(text))
         except (ValueError, KeyError, TypeError) as failure:
-            raise OptionFault(f"the schema is not Spark's JSON of a struct: {failure}") from None
+            raise OptionError(f"the schema is not Spark's JSON of a struct: {failure}") from None
     reader = _Reader(text)
     if [word.lower() for word in reader.words[:2]] == ["struct", "<"]:
         kind = reader.type()
@@ -76,7 +76,7 @@ class _Reader:
         while text[end:].strip():
             found = WORDS.match(text, end)
             if found is None:
-                raise OptionFault(f"the schema {text!r} cannot be read from {text[end:].strip()[:20]!r} on")
+                raise OptionError(f"the schema {text!r} cannot be read from {text[end:].strip()[:20]!r} on")
             self.words.append(found[1])
             end = found.end()
 
@@ -100,12 +100,12 @@ class _Reader:
             return StringType()
         if name in ("array", "map", "struct"):
             return self._nested(name)
-        raise OptionFault(f"the schema {self.text!r} has the type {name!r}, which Spark does not know")
+        raise OptionError(f"the schema {self.text!r} has the type {name!r}, which Spark does not know")
 
     def end(self) -> None:
-        """Raise OptionFault where something is left."""
+        """Raise OptionError where something is left."""
         if self.at < len(self.words):
-            raise OptionFault(f"the schema {self.text!r} cannot be read from {self.words[self.at]!r} on")
+            raise OptionError(f"the schema {self.text!r} cannot be read from {self.words[self.at]!r} on")
 
     def _nested(self, name: str) -> DataType:
         self._must("<")
@@ -143,7 +143,7 @@ class _Reader:
                 if word.isdigit():
                     found.append(int(word))
                 elif word != ",":
-                    raise OptionFault(f"the schema {self.text!r} has {word!r} where a number is expected")
+                    raise OptionError(f"the schema {self.text!r} has {word!r} where a number is expected")
         return found
 
     def _sees(self, word: str) -> bool:
@@ -156,10 +156,10 @@ class _Reader:
 
     def _must(self, word: str) -> None:
         if not self._next(word):
-            raise OptionFault(f"the schema {self.text!r} lacks a {word!r}")
+            raise OptionError(f"the schema {self.text!r} lacks a {word!r}")
 
     def _take(self, what: str) -> str:
         if self.at >= len(self.words):
-            raise OptionFault(f"the schema {self.text!r} ends where {what} is expected")
+            raise OptionError(f"the schema {self.text!r} ends where {what} is expected")
         self.at += 1
         return self.words[self.at - 1]

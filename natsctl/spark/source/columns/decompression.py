@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.api.archive.s2_rewrite import BlockFault, as_snappy, decoded_size
+from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
 from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.slices import number
 from natsctl.spark.source.errors import JetStreamSourceError
@@ -34,7 +34,7 @@ _BLOCK, _PLAIN, _SKIPPED = 0x00, 0x01, 0x80
 _CHECKSUM_BYTES: Final = 4
 
 
-class Damaged(JetStreamSourceError):
+class DecompressionError(JetStreamSourceError):
     """A payload is not what its compression says; `row` is its row."""
 
     code = "JETSTREAM_VALUE"
@@ -50,7 +50,9 @@ class Damaged(JetStreamSourceError):
 def decompressed(
     payloads: Sequence[bytes], headers: Sequence[bytes], compression: str, *, strict: bool
 ) -> pa.BinaryArray:
-    """Return the payloads as they were; null for one that is damaged. With `strict` that raises Damaged instead.
+    """Return the payloads as they were; null for one that is damaged.
+
+    With `strict` that raises DecompressionError instead.
 
     `headers` are whole blocks, or none at all where no message has one.
     """
@@ -61,9 +63,9 @@ def decompressed(
         try:
             found.append(_plain(payload, named))
             broken.append(0)
-        except (Damaged, BlockFault, OSError, zlib.error, ValueError) as fault:
+        except (DecompressionError, S2BlockError, OSError, zlib.error, ValueError) as fault:
             if strict:
-                raise Damaged(f"its payload is not {named}: {getattr(fault, 'text', fault)}", row) from fault
+                raise DecompressionError(f"its payload is not {named}: {getattr(fault, 'text', fault)}", row) from fault
             found.append(b"")
             broken.append(1)
     values = binary_array(found)
@@ -90,7 +92,7 @@ def _plain(payload: bytes, named: str) -> bytes:
         return _snappy(payload)
     if named in _STREAMED:
         return _streamed(payload, _STREAMED[named])
-    raise Damaged(f"{named!r} is no compression that is known here")
+    raise DecompressionError(f"{named!r} is no compression that is known here")
 
 
 def _inflated(payload: bytes, bits: int) -> bytes:
@@ -104,7 +106,7 @@ def _inflated(payload: bytes, bits: int) -> bytes:
         left -= len(part)
         _check_size(left)
         if not machine.eof:
-            raise Damaged("it ends too early")
+            raise DecompressionError("it ends too early")
         rest = machine.unused_data
     return b"".join(found)
 
@@ -128,7 +130,7 @@ def _snappy(payload: bytes) -> bytes:
             left -= len(found[-1])
             _check_size(left)
         elif kind < _SKIPPED:
-            raise Damaged(f"a frame is of the unknown type 0x{kind:02x}")
+            raise DecompressionError(f"a frame is of the unknown type 0x{kind:02x}")
     return b"".join(found)
 
 
@@ -138,7 +140,7 @@ def _chunks(payload: bytes) -> Iterator[tuple[int, bytes]]:
     while at < len(payload):
         end = at + 4 + int.from_bytes(payload[at + 1 : at + 4], "little")
         if end > len(payload):
-            raise Damaged("a frame is cut")
+            raise DecompressionError("a frame is cut")
         yield payload[at], payload[at + 4 : end]
         at = end
 
@@ -155,4 +157,4 @@ def _block(block: bytes) -> bytes:
 
 def _check_size(left: int) -> None:
     if left < 0:
-        raise Damaged(f"it is of more than {MOST_BYTES >> 20} MiB")
+        raise DecompressionError(f"it is of more than {MOST_BYTES >> 20} MiB")

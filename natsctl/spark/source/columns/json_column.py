@@ -57,7 +57,7 @@ class _Fraction(str):
     __slots__ = ()
 
 
-class _OutOfOrdinary(Exception):
+class _UnusualRecordError(Exception):
     """A record is left to `RecordReader`."""
 
 
@@ -158,7 +158,7 @@ class JsonColumn:
             text = java_text(payload)
             begin = 0 if text[:1] == "{" else len(text) - len(text.lstrip(BLANKS))
             found, _ = self._scan(text, begin)
-        except (ValueError, StopIteration, RecursionError, _OutOfOrdinary):
+        except (ValueError, StopIteration, RecursionError, _UnusualRecordError):
             found = None
         if type(found) is not dict or (len(text) > MOST_DIGITS and _exceeds(text, found)):
             odd.add(at)
@@ -210,12 +210,12 @@ def java_text(payload: bytes) -> str:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _OutOfOrdinary
+        raise _UnusualRecordError
     return found
 
 
 def _refuse(_: str) -> Any:
-    raise _OutOfOrdinary
+    raise _UnusualRecordError
 
 
 # Values that fit
@@ -277,7 +277,7 @@ def _converted(
         if each is not None:
             try:
                 value = by_type[type(each)](each)
-            except (OverflowError, RecursionError, _OutOfOrdinary):
+            except (OverflowError, RecursionError, _UnusualRecordError):
                 faults.odd.add(at)
             except (KeyError, ValueError, ArithmeticError):
                 faults.wholly.add(at)
@@ -359,7 +359,7 @@ def _binary(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise _OutOfOrdinary from None
+        raise _UnusualRecordError from None
 
 
 def _spelled(value: Any) -> str:

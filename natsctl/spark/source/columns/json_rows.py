@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from natsctl.spark.source.columns.json_times import DateFormat, LocalFormat, TimestampFormat
-from natsctl.spark.source.columns.json_tokens import FLOAT, INT, NAME, STRING, Grammar, JsonTokens, Malformed
+from natsctl.spark.source.columns.json_tokens import FLOAT, INT, NAME, STRING, Grammar, JsonTokens, MalformedJSONError
 
 Value = Any
 """A value as this module makes it."""
@@ -42,7 +42,7 @@ ESCAPED: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n
 EXACT: Final = Context(prec=1100, rounding=ROUND_HALF_UP, Emax=10**17, Emin=-(10**17))
 
 
-class Partial(Malformed):
+class PartialValueError(MalformedJSONError):
     """A part of a value does not fit; `value` has null in its place."""
 
     def __init__(self, value: Value, why: str) -> None:
@@ -78,16 +78,16 @@ class RecordReader:
             if tokens.token != "{":
                 return (None,) * self._size, "it is no JSON object"
             return _object(tokens, self._fields, self._size), ""
-        except Partial as partial:
+        except PartialValueError as partial:
             return partial.value, str(partial)
-        except Malformed as failure:
+        except MalformedJSONError as failure:
             return (None,) * self._size, str(failure)
 
     def _of_struct(self, kind: pa.StructType) -> dict[str | None, tuple[int, Read]]:
         return {kind.field(at).name: (at, self._of(kind.field(at).type)) for at in range(kind.num_fields)}
 
     def _of(self, kind: pa.DataType) -> Read:
-        """Return what reads a value of a type from its first token or from its name; it raises Malformed."""
+        """Return what reads a value of a type from its first token or from its name; it raises MalformedJSONError."""
         read = self._nested(kind) or self._scalar(kind)
 
         def value(tokens: JsonTokens) -> Value:
@@ -140,7 +140,7 @@ class RecordReader:
                 return _misfit(tokens, kind)
             try:
                 return convert(tokens.string)
-            except Malformed:
+            except MalformedJSONError:
                 raise
             except (ValueError, OverflowError, InvalidOperation):
                 return _misfit(tokens, kind)
@@ -149,9 +149,9 @@ class RecordReader:
 
 
 def _misfit(tokens: JsonTokens, kind: pa.DataType) -> Value:
-    """Raise Malformed for the current token."""
+    """Raise MalformedJSONError for the current token."""
     shown = tokens.string if tokens.token in (STRING, INT, FLOAT) else tokens.token
-    raise Malformed(f"field {tokens.name}: {shown[:60]!r} is no {kind}")
+    raise MalformedJSONError(f"field {tokens.name}: {shown[:60]!r} is no {kind}")
 
 
 def _object(tokens: JsonTokens, fields: dict[str | None, tuple[int, Read]], size: int) -> tuple[Value, ...]:
@@ -164,14 +164,14 @@ def _object(tokens: JsonTokens, fields: dict[str | None, tuple[int, Read]], size
             continue
         try:
             row[found[0]] = found[1](tokens)
-        except Partial as partial:
+        except PartialValueError as partial:
             why = why or str(partial)
             row[found[0]] = partial.value
-        except Malformed as failure:
+        except MalformedJSONError as failure:
             why = why or str(failure)
             tokens.skip_children()
     if why:
-        raise Partial(tuple(row), why)
+        raise PartialValueError(tuple(row), why)
     return tuple(row)
 
 
@@ -181,11 +181,11 @@ def _array(tokens: JsonTokens, item: Read) -> list[Value]:
     while tokens.next() not in ("]", ""):
         try:
             found.append(item(tokens))
-        except Partial as partial:
+        except PartialValueError as partial:
             why = why or str(partial)
             found.append(partial.value)
     if why:
-        raise Partial(found, why)
+        raise PartialValueError(found, why)
     return found
 
 
@@ -196,16 +196,16 @@ def _map(tokens: JsonTokens, item: Read) -> list[tuple[str, Value]]:
         key = plain_text(tokens.name or "")
         try:
             found.append((key, item(tokens)))
-        except Partial as partial:
+        except PartialValueError as partial:
             partly = partly or str(partial)
             found.append((key, partial.value))
-        except Malformed as failure:
+        except MalformedJSONError as failure:
             wholly = wholly or str(failure)
             tokens.skip_children()
     if wholly:
-        raise Malformed(wholly)
+        raise MalformedJSONError(wholly)
     if partly:
-        raise Partial(found, partly)
+        raise PartialValueError(found, partly)
     return found
 
 
@@ -213,10 +213,10 @@ def _map(tokens: JsonTokens, item: Read) -> list[tuple[str, Value]]:
 
 
 def whole(number: int, bits: int) -> int:
-    """Return a number of so many bits; one of 8 bits may also be unsigned. Raise Malformed."""
+    """Return a number of so many bits; one of 8 bits may also be unsigned. Raise MalformedJSONError."""
     least, most = -(1 << bits - 1), (1 << (8 if bits == 8 else bits - 1)) - 1
     if not least <= number <= most:
-        raise Malformed(f"{number} does not fit into {bits} bits")
+        raise MalformedJSONError(f"{number} does not fit into {bits} bits")
     return (number - least) % (1 << bits) + least
 
 
@@ -245,20 +245,23 @@ def _rounded(number: float) -> float:
 
 
 def not_finite(text: str) -> float:
-    """Return the number of a text such as `NaN`, which is none of digits; raise Malformed."""
+    """Return the number of a text such as `NaN`, which is none of digits; raise MalformedJSONError."""
     if text not in NOT_FINITE:
-        raise Malformed(f"{text[:60]!r} is no number")
+        raise MalformedJSONError(f"{text[:60]!r} is no number")
     return float(text)
 
 
 def epoch_micros(seconds: int) -> int:
-    """Return microseconds of seconds since 1970; those that are too many wrap around, as in Spark. Raise Malformed."""
+    """Return microseconds of seconds since 1970; those that are too many wrap around, as in Spark.
+
+    Raise MalformedJSONError.
+    """
     micros = whole(seconds, 64) * 1_000_000
     return (micros + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def decimal_of(kind: pa.Decimal128Type) -> Callable[[str], int]:
-    """Return what makes a decimal's number of last digits, rounded half up, of a text; it raises Malformed.
+    """Return what makes a decimal's number of last digits, rounded half up, of a text; it raises MalformedJSONError.
 
     Commas anywhere in a text are passed over.
     """
@@ -267,16 +270,16 @@ def decimal_of(kind: pa.Decimal128Type) -> Callable[[str], int]:
     def decimal(text: str) -> int:
         text = text.replace(",", "")
         if not BIG_DECIMAL.fullmatch(text):
-            raise Malformed(f"{text[:60]!r} is no decimal")
+            raise MalformedJSONError(f"{text[:60]!r} is no decimal")
         exact = Decimal(text)
         exponent = exact.as_tuple().exponent
         if not isinstance(exponent, int) or abs(exponent) > MOST_EXPONENT:
-            raise Malformed(f"{text[:60]!r} is no decimal")
+            raise MalformedJSONError(f"{text[:60]!r} is no decimal")
         if exact and exact.adjusted() >= precision - scale:
-            raise Malformed(f"{text[:60]} does not fit into {kind}")
+            raise MalformedJSONError(f"{text[:60]} does not fit into {kind}")
         digits = int(exact.scaleb(scale, EXACT).quantize(Decimal(1), context=EXACT))
         if abs(digits) >= 10**precision:
-            raise Malformed(f"{text[:60]} does not fit into {kind}")
+            raise MalformedJSONError(f"{text[:60]} does not fit into {kind}")
         return digits
 
     return decimal
@@ -335,7 +338,7 @@ def spelled_double(text: str) -> str:
 def _spelled(tokens: JsonTokens) -> str:
     """Return the current value, of any kind but a string, as JSON without blanks."""
     if tokens.token in ("}", "]"):
-        raise Malformed(f"{tokens.token} is no value")
+        raise MalformedJSONError(f"{tokens.token} is no value")
     parts: list[str] = []
     depth = 0
     while True:

@@ -47,7 +47,7 @@ BASE64: Final = {char: at for at, char in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZa
 PADDING: Final = "="
 
 
-class Malformed(ValueError):
+class MalformedJSONError(ValueError):
     """Text is no JSON, or a value does not fit its type."""
 
 
@@ -94,7 +94,7 @@ class JsonTokens:
     # Tokens
 
     def next(self) -> str:
-        """Go to the next token and return it, "" at the end; raise Malformed."""
+        """Go to the next token and return it, "" at the end; raise MalformedJSONError."""
         if self.token == NAME:
             token, self._value = self._value, ""
             if token in ("{", "["):
@@ -117,7 +117,7 @@ class JsonTokens:
         char = self._after_blanks()
         if not char:
             if len(self._scopes) > 1:
-                raise Malformed("the text ends within an object or an array")
+                raise MalformedJSONError("the text ends within an object or an array")
             self.token = ""
             return ""
         if char in CLOSED:
@@ -137,12 +137,12 @@ class JsonTokens:
         return NAME
 
     def skip_children(self) -> None:
-        """Go to the end of the object or array that begins here; raise Malformed."""
+        """Go to the end of the object or array that begins here; raise MalformedJSONError."""
         depth = int(self.token in ("{", "["))
         while depth:
             token = self.next()
             if not token:
-                raise Malformed("the text ends within an object or an array")
+                raise MalformedJSONError("the text ends within an object or an array")
             depth += (token in ("{", "[")) - (token in CLOSED)
 
     @property
@@ -153,7 +153,7 @@ class JsonTokens:
 
     @property
     def string(self) -> str:
-        """The text of a string or number; raise Malformed."""
+        """The text of a string or number; raise MalformedJSONError."""
         if self._unread:
             self._unread = False
             self._held = self._read_string('"')
@@ -162,11 +162,11 @@ class JsonTokens:
     def _open(self, kind: str) -> None:
         self._scopes.append(Scope(kind))
         if len(self._scopes) > MOST_DEPTH + 1:
-            raise Malformed(f"objects and arrays are nested deeper than {MOST_DEPTH}")
+            raise MalformedJSONError(f"objects and arrays are nested deeper than {MOST_DEPTH}")
 
     def _close(self, char: str) -> str:
         if self._scopes[-1].kind != CLOSED[char]:
-            raise Malformed(f"{char!r} closes nothing at character {self.at}")
+            raise MalformedJSONError(f"{char!r} closes nothing at character {self.at}")
         self._scopes.pop()
         self.token = char
         return char
@@ -175,7 +175,7 @@ class JsonTokens:
 
     def _take(self) -> str:
         if self.at >= self.end:
-            raise Malformed("the text ends within a value")
+            raise MalformedJSONError("the text ends within a value")
         self.at += 1
         return self.text[self.at - 1]
 
@@ -203,7 +203,7 @@ class JsonTokens:
             close = self.text.find("*/", self.at)
             self.at = close + 2 if close >= 0 else self.end
             if close < 0:
-                raise Malformed("the text ends within a comment")
+                raise MalformedJSONError("the text ends within a comment")
         else:
             raise self._unexpected(kind)
 
@@ -212,7 +212,7 @@ class JsonTokens:
             raise self._unexpected(char)
         found = self._after_blanks()
         if not found:
-            raise Malformed("the text ends behind a comma")
+            raise MalformedJSONError("the text ends behind a comma")
         return found
 
     def _after_colon(self) -> str:
@@ -221,11 +221,11 @@ class JsonTokens:
             raise self._unexpected(char)
         char = self._after_blanks() if char else ""
         if not char:
-            raise Malformed("the text ends behind a name")
+            raise MalformedJSONError("the text ends behind a name")
         return char
 
-    def _unexpected(self, char: str) -> Malformed:
-        return Malformed(f"{char!r} is not expected at character {self.at}")
+    def _unexpected(self, char: str) -> MalformedJSONError:
+        return MalformedJSONError(f"{char!r} is not expected at character {self.at}")
 
     # Names and strings
 
@@ -255,7 +255,7 @@ class JsonTokens:
             if char == "\\":
                 char = self._escaped()
             elif char < " " and not self.grammar.control_chars:
-                raise Malformed(f"the control character {char!r} stands in a string")
+                raise MalformedJSONError(f"the control character {char!r} stands in a string")
             parts.append(char)
 
     def _escaped(self) -> str:
@@ -265,7 +265,7 @@ class JsonTokens:
         if char != "u":
             if self.grammar.any_escapes or (char == "'" and self.grammar.single_quotes):
                 return char
-            raise Malformed(f"{char!r} cannot be escaped")
+            raise MalformedJSONError(f"{char!r} cannot be escaped")
         code = 0
         for _ in range(4):
             char = self._take()
@@ -276,7 +276,7 @@ class JsonTokens:
         return chr(code)
 
     def binary(self) -> bytes:
-        """Return the bytes of a string in base64; raise Malformed."""
+        """Return the bytes of a string in base64; raise MalformedJSONError."""
         if not self._unread:
             return _base64_bytes(iter(self._held))
         found = _base64_bytes(self._base64_chars(), self)
@@ -326,12 +326,12 @@ class JsonTokens:
         while self.at < self.end and _names(self.text[self.at]) and size < MOST_WORD:
             self.at += 1
             size += 1
-        raise Malformed(f"{(begun + self.text[begin : self.at])[:40]!r} is no value")
+        raise MalformedJSONError(f"{(begun + self.text[begin : self.at])[:40]!r} is no value")
 
     def _not_a_number(self, word: str, matched: int) -> str:
         self._match(word, matched)
         if not self.grammar.non_numeric_numbers:
-            raise Malformed(f"{word} is no value")
+            raise MalformedJSONError(f"{word} is no value")
         self._held = word
         return FLOAT
 
@@ -340,7 +340,7 @@ class JsonTokens:
             char = self._take()
             if char in "Nn":
                 return self._not_a_number(f"{sign}{'INF' if char == 'N' else 'Infinity'}", 3)
-        raise Malformed(f"no digit follows {sign!r}")
+        raise MalformedJSONError(f"no digit follows {sign!r}")
 
     def _number(self) -> str:
         begin = self.at - 1
@@ -363,7 +363,7 @@ class JsonTokens:
         whole = self.text[first:at]
         if zero and len(whole) > 1:
             if not self.grammar.leading_zeros:
-                raise Malformed("a number begins with 0")
+                raise MalformedJSONError("a number begins with 0")
             whole = whole.lstrip("0") or "0"
         behind, parts, mark = at, [], 0
         for marks, signs in ((".", ""), ("eE", "+-")):
@@ -376,13 +376,13 @@ class JsonTokens:
             close = self._passed(at)
             if close == at:
                 self.at = min(at + 1, self.end) if zero or at >= self.end else mark
-                raise Malformed("a number has no digit behind its point or its e")
+                raise MalformedJSONError("a number has no digit behind its point or its e")
             parts.append(close - at)
             at = close
         self.at = at
         absent = -parts.count(0) if zero or at >= self.end else 0
         if len(whole) + (sum(parts) + absent if any(parts) else 0) > MOST_DIGITS:
-            raise Malformed(f"a number has more than {MOST_DIGITS} digits")
+            raise MalformedJSONError(f"a number has more than {MOST_DIGITS} digits")
         self._held = self.text[begin:first] + whole + self.text[behind:at]
         return FLOAT if any(parts) else INT
 
@@ -403,7 +403,10 @@ def _names_field(char: str) -> bool:
 
 
 def _base64_bytes(chars: Iterator[str], tokens: JsonTokens | None = None) -> bytes:
-    """Return what the characters stand for; where padding lacks, `tokens` stays before the quote. Raise Malformed."""
+    """Return what the characters stand for; where padding lacks, `tokens` stays before the quote.
+
+    Raise MalformedJSONError.
+    """
     found = bytearray()
     while True:
         char = next(chars, "")
@@ -418,7 +421,7 @@ def _base64_bytes(chars: Iterator[str], tokens: JsonTokens | None = None) -> byt
                 tokens.at -= 1
             if char == PADDING:
                 if more == 1 and next(chars, "") != PADDING:
-                    raise Malformed("base64 lacks its padding")
+                    raise MalformedJSONError("base64 lacks its padding")
                 found += (bits >> (4 if more == 1 else 2)).to_bytes(more, "big")
                 break
             bits = bits << 6 | _six_bits(char)
@@ -428,5 +431,5 @@ def _base64_bytes(chars: Iterator[str], tokens: JsonTokens | None = None) -> byt
 
 def _six_bits(char: str) -> int:
     if char not in BASE64:
-        raise Malformed(f"{char!r} is no base64")
+        raise MalformedJSONError(f"{char!r} is no base64")
     return BASE64[char]

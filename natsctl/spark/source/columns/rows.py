@@ -30,14 +30,14 @@ from pyspark.sql.types import (
 
 from natsctl.spark.source.columns.arrays import binary_array, int_array, repeated, text_array
 from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.columns.decompression import Damaged, decompressed
+from natsctl.spark.source.columns.decompression import DecompressionError, decompressed
 from natsctl.spark.source.columns.header_column import header_column
 from natsctl.spark.source.columns.json_column import json_column, json_fault
 from natsctl.spark.source.columns.json_rows import JsonSettings
 from natsctl.spark.source.columns.json_times import DateFormat, LocalFormat, TimestampFormat
 from natsctl.spark.source.columns.json_tokens import Grammar
 from natsctl.spark.source.connection.protocol import ack_prefix, deliveries_of, place_of
-from natsctl.spark.source.errors import JetStreamSourceError, OptionFault
+from natsctl.spark.source.errors import JetStreamSourceError, OptionError
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -73,7 +73,7 @@ METADATA_FIELDS: Final = (
 behind it, and the subject that acknowledges it."""
 
 
-class ValueDoesNotFit(JetStreamSourceError):
+class SchemaMismatchError(JetStreamSourceError):
     """A payload is not what `valueSchema` says, and the mode is FAILFAST."""
 
     code = "JETSTREAM_VALUE"
@@ -127,7 +127,7 @@ class RowShape:
         return listed or (self.compression == "auto" and self.wants_value)
 
     def batch(self, stream: str, rows: Rows) -> pa.RecordBatch:
-        """The rows as Spark wants them; raises ValueDoesNotFit."""
+        """The rows as Spark wants them; raises SchemaMismatchError."""
         if self.compression != "none" and self.wants_value:
             rows = self._decompressed(stream, rows)
         value, dropped = self._values(stream, rows) if self.wants_value else (None, ())
@@ -162,9 +162,9 @@ class RowShape:
         values = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
         try:
             plain = decompressed(values, headers, self.compression, strict=self.mode == "failfast")
-        except Damaged as damage:
+        except DecompressionError as damage:
             at = f"{stream} {rows.seqs[damage.row].as_py()}"
-            raise ValueDoesNotFit(f"message {at}: {damage}; valueMode PERMISSIVE gives null") from damage
+            raise SchemaMismatchError(f"message {at}: {damage}; valueMode PERMISSIVE gives null") from damage
         return replace(rows, values=plain.fill_null(b"") if self.value_format == "json" else plain)
 
     def _values(self, stream: str, rows: Rows) -> tuple[pa.Array, Collection[int]]:
@@ -178,7 +178,7 @@ class RowShape:
         column, malformed = json_column(payloads, kind, self.json)
         if malformed and self.mode == "failfast":
             first = malformed[0]
-            raise ValueDoesNotFit(
+            raise SchemaMismatchError(
                 f"message {stream} {rows.seqs[first].as_py()} does not fit valueSchema: "
                 f"{json_fault(payloads[first], kind, self.json)}; valueMode PERMISSIVE gives null, DROPMALFORMED "
                 "leaves the row out"
@@ -223,13 +223,13 @@ _METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
 
 
 def default_schema(options: ValueOptions, *, metadata: bool = False) -> StructType:
-    """All columns, with the type of `value` that the options ask for; raises OptionFault."""
+    """All columns, with the type of `value` that the options ask for; raises OptionError."""
     more = METADATA_FIELDS if metadata else ()
     return StructType([*SCHEMA_FIELDS[:-1], StructField("value", _value_type(options)), *more])
 
 
 def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = False) -> RowShape:
-    """The shape of a schema, which may be any of the columns in any order; raises OptionFault for others.
+    """The shape of a schema, which may be any of the columns in any order; raises OptionError for others.
 
     The column `value` may be declared as string or as a struct: that alone makes it text or JSON.
     """
@@ -243,11 +243,11 @@ def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = Fal
                 _check_json(column, name)
                 _check_corrupt_record(column.dataType, options["columnNameOfCorruptRecord"])
         elif not _same(column.dataType, known[name]):
-            raise OptionFault(f"column {name} is {known[name].simpleString()}, not {column.dataType.simpleString()}")
+            raise OptionError(f"column {name} is {known[name].simpleString()}, not {column.dataType.simpleString()}")
         elif name == "headers" and not column.nullable:
-            raise OptionFault("column headers is declared NOT NULL, and is null where a message has none")
+            raise OptionError("column headers is declared NOT NULL, and is null where a message has none")
     if len(set(names)) < len(names):
-        raise OptionFault(f"the schema names a column twice: {', '.join(names)}")
+        raise OptionError(f"the schema names a column twice: {', '.join(names)}")
     mode = str(options["valueMode"])
     headers = bool(options["includeHeaders"])
     return RowShape(names, arrow_schema(schema), value_format, mode, json_settings(options), headers)
@@ -267,7 +267,7 @@ def _value_type(options: ValueOptions) -> DataType:
     if options["valueFormat"] != "json":
         return BinaryType()
     if not said:
-        raise OptionFault("valueFormat json needs valueSchema, such as 'id bigint, total double'")
+        raise OptionError("valueFormat json needs valueSchema, such as 'id bigint, total double'")
     return _nullable(said if isinstance(said, StructType) else parsed_schema(str(said)))
 
 
@@ -283,11 +283,11 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def _known_name(name: str, known: dict[str, DataType]) -> str:
-    """A column's name as `SCHEMA_FIELDS` spells it; raises OptionFault for one that is not there."""
+    """A column's name as `SCHEMA_FIELDS` spells it; raises OptionError for one that is not there."""
     if name.lower() not in known:
         near = get_close_matches(name.lower(), known, n=1)
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise OptionFault(f"there is no column {name}; {meant}")
+        raise OptionError(f"there is no column {name}; {meant}")
     return name.lower()
 
 
@@ -295,34 +295,34 @@ def _format_of(kind: DataType) -> str:
     """What a payload has to become for the type that `value` was given."""
     formats = {BinaryType: "binary", StringType: "text", StructType: "json"}
     if type(kind) not in formats:
-        raise OptionFault(f"column value is binary, string (text) or a struct (JSON), not {kind.simpleString()}")
+        raise OptionError(f"column value is binary, string (text) or a struct (JSON), not {kind.simpleString()}")
     return formats[type(kind)]
 
 
 def _check_json(field: StructField, path: str) -> None:
-    """Raise OptionFault for a field that JSON cannot fill, or that has no place for what a payload lacks."""
+    """Raise OptionError for a field that JSON cannot fill, or that has no place for what a payload lacks."""
     if not field.nullable:
-        raise OptionFault(f"column {path} is declared NOT NULL, and what a payload lacks or does not fit is null")
+        raise OptionError(f"column {path} is declared NOT NULL, and what a payload lacks or does not fit is null")
     kind = field.dataType
     while isinstance(kind, ArrayType | MapType):
         if isinstance(kind, MapType) and not isinstance(kind.keyType, StringType):
-            raise OptionFault(f"column {path} is {kind.simpleString()}, and in JSON the keys of a map are strings")
+            raise OptionError(f"column {path} is {kind.simpleString()}, and in JSON the keys of a map are strings")
         kind = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
     if not isinstance(kind, StructType):
         if not isinstance(kind, JSON_TYPES):
-            raise OptionFault(f"column {path} is {kind.simpleString()}, which JSON is not read as here")
+            raise OptionError(f"column {path} is {kind.simpleString()}, which JSON is not read as here")
         return
     if len(set(kind.names)) < len(kind.names):
-        raise OptionFault(f"column {path} names a field twice: {', '.join(kind.names)}")
+        raise OptionError(f"column {path} names a field twice: {', '.join(kind.names)}")
     for each in kind:
         _check_json(each, f"{path}.{each.name}")
 
 
 def _check_corrupt_record(kind: DataType, name: str) -> None:
-    """Raise OptionFault where the field of malformed records is no text."""
+    """Raise OptionError where the field of malformed records is no text."""
     for each in kind if isinstance(kind, StructType) else ():
         if each.name == name and not isinstance(each.dataType, StringType):
-            raise OptionFault(f"field {name} holds the text of malformed records: it is string")
+            raise OptionError(f"field {name} holds the text of malformed records: it is string")
 
 
 def _same(one: DataType, other: DataType) -> bool:

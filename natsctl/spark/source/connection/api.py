@@ -10,7 +10,13 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from natsctl.spark.source.connection.link import Link, Reply
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, NotAuthorised, StreamNotFound
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    ConnectionLostError,
+    NoResponseError,
+    NotAuthorisedError,
+    StreamNotFoundError,
+)
 
 NO_STREAM: Final = 10059
 NO_CONSUMER: Final = 10014
@@ -46,7 +52,7 @@ class BlockOffer(NamedTuple):
 
 
 class JetStreamApi:
-    """Requests to JetStream over one connection; refusals are raised as ApiRefused with the contract's number."""
+    """Requests to JetStream over one connection; refusals are raised as ApiRefusedError with the contract's number."""
 
     def __init__(self, link: Link, settings: ServerSettings) -> None:
         self._link = link
@@ -64,7 +70,7 @@ class JetStreamApi:
     def ask(self, name: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None) -> dict[str, Any]:
         """The answer to a request of the JetStream API; asked once more where the connection is lost meanwhile.
 
-        Raises ApiRefused, StreamNotFound, NotAuthorised, ServerUnreachable.
+        Raises ApiRefusedError, StreamNotFoundError, NotAuthorisedError, ServerUnreachableError.
         """
         return self._asked(name, json.dumps(body).encode() if body is not None else b"", b"", timeout_s)[0]
 
@@ -74,11 +80,11 @@ class JetStreamApi:
         """The same, with the headers of the answer."""
         try:
             reply = self._link.request(self.subject(name), data, timeout_s=timeout_s, headers=headers)
-        except ConnectionLost:
+        except ConnectionLostError:
             self._link.reopen()
             reply = self._link.request(self.subject(name), data, timeout_s=timeout_s, headers=headers)
         if reply.status == 503:
-            raise NoAnswer(
+            raise NoResponseError(
                 f"JetStream does not answer on {self.subject(name)}: it is off there, or the prefix is wrong"
             )
         answer: dict[str, Any] = json.loads(reply.body)
@@ -87,7 +93,7 @@ class JetStreamApi:
         return answer, reply.headers
 
     def stream_and_blocks(self, stream: str) -> tuple[dict[str, Any], BlockOffer | None]:
-        """The configuration and state of a stream, and whether its blocks can be read. Raises StreamNotFound."""
+        """The configuration and state of a stream, and whether its blocks can be read. Raises StreamNotFoundError."""
         answer, headers = self._asked(f"STREAM.INFO.{stream}", b"", _ASKS_FOR_BLOCKS)
         form, identity = (header_of(headers, name) for name in (b"Nats-Stream-Blocks", b"Nats-Stream-Identity"))
         return answer, BlockOffer(form, identity) if form else None
@@ -95,7 +101,7 @@ class JetStreamApi:
     def stream_info(self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False) -> dict[str, Any]:
         """The configuration and state of a stream, with message counts by subject where a filter is given (all pages).
 
-        With `deleted_details` its state has the sequences of deleted messages. Raises StreamNotFound.
+        With `deleted_details` its state has the sequences of deleted messages. Raises StreamNotFoundError.
         """
         body: dict[str, Any] = {"subjects_filter": subjects_filter} if subjects_filter else {}
         if deleted_details:
@@ -134,11 +140,11 @@ class JetStreamApi:
         """Delete a consumer; False where it is gone already."""
         try:
             self.ask(f"CONSUMER.DELETE.{stream}.{name}")
-        except ApiRefused as refusal:
+        except ApiRefusedError as refusal:
             if refusal.err_code == NO_CONSUMER:
                 return False
             raise
-        except StreamNotFound:
+        except StreamNotFoundError:
             return False
         return True
 
@@ -149,11 +155,11 @@ class JetStreamApi:
         """
         try:
             answer = self.ask(f"STREAM.MSG.GET.{stream}", wanted)
-        except ApiRefused as refusal:
+        except ApiRefusedError as refusal:
             if refusal.err_code == NO_MESSAGE:
                 return None
             raise
-        except NotAuthorised:
+        except NotAuthorisedError:
             reply = self._link.request(self.subject(f"DIRECT.GET.{stream}"), json.dumps(wanted).encode())
             if reply.status == 503 or (reply.status == 0 and not _is_of(stream, reply)):
                 raise
@@ -169,8 +175,8 @@ class JetStreamApi:
     def counted(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
         """How many messages there are from a sequence on, of those on `filters`.
 
-        Told by direct gets, else by a consumer that is made and deleted; raises ApiRefused, NotAuthorised where neither
-        is allowed.
+        Told by direct gets, else by a consumer that is made and deleted; raises ApiRefusedError, NotAuthorisedError
+        where neither is allowed.
         """
         counted = [self._pending_directly(stream, first, each) for each in filters or (">",)]
         if None not in counted:
@@ -181,7 +187,7 @@ class JetStreamApi:
         """The same, or where nothing may be counted the number of sequences, which is at least as much."""
         try:
             return self.counted(stream, first, filters)
-        except (ApiRefused, NotAuthorised):
+        except (ApiRefusedError, NotAuthorisedError):
             state = self._state(stream)
             return int(min(max(state["last_seq"] - max(first, state["first_seq"]) + 1, 0), state["messages"]))
 
@@ -212,7 +218,7 @@ class JetStreamApi:
         body = {"seq": max(first, 1), "next_by_subj": pattern, "batch": 1}
         try:
             reply = self._link.request(self.subject(f"DIRECT.GET.{stream}"), json.dumps(body).encode())
-        except NotAuthorised:
+        except NotAuthorisedError:
             return None
         if reply.status == 404:
             return 0 if self.message(stream, {"seq": body["seq"], "next_by_subj": pattern}) is None else None
@@ -246,9 +252,9 @@ def header_of(headers: bytes, name: bytes) -> bytes:
 
 
 def check_origin(stream: bytes, headers: bytes) -> None:
-    """Raise ApiRefused for a direct get's answer that is not of the stream that was asked."""
+    """Raise ApiRefusedError for a direct get's answer that is not of the stream that was asked."""
     if (origin := header_of(headers, b"Nats-Stream")) != stream:
-        raise ApiRefused(
+        raise ApiRefusedError(
             f"direct gets of {stream.decode()} are answered by {origin.decode()}, a mirror that may not have the same "
             "messages: read with transport=consumer or get"
         )
@@ -282,5 +288,5 @@ def refuse(name: str, error: dict[str, Any]) -> NoReturn:
     """Raise what an error of the API means."""
     code, text = int(error.get("err_code") or 0), str(error.get("description") or "")
     if code == NO_STREAM:
-        raise StreamNotFound(f"{name}: {text}")
-    raise ApiRefused(f"{name}: {text} (error {code})", code)
+        raise StreamNotFoundError(f"{name}: {text}")
+    raise ApiRefusedError(f"{name}: {text} (error {code})", code)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ConnectionLost, NoAnswer
+from natsctl.spark.source.errors import ConnectionLostError, NoResponseError
 
 Answer = TypeVar("Answer")
 
@@ -27,7 +27,7 @@ class Asking:
         while True:
             try:
                 return question(self._api())
-            except (ConnectionLost, NoAnswer):
+            except (ConnectionLostError, NoResponseError):
                 self.close()
                 if not left:
                     raise

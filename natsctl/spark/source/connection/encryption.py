@@ -8,16 +8,16 @@ import tempfile
 from pathlib import Path
 
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 
 
 class Encryption:
     """How one connection is encrypted, if it is."""
 
     def __init__(self, settings: ServerSettings, host: str, *, wanted: bool) -> None:
-        """`host` is the name that the server's certificate must have; raises OptionFault for what is no PEM."""
+        """`host` is the name that the server's certificate must have; raises OptionError for what is no PEM."""
         if bool(settings.tls_cert) != bool(settings.tls_key):
-            raise OptionFault("tlsCert and tlsKey go together: give both")
+            raise OptionError("tlsCert and tlsKey go together: give both")
         self._settings = settings
         self._host = host
         said = settings.tls_ca or settings.tls_cert or settings.tls_first or settings.tls_insecure
@@ -33,7 +33,7 @@ class Encryption:
         try:
             context = ssl.create_default_context(cadata=self._settings.tls_ca or None)
         except (ssl.SSLError, ValueError) as failure:
-            raise OptionFault(f"tlsCa: no certificate can be read from it: {failure}") from failure
+            raise OptionError(f"tlsCa: no certificate can be read from it: {failure}") from failure
         if self._settings.tls_cert:
             _show(context, self._settings)
         if self._settings.tls_insecure:
@@ -51,4 +51,4 @@ def _show(context: ssl.SSLContext, settings: ServerSettings) -> None:
         try:
             context.load_cert_chain(pem)
         except (ssl.SSLError, OSError) as failure:
-            raise OptionFault(f"tlsCert, tlsKey: they cannot be used: {failure}") from failure
+            raise OptionError(f"tlsCert, tlsKey: they cannot be used: {failure}") from failure

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from natsctl.spark.source.connection.encryption import Encryption
 from natsctl.spark.source.connection.nkeys import public_key_text, signature_text
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import NotAuthorised, OptionFault, ServerUnreachable
+from natsctl.spark.source.errors import NotAuthorisedError, OptionError, ServerUnreachableError
 
 SCHEMES: Final = ("nats", "tls")
 DEFAULT_PORT: Final = 4222
@@ -38,23 +38,23 @@ class Greeted(NamedTuple):
 
 
 def server_url(url: str) -> SplitResult:
-    """A server's address taken apart; raises OptionFault for one that a blocking NATS connection cannot use."""
+    """A server's address taken apart; raises OptionError for one that a blocking NATS connection cannot use."""
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     if parts.scheme in ("ws", "wss"):
-        raise OptionFault(
+        raise OptionError(
             f"servers: {parts.scheme}:// is for browsers; Spark reads a server's NATS port: use nats:// or tls://"
         )
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise OptionFault(f"servers: {_bare(parts)!r} is no server's address such as nats://host:4222")
+        raise OptionError(f"servers: {_bare(parts)!r} is no server's address such as nats://host:4222")
     try:
         parts.port  # noqa: B018  # it is only found to be wrong when asked for
     except ValueError as failure:
-        raise OptionFault(f"servers: {_bare(parts)!r}: {failure}") from failure
+        raise OptionError(f"servers: {_bare(parts)!r}: {failure}") from failure
     return parts
 
 
 def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
-    """Connect and log in; raises ServerUnreachable, NotAuthorised, OptionFault.
+    """Connect and log in; raises ServerUnreachableError, NotAuthorisedError, OptionError.
 
     `known_as` is the name that a server's certificate has where its address came from another server's INFO.
     """
@@ -64,7 +64,7 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
     try:
         wire = socket.create_connection((parts.hostname or "", parts.port or DEFAULT_PORT), timeout=settings.timeout_s)
     except OSError as failure:
-        raise ServerUnreachable(f"no server answers at {where}: {failure}") from failure
+        raise ServerUnreachableError(f"no server answers at {where}: {failure}") from failure
     try:
         wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.tls_first:
@@ -73,7 +73,7 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
         info = _info(line, where)
         if not settings.tls_first and (encryption.asked or info.get("tls_required")):
             if not (info.get("tls_required") or info.get("tls_available")):
-                raise ServerUnreachable(f"{where}: TLS is asked for, which this server does not offer")
+                raise ServerUnreachableError(f"{where}: TLS is asked for, which this server does not offer")
             wire, rest = encryption.of(wire), b""
         about = {**ABOUT, **_login(parts, settings, info), "tls_required": isinstance(wire, ssl.SSLSocket)}
         wire.sendall(b"CONNECT " + json.dumps(about).encode() + b"\r\nPING\r\n")
@@ -82,24 +82,24 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
         wire.close()
         if isinstance(failure, ssl.SSLCertVerificationError):
             text = f"{where}: the server's certificate is not accepted: {failure.verify_message}"
-            raise NotAuthorised(text) from failure
+            raise NotAuthorisedError(text) from failure
         if isinstance(failure, OSError):
             text = f"{where}: the server hung up before the login was done: {failure}"
-            raise ServerUnreachable(text) from failure
+            raise ServerUnreachableError(text) from failure
         raise
 
 
 def _info(line: bytes, where: str) -> dict[str, Any]:
-    """What a server tells about itself; raises ServerUnreachable where no NATS server talks."""
+    """What a server tells about itself; raises ServerUnreachableError where no NATS server talks."""
     if not line.startswith(b"INFO "):
         hint = "" if line else " (it may want TLS at once: tlsFirst)"
-        raise ServerUnreachable(f"{where}: what answers does not speak the NATS protocol{hint}")
+        raise ServerUnreachableError(f"{where}: what answers does not speak the NATS protocol{hint}")
     info: dict[str, Any] = json.loads(line[5:])
     return info
 
 
 def _welcomed(wire: socket.socket, rest: bytes, host: str) -> bytes:
-    """What follows the PONG that tells that the login is good; raises NotAuthorised for a refusal."""
+    """What follows the PONG that tells that the login is good; raises NotAuthorisedError for a refusal."""
     while True:
         line, rest = _line(wire, rest)
         if line == b"PONG":
@@ -108,10 +108,14 @@ def _welcomed(wire: socket.socket, rest: bytes, host: str) -> bytes:
             wire.sendall(b"PONG\r\n")
         elif line.startswith(b"-ERR"):
             text = line[4:].decode(errors="replace").strip(" '")
-            kind = NotAuthorised if "uthori" in text or "xpired" in text or "evoked" in text else ServerUnreachable
+            kind = (
+                NotAuthorisedError
+                if "uthori" in text or "xpired" in text or "evoked" in text
+                else ServerUnreachableError
+            )
             raise kind(f"{host}: the server refuses the login: {text}")
         elif not line:
-            raise ServerUnreachable(f"{host}: the server hung up at the login")
+            raise ServerUnreachableError(f"{host}: the server hung up at the login")
 
 
 def _line(wire: socket.socket, rest: bytes) -> tuple[bytes, bytes]:

@@ -19,7 +19,13 @@ from typing import Any, Final, NamedTuple
 from natsctl.spark.source.connection.handshake import READ_BYTES, Greeted, greet, server_url
 from natsctl.spark.source.connection.protocol import Message, read_next, status_of
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ConnectionLost, JetStreamSourceError, NoAnswer, NotAuthorised, ServerUnreachable
+from natsctl.spark.source.errors import (
+    ConnectionLostError,
+    JetStreamSourceError,
+    NoResponseError,
+    NotAuthorisedError,
+    ServerUnreachableError,
+)
 
 ANSWERS: Final = b"1"
 """The subscription of answers to requests; one that nobody waits for any more is dropped."""
@@ -37,7 +43,7 @@ class Reply(NamedTuple):
 
 
 class Link:
-    """One connection; after `ConnectionLost`, `reopen` makes another, without the subscriptions of the old."""
+    """One connection; after `ConnectionLostError`, `reopen` makes another, without the subscriptions of the old."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
@@ -53,7 +59,7 @@ class Link:
 
     @classmethod
     def open(cls, settings: ServerSettings) -> Link:
-        """Connect to the first server that answers; raises ServerUnreachable, NotAuthorised, OptionFault."""
+        """Connect to the first server that answers; raises ServerUnreachableError, NotAuthorisedError, OptionError."""
         for url in settings.urls:
             server_url(url)
         link = cls(settings)
@@ -84,7 +90,7 @@ class Link:
     def reopen(self) -> None:
         """Connect anew, to the next server first; every server is tried once, then again `retries` times."""
         self.close()
-        failure: JetStreamSourceError = ServerUnreachable("no server is given")
+        failure: JetStreamSourceError = ServerUnreachableError("no server is given")
         for attempt in range(self.settings.retries + 1):
             if attempt:
                 time.sleep(self.settings.retry_interval_s)
@@ -92,23 +98,26 @@ class Link:
                 self._at = (self._at + 1) % len(self._servers)
                 try:
                     self._settle(greet(self._servers[self._at][0], self.settings, self._servers[self._at][1]))
-                except ServerUnreachable as unreachable:
+                except ServerUnreachableError as unreachable:
                     failure = unreachable
                 else:
                     return
         raise failure
 
     def send(self, data: bytes) -> None:
-        """Send raw protocol lines; raises ConnectionLost, also where the server takes none of it for long."""
+        """Send raw protocol lines; raises ConnectionLostError, also where the server takes none of it for long."""
         wire = self._open_wire()
         try:
             wire.settimeout(SEND_WITHIN_S)
             wire.sendall(data)
         except OSError as failure:
-            raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
+            raise ConnectionLostError(f"the connection to the server was lost: {failure}") from failure
 
     def flush(self) -> None:
-        """Wait until the server has read all that was sent; raises NoAnswer, ConnectionLost, NotAuthorised."""
+        """Wait until the server has read all that was sent.
+
+        Raises NoResponseError, ConnectionLostError, NotAuthorisedError.
+        """
         self.send(b"PING\r\n")
         deadline = time.monotonic() + self.settings.timeout_s
         data, at, others, done = b"", 0, list[bytes](), False
@@ -122,14 +131,17 @@ class Link:
                         self.heed(read.what)
                     elif read.what.sid not in self._left:
                         others.append(data[begin:at])
-        except NoAnswer:
+        except NoResponseError:
             data = b""  # it was put back
             raise
         finally:
             self.unread(b"".join(others) + data[at:])
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes as they come, which may end within a frame; raises NoAnswer after the timeout, 0 being at once."""
+        """Bytes as they come, which may end within a frame.
+
+        Raises NoResponseError after the timeout, 0 being at once.
+        """
         if self._rest:
             data, self._rest = self._rest, b""
             return data
@@ -138,11 +150,11 @@ class Link:
             wire.settimeout(timeout_s)
             data = wire.recv(READ_BYTES)
         except (TimeoutError, BlockingIOError, ssl.SSLWantReadError) as failure:
-            raise NoAnswer(f"the server sent nothing for {timeout_s:g} s") from failure
+            raise NoResponseError(f"the server sent nothing for {timeout_s:g} s") from failure
         except OSError as failure:
-            raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
+            raise ConnectionLostError(f"the connection to the server was lost: {failure}") from failure
         if not data:
-            raise ConnectionLost("the server closed the connection")
+            raise ConnectionLostError("the server closed the connection")
         return data
 
     def unread(self, data: bytes) -> None:
@@ -150,7 +162,7 @@ class Link:
         self._rest = data + self._rest
 
     def receive(self, timeout_s: float) -> bytes:
-        """Whole messages, at least one, with PINGs answered and cut out; raises NoAnswer, NotAuthorised."""
+        """Whole messages, at least one, with PINGs answered and cut out; raises NoResponseError, NotAuthorisedError."""
         deadline = time.monotonic() + timeout_s
         data = b""
         while True:
@@ -163,7 +175,7 @@ class Link:
                         taken.append(data[begin:at])
                     else:
                         self.heed(read.what)
-            except NotAuthorised:
+            except NotAuthorisedError:
                 self.unread(b"".join(taken) + data[at:])
                 raise
             data = data[at:]
@@ -172,7 +184,7 @@ class Link:
                 return b"".join(taken)
 
     def heed(self, line: bytes) -> None:
-        """Do what a line between messages wants; raises NotAuthorised, ConnectionLost for an error."""
+        """Do what a line between messages wants; raises NotAuthorisedError, ConnectionLostError for an error."""
         if line == b"PING":
             self.send(b"PONG\r\n")
         elif line.startswith(b"INFO "):
@@ -180,8 +192,8 @@ class Link:
         elif line.startswith(b"-ERR"):
             text = line[4:].decode(errors="replace").strip(" '")
             if text.lower().startswith("permissions violation"):
-                raise NotAuthorised(f"the server refuses it: {text}")
-            raise ConnectionLost(f"the server ends the connection: {text}")
+                raise NotAuthorisedError(f"the server refuses it: {text}")
+            raise ConnectionLostError(f"the server ends the connection: {text}")
 
     def new_inbox(self) -> str:
         """A subject that nobody else listens to; no wildcard, no subscription."""
@@ -206,7 +218,7 @@ class Link:
     def request(
         self, subject: str, body: bytes = b"", *, timeout_s: float | None = None, headers: bytes = b""
     ) -> Reply:
-        """The answer to a request; raises NoAnswer, NotAuthorised, ConnectionLost."""
+        """The answer to a request; raises NoResponseError, NotAuthorisedError, ConnectionLostError."""
         wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
         inbox = self._asking()
         reply = f"{inbox}.{self._asked}"
@@ -218,8 +230,8 @@ class Link:
         self.send(line.encode() + headers + body + b"\r\n")
         try:
             answer = self._answer(reply.encode(), time.monotonic() + wait_s)
-        except NoAnswer as failure:
-            raise NoAnswer(f"no answer on {subject} within {wait_s:g} s") from failure
+        except NoResponseError as failure:
+            raise NoResponseError(f"no answer on {subject} within {wait_s:g} s") from failure
         return Reply(status_of(answer.headers), answer.headers, answer.body)
 
     def _answer(self, subject: bytes, deadline: float) -> Message:
@@ -236,17 +248,17 @@ class Link:
                         return read.what
                     elif read.what.sid not in self._left and read.what.sid != ANSWERS:
                         others.append(data[begin:at])
-        except NoAnswer:
+        except NoResponseError:
             data = b""  # it was put back
             raise
         finally:
             self.unread(b"".join(others) + data[at:])
 
     def _more(self, data: bytes, deadline: float) -> bytes:
-        """The data with what comes next behind it; raises NoAnswer, and puts it back then."""
+        """The data with what comes next behind it; raises NoResponseError, and puts it back then."""
         try:
             return data + self.read(max(deadline - time.monotonic(), 0.001))
-        except NoAnswer:
+        except NoResponseError:
             self.unread(data)
             raise
 
@@ -259,7 +271,7 @@ class Link:
 
     def _open_wire(self) -> socket.socket:
         if self._wire is None:
-            raise ConnectionLost("the connection is closed")
+            raise ConnectionLostError("the connection is closed")
         return self._wire
 
     def _settle(self, greeted: Greeted) -> None:

@@ -7,7 +7,7 @@ import binascii
 from typing import Final
 
 from natsctl.spark.source.connection.ed25519 import public_key, sign
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 
 SEED_PREFIX: Final = 18 << 3
 """The letter S, five bits of the first byte."""
@@ -16,7 +16,7 @@ SEED_BYTES: Final = 36
 
 
 def public_key_text(seed: str) -> str:
-    """The public NKey of a seed (U…, A…); raises OptionFault for what is no seed."""
+    """The public NKey of a seed (U…, A…); raises OptionError for what is no seed."""
     kind, raw = _opened(seed)
     body = bytes([kind]) + public_key(raw)
     return base64.b32encode(body + _check_sum(body)).decode().rstrip("=")
@@ -33,9 +33,9 @@ def _opened(text: str) -> tuple[int, bytes]:
     try:
         data = base64.b32decode(text + "=" * (-len(text) % 8))
     except (binascii.Error, ValueError) as failure:
-        raise OptionFault("nkey, credentials: the NKey seed in it is not valid") from failure
+        raise OptionError("nkey, credentials: the NKey seed in it is not valid") from failure
     if len(data) != SEED_BYTES or data[0] & 0xF8 != SEED_PREFIX or _check_sum(data[:-2]) != data[-2:]:
-        raise OptionFault("nkey, credentials: the NKey seed in it is not valid")
+        raise OptionError("nkey, credentials: the NKey seed in it is not valid")
     return (data[0] & 7) << 5 | data[1] >> 3, data[2:-2]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from natsctl.spark.source.errors import ServerUnreachable
+from natsctl.spark.source.errors import ServerUnreachableError
 
 LINE_END: Final = b"\r\n"
 LONGEST_LINE: Final = 1 << 20
@@ -47,11 +47,11 @@ class Read(NamedTuple):
 
 
 def read_next(data: bytes, at: int) -> Read | None:
-    """What begins at `at`; None while it is not whole. Raises ServerUnreachable for what no server sends."""
+    """What begins at `at`; None while it is not whole. Raises ServerUnreachableError for what no server sends."""
     line_end = data.find(LINE_END, at)
     if line_end < 0:
         if len(data) - at > LONGEST_LINE:
-            raise ServerUnreachable("what answers does not speak the NATS protocol")
+            raise ServerUnreachableError("what answers does not speak the NATS protocol")
         return None
     line = data[at:line_end]
     if not line.startswith((b"MSG ", b"HMSG ")):
@@ -63,7 +63,7 @@ def read_next(data: bytes, at: int) -> Read | None:
         reply = words[3] if len(words) == REPLY_AT[words[0]] else b""
         subject, sid = words[1], words[2]
     except (ValueError, IndexError) as failure:
-        raise ServerUnreachable(f"the server sent a broken line: {line[:100]!r}") from failure
+        raise ServerUnreachableError(f"the server sent a broken line: {line[:100]!r}") from failure
     if len(data) < end + 2:
         return None
     return Read(Message(subject, sid, reply, data[line_end + 2 : body], data[body:end]), end + 2)
@@ -94,14 +94,16 @@ def description_of(headers: bytes) -> str:
 def place_of(reply: bytes) -> Place:
     """What a delivery's reply subject tells: $JS.ACK.[domain.account.]stream.consumer.tries.seq.delivery.time.pending.
 
-    Raises ServerUnreachable for any other subject.
+    Raises ServerUnreachableError for any other subject.
     """
     words = reply.split(b".")
     try:
         last = len(words) - 1 if len(words) > LONGEST_REPLY else len(words)
         return Place(*map(int, words[last - PLACES : last]))
     except (ValueError, TypeError) as failure:
-        raise ServerUnreachable(f"the server delivers with {reply[:200]!r} as the place to acknowledge") from failure
+        raise ServerUnreachableError(
+            f"the server delivers with {reply[:200]!r} as the place to acknowledge"
+        ) from failure
 
 
 def ack_prefix(reply: bytes) -> bytes:

@@ -21,15 +21,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.archive.blocks import DamagedRecord, RecordHeads, rows_at
+from natsctl.spark.source.archive.blocks import DamagedRecordError, RecordHeads, rows_at
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.pieces import Ruler
 from natsctl.spark.source.columns.rows import Rows, RowShape
 from natsctl.spark.source.columns.slices import number, sliced
 from natsctl.spark.source.connection.api import NO_STREAM, header_of, refuse
 from natsctl.spark.source.connection.protocol import Message, end_of, read_next, status_of
-from natsctl.spark.source.errors import ApiRefused, NoAnswer, ServerUnreachable
-from natsctl.spark.source.fetch.task import Interrupted, Task
+from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, ServerUnreachableError
+from natsctl.spark.source.fetch.task import ReadInterruptedError, Task
 
 FORMAT: Final = b"1"
 MOST_BYTES: Final = 4 << 20
@@ -58,10 +58,13 @@ class BlockReader:
         self._cutter = FrameCutter(task.shape)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left; raises ApiRefused, NotAuthorised, and ServerUnreachable to ask anew."""
+        """The rows that are left.
+
+        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
+        """
         task = self._task
         if task.block_offer is None or task.block_offer.format != FORMAT:
-            raise ApiRefused(
+            raise ApiRefusedError(
                 f"{task.stream} has no blocks to read: only natsctl's server has them, of streams on files; read with "
                 "transport=consumer"
             )
@@ -70,7 +73,7 @@ class BlockReader:
         try:
             yield from self._run()
         finally:
-            with suppress(ServerUnreachable):
+            with suppress(ServerUnreachableError):
                 task.link.unread(self._rest)
                 task.link.unsubscribe(sid)
 
@@ -85,7 +88,7 @@ class BlockReader:
             rows = self._cutter.rows(answer.body)
             if len(rows.seqs):
                 if rows.seqs[0].as_py() < asked or rows.seqs[-1].as_py() > covered:
-                    raise Interrupted(f"a block of {task.stream} has other sequences than it says")
+                    raise ReadInterruptedError(f"a block of {task.stream} has other sequences than it says")
                 yield from task.handed_out(rows)
             task.at = max(task.at, covered + 1)
             if not goes_on:
@@ -102,7 +105,10 @@ class BlockReader:
         task.link.send(b"PUB %b %b %d\r\n%b\r\n" % (subject, self._inbox.encode(), len(body), body))
 
     def _answer(self) -> Message:
-        """The next answer; lines and other messages before it are dealt with. Raises NoAnswer, NotAuthorised."""
+        """The next answer; lines and other messages before it are dealt with.
+
+        Raises NoResponseError, NotAuthorisedError.
+        """
         link, timeout_s = self._task.link, self._task.limits.timeout_s
         data, at, self._rest = self._rest, 0, b""
         while True:
@@ -124,20 +130,23 @@ class BlockReader:
         return b"".join(parts)
 
     def _covered(self, answer: Message, asked: int) -> int:
-        """The last sequence that an answer covers; raises ApiRefused, StreamNotFound, Interrupted, NoAnswer."""
+        """The last sequence that an answer covers.
+
+        Raises ApiRefusedError, StreamNotFoundError, ReadInterruptedError, NoResponseError.
+        """
         task, name = self._task, f"STREAM.BLOCKS.{self._task.stream}"
         if status_of(answer.headers):
-            raise ApiRefused(f"nobody answers on {task.api.subject(name)}")
+            raise ApiRefusedError(f"nobody answers on {task.api.subject(name)}")
         if not header_of(answer.headers, b"Nats-Stream-Blocks"):
             error = json.loads(answer.body).get("error") or {}
             if error.get("err_code") == NO_STREAM:
-                raise Interrupted(f"{task.stream} is gone")  # perhaps to be made again: its info will say
+                raise ReadInterruptedError(f"{task.stream} is gone")  # perhaps to be made again: its info will say
             refuse(name, error)
         said = header_of(answer.headers, b"Nats-Stream-Identity")
         if task.block_offer is None or said != task.block_offer.identity:
-            raise Interrupted(f"{task.stream} was deleted and made again while it was read")
+            raise ReadInterruptedError(f"{task.stream} was deleted and made again while it was read")
         if header_of(answer.headers, b"Nats-Sequence") != b"%d" % asked:
-            raise NoAnswer(f"an answer on {name} is not the one that was asked for")
+            raise NoResponseError(f"an answer on {name} is not the one that was asked for")
         return int(header_of(answer.headers, b"Nats-Last-Sequence"))
 
 
@@ -149,7 +158,7 @@ class FrameCutter:
         self._ruler = Ruler()
 
     def rows(self, payload: bytes) -> Rows:
-        """The messages of an answer; raises Interrupted where it is not what it should be."""
+        """The messages of an answer; raises ReadInterruptedError where it is not what it should be."""
         count = int.from_bytes(payload[:_COUNT_BYTES], "little")
         frames_at = _COUNT_BYTES + _SIZE_BYTES * count
         if not count:
@@ -160,7 +169,7 @@ class FrameCutter:
         ends = pc.cumulative_sum(lengths)
         places = pc.subtract(ends, lengths)
         if ends[-1].as_py() != frames.size or pc.less(pc.min(lengths), number(_HEAD_BYTES)).as_py():
-            raise Interrupted("a block of messages is longer or shorter than it says")
+            raise ReadInterruptedError("a block of messages is longer or shorter than it says")
         heads = sliced(frames, places, pc.add(places, number(_HEAD_BYTES)))
         numbers = pa.Array.from_buffers(pa.int64(), _WORDS * count, [None, heads.buffers()[2]])
         first, second, seqs, times = (self._ruler.every(numbers, _WORDS, at, count) for at in range(4))
@@ -168,11 +177,11 @@ class FrameCutter:
         begun = pc.bit_wise_or(pc.shift_left(lengths, number(32)), number(_MAGIC))
         as_said = (pc.equal(first, begun), pc.equal(pc.bit_wise_and(kinds, number(0xFF)), number(_MESSAGE)))
         if not all(pc.all(each).as_py() for each in as_said):
-            raise Interrupted("a block of messages holds something else")
+            raise ReadInterruptedError("a block of messages holds something else")
         has_header = pc.not_equal(pc.bit_wise_and(kinds, number(_HAS_HEADER << 8)), number(0))
         named = pc.bit_wise_and(pc.shift_right(kinds, number(16)), number(0xFFFF))
         start = pc.add(places, number(_HEAD_BYTES))
         try:
             return rows_at(frames, RecordHeads(seqs, times, start, named, has_header, ends), self._shape)
-        except DamagedRecord as damage:
-            raise Interrupted(f"a message is shorter than {damage}") from damage
+        except DamagedRecordError as damage:
+            raise ReadInterruptedError(f"a message is shorter than {damage}") from damage

@@ -20,9 +20,9 @@ import pyarrow as pa
 from natsctl.spark.source.columns.rows import Rows
 from natsctl.spark.source.connection.api import ONE_SHOT, header_of
 from natsctl.spark.source.connection.protocol import Message, description_of, status_of
-from natsctl.spark.source.errors import ApiRefused, JetStreamSourceError, ServerUnreachable
+from natsctl.spark.source.errors import ApiRefusedError, JetStreamSourceError, ServerUnreachableError
 from natsctl.spark.source.fetch.frames import Deliveries, Window
-from natsctl.spark.source.fetch.task import Interrupted, Task
+from natsctl.spark.source.fetch.task import ReadInterruptedError, Task
 
 BAD_REQUEST: Final = 400
 NO_MESSAGES: Final = 404
@@ -52,7 +52,10 @@ class ConsumerReader:
         """Whether the next message is larger than what a pull takes."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left; raises ApiRefused, NotAuthorised, and ServerUnreachable to go on with another."""
+        """The rows that are left.
+
+        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to go on with another.
+        """
         task = self._task
         try:
             made = task.api.create_consumer(task.stream, self._name, self._config())
@@ -61,7 +64,7 @@ class ConsumerReader:
             try:
                 yield from self._run(b"%d" % sid)
             finally:
-                with suppress(ServerUnreachable):
+                with suppress(ServerUnreachableError):
                     task.link.unsubscribe(sid)
         finally:
             with suppress(JetStreamSourceError):  # it goes by itself, later, where it cannot be deleted
@@ -85,7 +88,7 @@ class ConsumerReader:
             while task.left:
                 if not self._pending:
                     if task.more_to_come():
-                        raise Interrupted(f"the consumer's server lags behind the leader of {task.stream}")
+                        raise ReadInterruptedError(f"the consumer's server lags behind the leader of {task.stream}")
                     return
                 self._pull()
                 window = frames.window(task.gather(rest))
@@ -120,12 +123,12 @@ class ConsumerReader:
         self._owed += messages
 
     def _counted(self, window: Window) -> None:
-        """Count the deliveries of a window; raises Interrupted where one is missing."""
+        """Count the deliveries of a window; raises ReadInterruptedError where one is missing."""
         if window.rows is None or window.first is None or window.last is None:
             return
         count = len(window.rows.seqs)
         if window.first.delivery != self._seen + 1 or window.last.delivery != self._seen + count:
-            raise Interrupted(f"deliveries of {self._task.stream} behind {self._task.at} are missing")
+            raise ReadInterruptedError(f"deliveries of {self._task.stream} behind {self._task.at} are missing")
         self._seen = window.last.delivery
         self._owed -= count
         self._pending = window.last.pending
@@ -140,7 +143,7 @@ class ConsumerReader:
         return replace(rows, headers=blocks)
 
     def _heed(self, what: Message | bytes) -> None:
-        """Do what a line or a status wants; raises Interrupted, ApiRefused."""
+        """Do what a line or a status wants; raises ReadInterruptedError, ApiRefusedError."""
         if isinstance(what, bytes):
             self._task.link.heed(what)
             return
@@ -156,6 +159,6 @@ class ConsumerReader:
             self._owed -= remainder
             self._oversize = text == TOO_LARGE and remainder == asked
         elif status == BAD_REQUEST:
-            raise ApiRefused(f"a pull on {self._task.stream} is refused: {text}")
+            raise ApiRefusedError(f"a pull on {self._task.stream} is refused: {text}")
         else:
-            raise Interrupted(f"the consumer on {self._task.stream} is gone: {status} {text}")
+            raise ReadInterruptedError(f"the consumer on {self._task.stream} is gone: {status} {text}")

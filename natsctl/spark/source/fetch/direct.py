@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from natsctl.spark.source.connection.api import header_of
 from natsctl.spark.source.connection.protocol import Message, description_of, status_of
-from natsctl.spark.source.errors import ApiRefused, ServerUnreachable
+from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError
 from natsctl.spark.source.fetch.direct_frames import DirectAnswers
 from natsctl.spark.source.fetch.subjects import Subjects
-from natsctl.spark.source.fetch.task import Interrupted, Task
+from natsctl.spark.source.fetch.task import ReadInterruptedError, Task
 
 MOST_BYTES: Final = 4 << 20
 """Of one request: it holds the server's connection for as long as it takes."""
@@ -40,14 +40,17 @@ class DirectReader:
         self._exhausted = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left; raises ApiRefused, NotAuthorised, and ServerUnreachable to ask anew."""
+        """The rows that are left.
+
+        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
+        """
         link = self._task.link
         sid = link.subscribe(self._inbox)
         try:
             yield from self._run(b"%d" % sid)
         finally:
             link.unread(self._rest)
-            with suppress(ServerUnreachable):
+            with suppress(ServerUnreachableError):
                 link.unsubscribe(sid)
 
     def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
@@ -57,7 +60,7 @@ class DirectReader:
             if not self._open:
                 if self._exhausted:
                     if task.more_to_come():
-                        raise Interrupted(f"who answers direct gets of {task.stream} lags behind its leader")
+                        raise ReadInterruptedError(f"who answers direct gets of {task.stream} lags behind its leader")
                     return
                 self._ask()
             window = frames.window(task.gather(self._rest))
@@ -79,7 +82,7 @@ class DirectReader:
         self._open = True
 
     def _heed(self, what: Message | bytes, sid: bytes) -> None:
-        """Do what a line or a status wants; raises ApiRefused."""
+        """Do what a line or a status wants; raises ApiRefusedError."""
         if isinstance(what, bytes):
             self._task.link.heed(what)
         elif what.sid == sid:
@@ -90,11 +93,11 @@ class DirectReader:
             elif status == NOT_FOUND:
                 self._exhausted = True
             elif status == NOBODY:
-                raise ApiRefused(
+                raise ApiRefusedError(
                     f"nobody answers direct gets of {self._task.stream}: set allow_direct, or read with "
                     "transport=consumer or get"
                 )
             else:
-                raise ApiRefused(
+                raise ApiRefusedError(
                     f"a direct get of {self._task.stream} is refused: {status} {description_of(what.headers)}"
                 )

@@ -39,7 +39,7 @@ class DirectAnswers:
     """Cuts the answers to batched direct gets on one inbox."""
 
     def __init__(self, inbox: bytes, sid: bytes, stream: str) -> None:
-        """`stream` is the one that was asked; both ways raise ApiRefused for an answer of a mirror of it."""
+        """`stream` is the one that was asked; both ways raise ApiRefusedError for an answer of a mirror of it."""
         self._sid = sid
         self._stream = stream.encode()
         self._mark = b"HMSG %b %b " % (inbox, sid)

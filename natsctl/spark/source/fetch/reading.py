@@ -10,13 +10,19 @@ import pyarrow as pa
 from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, NotAuthorised, ServerUnreachable
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    ConnectionLostError,
+    NoResponseError,
+    NotAuthorisedError,
+    ServerUnreachableError,
+)
 from natsctl.spark.source.fetch.block_reader import BlockReader
 from natsctl.spark.source.fetch.consumer import ConsumerReader
 from natsctl.spark.source.fetch.direct import DirectReader
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.fetch.single import SingleReader
-from natsctl.spark.source.fetch.task import Interrupted, Task
+from natsctl.spark.source.fetch.task import ReadInterruptedError, Task
 
 SMALL_RANGE: Final = 5_000
 """So few messages are there sooner by direct get than a consumer is made."""
@@ -50,8 +56,8 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range, in order, each once; the stream is looked at before reading begins, and begins again.
 
-    Raises StreamNotFound, ApiRefused, NotAuthorised, ServerUnreachable after all retries, ValueDoesNotFit. However it
-    ends, nothing is left on the server.
+    Raises StreamNotFoundError, ApiRefusedError, NotAuthorisedError, ServerUnreachableError after all retries,
+    SchemaMismatchError. However it ends, nothing is left on the server.
     """
     if todo.first > todo.last:
         return
@@ -61,12 +67,12 @@ def read_range(
         ways = [todo.transport]
         if todo.transport == "auto":
             known, ways = _ways(task)
-        refused: ApiRefused | NotAuthorised | ServerUnreachable | None = None
+        refused: ApiRefusedError | NotAuthorisedError | ServerUnreachableError | None = None
         for way in ways:
             try:
                 yield from _persistently(task, READERS[way], look, known)
-            except (ApiRefused, NotAuthorised, Interrupted, NoAnswer) as failure:
-                if isinstance(failure, NoAnswer) and way != "blocks":
+            except (ApiRefusedError, NotAuthorisedError, ReadInterruptedError, NoResponseError) as failure:
+                if isinstance(failure, NoResponseError) and way != "blocks":
                     raise  # a block may be larger than what some server on its way lets through, and others be not
                 refused = refused or failure
             else:
@@ -89,12 +95,12 @@ def _persistently(task: Task, reader: type[Reader], look: Look | None, known: In
                 if look:
                     look(now)
             yield from reader(task).batches()
-        except (ConnectionLost, NoAnswer, Interrupted) as failure:
+        except (ConnectionLostError, NoResponseError, ReadInterruptedError) as failure:
             left = task.settings.retries if task.at > before else left - 1
             known = None
             if left < 0:
                 raise
-            if isinstance(failure, ConnectionLost):
+            if isinstance(failure, ConnectionLostError):
                 task.link.reopen()
             elif task.at == before:
                 task.pause()
@@ -110,7 +116,7 @@ def _ways(task: Task) -> tuple[Info | None, list[Transport]]:
     """
     try:
         info = task.look()
-    except (ApiRefused, NotAuthorised):
+    except (ApiRefusedError, NotAuthorisedError):
         return None, ["consumer", "direct", "get"]
     config: Info = info["config"]
     ways: list[Transport]

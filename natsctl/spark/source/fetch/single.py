@@ -18,7 +18,7 @@ from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows
 from natsctl.spark.source.connection.api import NO_MESSAGE, refuse, time_ns_of
 from natsctl.spark.source.connection.protocol import Message, read_next, status_of
-from natsctl.spark.source.errors import NoAnswer, ServerUnreachable
+from natsctl.spark.source.errors import NoResponseError, ServerUnreachableError
 from natsctl.spark.source.fetch.subjects import Subjects
 from natsctl.spark.source.fetch.task import Task
 
@@ -36,7 +36,10 @@ class SingleReader:
         self._rest = b""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left; raises ApiRefused, NotAuthorised, and ServerUnreachable to ask anew."""
+        """The rows that are left.
+
+        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
+        """
         task = self._task
         sid = task.link.subscribe(f"{self._inbox}.*")
         try:
@@ -49,7 +52,7 @@ class SingleReader:
                 task.at = last + 1 if found else self._next(last + 1)
         finally:
             task.link.unread(self._rest)
-            with suppress(ServerUnreachable):
+            with suppress(ServerUnreachableError):
                 task.link.unsubscribe(sid)
 
     def _next(self, seq: int) -> int:
@@ -79,9 +82,9 @@ class SingleReader:
         return [answers[seq] for seq in sorted(answers) if answers[seq]]
 
     def _answer(self, what: Message) -> dict[str, Any]:
-        """The message that an answer tells; empty where the sequence is gone. Raises ApiRefused."""
+        """The message that an answer tells; empty where the sequence is gone. Raises ApiRefusedError."""
         if status_of(what.headers):
-            raise NoAnswer(f"nobody answers requests for messages of {self._task.stream}")
+            raise NoResponseError(f"nobody answers requests for messages of {self._task.stream}")
         answer: dict[str, Any] = json.loads(what.body)
         error: dict[str, Any] = answer.get("error") or {}
         if error and error.get("err_code") != NO_MESSAGE:

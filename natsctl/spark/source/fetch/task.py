@@ -14,7 +14,7 @@ from natsctl.spark.source.columns.rows import Rows, RowShape
 from natsctl.spark.source.connection.api import BlockOffer, JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ApiRefused, NoAnswer, NotAuthorised, ServerUnreachable
+from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, NotAuthorisedError, ServerUnreachableError
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 
 WINDOW_BYTES: Final = 2 << 20
@@ -25,7 +25,7 @@ SHORT_WAIT_S: Final = 0.01
 reader's cores, is not that long silent in between; at the end of a range it is waited in vain."""
 
 
-class Interrupted(ServerUnreachable):
+class ReadInterruptedError(ServerUnreachableError):
     """What is being read stopped short; it goes on by another request behind the last message."""
 
 
@@ -51,7 +51,7 @@ class Task:
         return self.todo.stream
 
     def look(self) -> dict[str, Any]:
-        """The answer to STREAM.INFO; raises StreamNotFound, NotAuthorised."""
+        """The answer to STREAM.INFO; raises StreamNotFoundError, NotAuthorisedError."""
         answer, self.block_offer = self.api.stream_and_blocks(self.stream)
         return answer
 
@@ -61,13 +61,15 @@ class Task:
         return max(self.todo.last - self.at + 1, 0)
 
     def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """The rows as a batch, without those outside of what is left; `at` goes behind them. Raises Interrupted.
+        """The rows as a batch, without those outside of what is left; `at` goes behind them.
+
+        Raises ReadInterruptedError.
 
         What is asked for twice because a connection was lost is handed out once. A message behind the range is its end:
         the last sequences of a range may be of other subjects.
         """
         if len(rows.seqs) > 1 and not rising(rows.seqs):
-            raise Interrupted(f"messages of {self.stream} came out of their order behind {self.at}")
+            raise ReadInterruptedError(f"messages of {self.stream} came out of their order behind {self.at}")
         begin, end = self.at, rows.seqs[-1].as_py()
         self.at = max(begin, min(end, self.todo.last) + 1)
         rows = between(rows, begin, self.todo.last)
@@ -79,20 +81,20 @@ class Task:
         for pattern in self.todo.filters or (">",):
             try:
                 found = self.api.message(self.stream, {"seq": self.at, "next_by_subj": pattern})
-            except (NotAuthorised, ApiRefused, NoAnswer):
+            except (NotAuthorisedError, ApiRefusedError, NoResponseError):
                 return False
             if found is not None and found.seq <= self.todo.last:
                 return True
         return False
 
     def gather(self, data: bytes, enough: int = WINDOW_BYTES) -> bytes:
-        """What there was and a window of what comes next; raises NoAnswer, ConnectionLost."""
+        """What there was and a window of what comes next; raises NoResponseError, ConnectionLostError."""
         parts = [data, self.link.read(self.limits.timeout_s)]
         size = sum(map(len, parts))
         while size < enough:
             try:
                 more = self.link.read(SHORT_WAIT_S)
-            except NoAnswer:
+            except NoResponseError:
                 break
             parts.append(more)
             size += len(more)

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.options import Options
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -33,7 +33,7 @@ _LOGIN = ("user", "token", "credentials", "credentialsContent", "nkey", "nkeyCon
 
 
 def server_settings(options: Options, environment: Mapping[str, str] | None = None) -> ServerSettings:
-    """The settings that tasks connect with; raises OptionFault, also for files that cannot be read."""
+    """The settings that tasks connect with; raises OptionError, also for files that cannot be read."""
     environment = os.environ if environment is None else environment
     if options.given("servers") and not options.given("context"):
         return _settings(options)
@@ -54,7 +54,7 @@ def _looked_up(options: Options, environment: Mapping[str, str]) -> dict[str, st
         from natsctl.spark.contexts import context_options
     except ImportError:
         if options.given("context"):
-            raise OptionFault(
+            raise OptionError(
                 f"option context: {options['context']!r} cannot be looked up, since natsctl is not installed where the "
                 "driver runs: give servers, and a login by credentialsContent, nkeyContent, token, or user and password"
             ) from None
@@ -97,12 +97,12 @@ def _signed(options: Options) -> tuple[str, str]:
     if credentials:
         jwt = _line(credentials, r"ey[\w.-]+")
         if not jwt:
-            raise OptionFault("option credentials: there is no user JWT in it")
+            raise OptionError("option credentials: there is no user JWT in it")
         return jwt, _line(credentials, r"SU[A-Z2-7]{56}")
     nkey = _content(options, "nkey")
     seed = _line(nkey, r"S[A-Z2-7]{57}") if nkey else ""
     if nkey and not seed:
-        raise OptionFault("option nkey: there is no NKey seed in it")
+        raise OptionError("option nkey: there is no NKey seed in it")
     return "", seed
 
 
@@ -122,7 +122,7 @@ def _content(options: Options, name: str) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failure:
         why = getattr(failure, "strerror", None) or "it is not text"
-        raise OptionFault(f"option {name}: {why}: {path}") from None
+        raise OptionError(f"option {name}: {why}: {path}") from None
 
 
 def _without_logins(urls: tuple[str, ...]) -> tuple[tuple[str, ...], str, str]:

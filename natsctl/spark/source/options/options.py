@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.table import OF_KAFKA, OF_SPARK, TABLE, Option
 
 
@@ -14,7 +14,7 @@ class Options:
     """What was said, by name in any case; `options["stream"]` is the value, its default, or None without one."""
 
     def __init__(self, given: Mapping[str, str], place: str) -> None:
-        """Raise OptionFault for an option that is unknown, does not count in that place, or has a wrong value."""
+        """Raise OptionError for an option that is unknown, does not count in that place, or has a wrong value."""
         self.place = place
         self.raw = {name.lower(): said for name, said in given.items()}
         self._known = {option.name.lower(): option for option in TABLE if place in (*option.where, *option.idle)}
@@ -46,15 +46,15 @@ class Options:
         try:
             return option.parse(said)
         except ValueError as failure:
-            raise OptionFault(f"option {option.name}: {failure}") from None
+            raise OptionError(f"option {option.name}: {failure}") from None
 
 
-def _unknown(name: str, place: str) -> OptionFault:
+def _unknown(name: str, place: str) -> OptionError:
     """What to tell of an option that is not for this place, or for none."""
     places = [where for option in TABLE if option.name.lower() == name for where in option.where]
     spelled = next((option.name for option in TABLE if option.name.lower() == name), name)
     if places:
-        return OptionFault(f"option {spelled} is for a {' or a '.join(places)}, and this is a {place}")
+        return OptionError(f"option {spelled} is for a {' or a '.join(places)}, and this is a {place}")
     known = {option.name.lower(): option.name for option in TABLE if place in (*option.where, *option.idle)}
     near = [known[found] for found in get_close_matches(name, list(known), n=2, cutoff=0.6)]
     if OF_KAFKA.get(name, "").lower() in known:
@@ -64,7 +64,7 @@ def _unknown(name: str, place: str) -> OptionFault:
         if near
         else f"; known for a {place} are {', '.join(sorted(known.values()))}"
     )
-    return OptionFault(f"there is no option {name}{meant}")
+    return OptionError(f"there is no option {name}{meant}")
 
 
 def as_markdown() -> str:

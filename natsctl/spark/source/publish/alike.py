@@ -26,7 +26,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.rows import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.errors import PublishFailed
+from natsctl.spark.source.errors import PublishError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 from natsctl.spark.source.publish.acknowledged import Acknowledgement
@@ -56,7 +56,7 @@ Row = tuple[bytes, bytes, bytes, bytes]
 def publish_rest(job: WriteJob, parts: Sequence[Written | None]) -> Written | None:
     """Publish the rows that have no message of their own; returns None where each has one.
 
-    Raises PublishFailed where a message that stands for several rows cannot be read any more, or where the stream has
+    Raises PublishError where a message that stands for several rows cannot be read any more, or where the stream has
     lost what it had acknowledged.
     """
     written = [part for part in parts if part is not None]
@@ -86,7 +86,7 @@ class _Doubled:
             for window in windows([{**each.stored, **each.duplicates} for each in stands]):
                 stored = [unpack(window, each.stored[window]) for each in stands if window in each.stored]
                 if len(stored) > 1 and (twice := repeated(stored)):
-                    raise PublishFailed(
+                    raise PublishError(
                         f"{stream} acknowledged two messages with sequence {twice[0]}: it lost what it had stored, or "
                         "was made again, while it was written to; write again what is to be in it"
                     )
@@ -123,7 +123,7 @@ class _Rest:
 
     def __init__(self, job: WriteJob, key: str, found: _Doubled) -> None:
         if job.roles.expected:
-            raise PublishFailed(
+            raise PublishError(
                 f"rows that are alike expect the same sequence ({job.roles.expected[0][0]}): only one of them can be "
                 "stored; give rows ids of their own, or drop the repeated ones"
             )
@@ -180,7 +180,7 @@ class _Rest:
                 left.difference_update(seqs)
                 self._send([row for seq, row in zip(seqs, _rows(name, some), strict=True) for _ in range(wanted[seq])])
         if left:
-            raise PublishFailed(_gone(name, min(left), len(left)))
+            raise PublishError(_gone(name, min(left), len(left)))
 
     def _send(self, rows: list[Row]) -> None:
         """Publish rows in parts of a window, without those that the ledger shows to be stored."""
@@ -215,7 +215,7 @@ def _rows(stream: str, batch: pa.RecordBatch) -> Iterator[Row]:
     for row in range(batch.num_rows):
         own = ids[row].as_py() if ids is not None else None
         if not own:
-            raise PublishFailed(_gone(stream, batch.column(0)[row].as_py(), 1))
+            raise PublishError(_gone(stream, batch.column(0)[row].as_py(), 1))
         subject, block, payload = (column[row].as_py() for column in columns)
         yield digest_of(own), subject, block, payload
 

@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.publish.alike import publish_rest
 from natsctl.spark.source.publish.job import write_job
@@ -23,9 +23,9 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
     """One write. It is made once and pickled into every attempt of every task, so its id is theirs as well."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        """Raise OptionFault for what cannot be written."""
+        """Raise OptionError for what cannot be written."""
         if overwrite:
-            raise OptionFault(
+            raise OptionError(
                 "a stream cannot be overwritten, since others read it by sequence: use mode('append'), and purge it "
                 "before if its messages should go (natsctl stream purge, or nats stream purge)"
             )
@@ -40,7 +40,7 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish rows that have no message yet, log what was written, and clear the ledger of what is never repeated.
 
-        Raises PublishFailed.
+        Raises PublishError.
         """
         parts = told(messages)
         done = report(f"write {self._key}", [*parts, publish_rest(self._job, parts)])

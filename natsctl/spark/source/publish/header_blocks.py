@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.spark.source.columns.arrays import binary_array, int_array
-from natsctl.spark.source.errors import PublishFailed
+from natsctl.spark.source.errors import PublishError
 
 MSG_ID_HEADER = "Nats-Msg-Id"
 _LEFT_OUT = f"^(?:{MSG_ID_HEADER}|Nats-Expected-.*)$"
@@ -46,7 +46,7 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
 
     Message ids are told apart. What an earlier publish expected of another stream (`Nats-Expected-…`) is left out: a
     server keeps it with the message, and would hold the copy to it. Servers know both in this spelling alone. Raises
-    PublishFailed for what cannot be a header.
+    PublishError for what cannot be a header.
     """
     column = column.cast(_ENTRIES)
     entries = column.flatten()
@@ -83,9 +83,9 @@ def _check(keys: pa.Array, values: pa.Array) -> None:
     unfit = pc.match_substring_regex(names, r"[\r\n:]|^$")
     if pc.any(unfit).as_py():
         wrong = keys.filter(unfit)
-        raise PublishFailed(
+        raise PublishError(
             f"a header cannot have the name {wrong[0].as_py()!r}: it is empty, or has a colon or line end"
         )
     broken = pc.match_substring_regex(values, r"[\r\n]")
     if pc.any(broken).as_py():
-        raise PublishFailed(f"header {keys.filter(broken)[0].as_py()} has a line end in its value")
+        raise PublishError(f"header {keys.filter(broken)[0].as_py()} has a line end in its value")

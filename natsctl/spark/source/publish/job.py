@@ -11,7 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.values import check_stream
@@ -61,15 +61,15 @@ class Written(WriterCommitMessage):
 
 
 def write_job(given: Mapping[str, str], place: str, schema: StructType) -> WriteJob:
-    """The job that options and schema ask for; raises OptionFault."""
+    """The job that options and schema ask for; raises OptionError."""
     options = Options(given, place)
     stream = _stream(options)
     idempotence: Idempotence = options["idempotence"]
     if idempotence == "ledger" and not stream:
-        raise OptionFault("idempotence=ledger needs the option stream: its messages are what is looked through")
+        raise OptionError("idempotence=ledger needs the option stream: its messages are what is looked through")
     write_id = (options["writeId"] or "") if place == "batch write" else ""
     if write_id and options["messageIds"] == "row":
-        raise OptionFault(
+        raise OptionError(
             "option writeId: with messageIds=row a job that is cut into other tasks would store rows twice, and lose "
             "others; leave out messageIds, or give rows ids of their own (msgIdColumn)"
         )
@@ -89,7 +89,7 @@ def _stream(options: Options) -> str:
     said: tuple[str, ...] = options["stream"] or ()
     found = {*said, *filter(None, options.path.split(","))}
     if len(found) > 1:
-        raise OptionFault(
+        raise OptionError(
             f"a write has one stream, not {', '.join(sorted(found))}; without option stream and a name behind save or "
             "start subjects decide"
         )
@@ -97,5 +97,5 @@ def _stream(options: Options) -> str:
         for name in found:
             check_stream(name)
     except ValueError as failure:
-        raise OptionFault(f"option stream: {failure}") from None
+        raise OptionError(f"option stream: {failure}") from None
     return min(found, default="")

@@ -26,13 +26,13 @@ from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link, Reply
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import (
-    ApiRefused,
-    ConnectionLost,
+    ApiRefusedError,
+    ConnectionLostError,
     JetStreamSourceError,
-    NoAnswer,
-    OptionFault,
-    PublishFailed,
-    StreamNotFound,
+    NoResponseError,
+    OptionError,
+    PublishError,
+    StreamNotFoundError,
 )
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
@@ -58,7 +58,7 @@ def forget(settings: ServerSettings, key: str) -> None:
     try:
         with Link.open(settings) as link:
             JetStreamApi(link, settings).ask(f"STREAM.PURGE.{_STREAM}", {"filter": f"$KV.{BUCKET}.{key}.>"})
-    except StreamNotFound:
+    except StreamNotFoundError:
         return
     except JetStreamSourceError as failure:
         logging.getLogger(LOGGER).warning("the ledger's notes %s stay in %s: %s", key, BUCKET, failure)
@@ -82,11 +82,11 @@ class Ledger:
     def begin(self, key: str, run: str, partition: int) -> Stored:
         """Note that writing begins; returns what earlier runs, or attempts of this task, have stored under the key.
 
-        Raises OptionFault for a target from which messages go once they are read, StreamNotFound, ApiRefused.
+        Raises OptionError for a target from which messages go once they are read, StreamNotFoundError, ApiRefusedError.
         """
         info = self._api.stream_info(self._target)
         if info["config"].get("retention", "limits") != "limits":
-            raise OptionFault(
+            raise OptionError(
                 f"idempotence=ledger cannot know what was stored in {self._target}: its retention is "
                 f"{info['config']['retention']}, so messages go once they are read. Use idempotence=ids."
             )
@@ -126,9 +126,9 @@ class Ledger:
         answer = json.loads(reply.body or b"{}")
         error = answer.get("error")
         if error and error.get("err_code") != _TAKEN:
-            raise PublishFailed(f"the ledger's note {key} is refused: {error.get('description')}")
+            raise PublishError(f"the ledger's note {key} is refused: {error.get('description')}")
         if not error and not answer.get("stream"):
-            raise PublishFailed(f"the ledger's note {key} is not acknowledged")
+            raise PublishError(f"the ledger's note {key} is not acknowledged")
         return error is None
 
     def _put(self, key: str, note: dict[str, Any]) -> Reply:
@@ -136,7 +136,7 @@ class Ledger:
         for _ in range(self._settings.retries):
             try:
                 return self._put_once(key, note)
-            except (ConnectionLost, NoAnswer):
+            except (ConnectionLostError, NoResponseError):
                 self._link.reopen()
         return self._put_once(key, note)
 
@@ -162,7 +162,7 @@ class Ledger:
         }
         try:
             self._api.ask(f"STREAM.CREATE.{_STREAM}", config)
-        except ApiRefused as refused:
+        except ApiRefusedError as refused:
             if refused.err_code != _EXISTS:
                 raise
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.spark.source.columns.arrays import binary_array, int_array
-from natsctl.spark.source.errors import PublishFailed
+from natsctl.spark.source.errors import PublishError
 from natsctl.spark.source.publish.header_blocks import binary, constant, header_blocks, joined
 from natsctl.spark.source.publish.ids import RowIds
 from natsctl.spark.source.publish.json_text import json_objects, json_values
@@ -43,7 +43,7 @@ class MessageMaker:
         self._taken = subjects_regex(patterns)
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Messages]:
-        """The messages of a batch in its order; raises PublishFailed for a row that can be none."""
+        """The messages of a batch in its order; raises PublishError for a row that can be none."""
         rows = max(1, batch.num_rows * SLICE_BYTES // max(batch.nbytes, SLICE_BYTES))
         for start in range(0, batch.num_rows, rows):
             yield self._made(batch.slice(start, rows))
@@ -79,11 +79,11 @@ class MessageMaker:
             column = batch.column(self._roles.subject).cast(pa.string())
         distinct = column.unique()
         if distinct.null_count:
-            raise PublishFailed("a row has no subject: its column is null")
+            raise PublishError("a row has no subject: its column is null")
         for pattern, fault in ((_NO_SUBJECT, "is no subject to publish to"), (_NO_TARGET, "belongs to the server")):
             wrong = distinct.filter(pc.match_substring_regex(distinct, pattern))
             if len(wrong):
-                raise PublishFailed(f"{wrong[0].as_py()!r} {fault}")
+                raise PublishError(f"{wrong[0].as_py()!r} {fault}")
         covered = bool(self._taken) and pc.all(pc.match_substring_regex(distinct, self._taken)).as_py()
         subjects = binary(column)
         return (pa.repeat(subjects[0], batch.num_rows) if self._roles.fixed_subject else subjects), covered
@@ -113,7 +113,7 @@ class MessageMaker:
     def _all_ids(self, own: pa.BinaryArray | None, contents: Callable[[], pa.BinaryArray], rows: int) -> pa.BinaryArray:
         """The rows' own ids where they have one, and made ones elsewhere."""
         if own is not None and pc.any(pc.match_substring_regex(own, r"[\r\n]|^$")).as_py():
-            raise PublishFailed("a message id is empty or has a line end")
+            raise PublishError("a message id is empty or has a line end")
         if own is not None and not own.null_count:
             return own
         made = self._ids.of(rows, contents) if self._ids else pa.nulls(rows, pa.binary())
@@ -126,7 +126,7 @@ class MessageMaker:
             size = pc.add(size, pc.binary_length(part).fill_null(_nothing()).cast(pa.int64()))
         if self._max_bytes and (largest := pc.max(size).as_py() or 0) > self._max_bytes:
             subject = subjects[size.to_pylist().index(largest)].as_py().decode()
-            raise PublishFailed(f"{subject}: a message of {largest} bytes; the server takes {self._max_bytes} at most")
+            raise PublishError(f"{subject}: a message of {largest} bytes; the server takes {self._max_bytes} at most")
 
 
 def subjects_regex(patterns: Sequence[str]) -> str:

@@ -16,7 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, PublishFailed, ServerUnreachable
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    ConnectionLostError,
+    NoResponseError,
+    PublishError,
+    ServerUnreachableError,
+)
 from natsctl.spark.source.publish.acknowledged import Acknowledged
 from natsctl.spark.source.publish.acks import AckParser, Answers
 from natsctl.spark.source.publish.messages import Messages, Stored
@@ -69,7 +75,7 @@ class Publisher:
         self._window = Window(acknowledged)
         self._failures = 0
         self._proven = False
-        self._lost: ConnectionLost | None = None
+        self._lost: ConnectionLostError | None = None
         self._subscribe()
 
     @property
@@ -78,7 +84,10 @@ class Publisher:
         return self._window.duplicates
 
     def publish(self, messages: Messages) -> None:
-        """Send messages, waiting while the window is full; raises PublishFailed, ServerUnreachable, NotAuthorised."""
+        """Send messages, waiting while the window is full.
+
+        Raises PublishError, ServerUnreachableError, NotAuthorisedError.
+        """
         start = 0
         while start < len(messages):
             part = self._part(messages, start)
@@ -121,14 +130,14 @@ class Publisher:
         try:
             answers = self._acks.feed(self._link.read(self._limits.ack_timeout_s))
             self._take(answers)
-        except NoAnswer:
+        except NoResponseError:
             self._pause()
-        except ConnectionLost as lost:
+        except ConnectionLostError as lost:
             self._lost = lost
 
     def _take(self, answers: Answers) -> None:
         if fault := self._window.take(answers):
-            raise PublishFailed(fault)
+            raise PublishError(fault)
         if answers.stored or answers.duplicates:
             self._failures, self._proven = 0, True
         if answers.stream:
@@ -141,7 +150,7 @@ class Publisher:
     def _send_held(self) -> None:
         try:
             self._link.send(self._window.release(only_first=not self._proven))
-        except ConnectionLost as lost:
+        except ConnectionLostError as lost:
             self._lost = lost
 
     def _pause(self) -> None:
@@ -155,12 +164,12 @@ class Publisher:
         while self._look and stored is None:
             try:
                 stored = self._look()
-            except (ApiRefused, ServerUnreachable) as failure:
+            except (ApiRefusedError, ServerUnreachableError) as failure:
                 self._count_failure(f"{self._window.excuse()}; {failure.text}")
                 time.sleep(self._limits.retry_interval_s)
         self._window.hold(stored)
 
-    def _reconnect(self, lost: ConnectionLost) -> None:
+    def _reconnect(self, lost: ConnectionLostError) -> None:
         self._count_failure(f"{self._window.excuse()}; {lost.text}")
         self._link.reopen()
         self._acks.forget()
@@ -171,7 +180,7 @@ class Publisher:
     def _subscribe(self) -> None:
         try:
             self._link.send(f"SUB {self._inbox}.* {self._link.new_sid()}\r\n".encode())
-        except ConnectionLost as lost:
+        except ConnectionLostError as lost:
             self._lost = lost
 
     def _count_failure(self, excuse: str) -> None:
@@ -179,4 +188,4 @@ class Publisher:
         self._failures += 1
         self.retries += 1
         if self._failures > self._limits.retries:
-            raise PublishFailed(f"{excuse} (given up after {self._failures} attempts)")
+            raise PublishError(f"{excuse} (given up after {self._failures} attempts)")

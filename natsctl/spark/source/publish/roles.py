@@ -14,7 +14,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.options import Options
 
 MSG_ID = "msgId"
@@ -56,7 +56,7 @@ class _Columns:
         self.kinds: dict[str, tuple[str, DataType]] = {f.name.lower(): (f.name, f.dataType) for f in schema.fields}
         self.taken: set[str] = set()
         if len(self.kinds) < len(schema.fields):
-            raise OptionFault("two columns have names that differ in case only; rename one")
+            raise OptionError("two columns have names that differ in case only; rename one")
 
     def take(self, name: str, *kinds: type[DataType], keep: bool = False) -> str:
         """The column of that name, empty without one; its type must be one of `kinds`."""
@@ -65,7 +65,7 @@ class _Columns:
         column, kind = self.kinds[name.lower()]
         if kinds and not isinstance(kind, kinds):
             wanted = " or ".join(sorted({"bigint" if k is IntegralType else k.typeName() for k in kinds}))
-            raise OptionFault(f"column {column} is {kind.simpleString()}, and must be {wanted}; cast it")
+            raise OptionError(f"column {column} is {kind.simpleString()}, and must be {wanted}; cast it")
         if not keep:
             self.taken.add(column)
         return column
@@ -82,13 +82,13 @@ class _Columns:
 
 
 def write_roles(schema: StructType, options: Options) -> Roles:
-    """What the columns of a frame mean; raises OptionFault for what cannot be written, naming the column."""
+    """What the columns of a frame mean; raises OptionError for what cannot be written, naming the column."""
     columns = _Columns(schema)
     whole = "value" not in columns.kinds and options["valueFormat"] == "json"
     fixed = options["subject"] or ""
     subject = "" if fixed and whole else columns.take("subject", StringType)
     if not (subject or fixed):
-        raise OptionFault("no column `subject` and no option `subject`: where should the messages go?")
+        raise OptionError("no column `subject` and no option `subject`: where should the messages go?")
     headers = columns.take("headers", ArrayType, MapType)
     if headers:
         _check_headers(headers, columns.kinds["headers"][1])
@@ -120,7 +120,7 @@ def _msg_id(columns: _Columns, named: str, whole: bool) -> str:
     """The column of the ids; one that was named by an option is part of a JSON payload nevertheless."""
     found = columns.take(named or MSG_ID, StringType, IntegralType, keep=bool(named) and whole)
     if named and not found:
-        raise OptionFault(f"option msgIdColumn: the frame has no column {named}; it has {', '.join(columns.names)}")
+        raise OptionError(f"option msgIdColumn: the frame has no column {named}; it has {', '.join(columns.names)}")
     return found
 
 
@@ -129,18 +129,18 @@ def _order(columns: _Columns, named: tuple[str, ...], whole: bool) -> tuple[str,
     found = tuple(columns.take(name, keep=whole or name.lower() == "value") for name in named)
     for name, column in zip(named, found, strict=True):
         if not column:
-            raise OptionFault(f"option orderBy: the frame has no column {name}; it has {', '.join(columns.names)}")
+            raise OptionError(f"option orderBy: the frame has no column {name}; it has {', '.join(columns.names)}")
     return found
 
 
 def _check_payload(value: str, fields: tuple[str, ...], whole: bool) -> None:
     if value and fields:
-        raise OptionFault(
+        raise OptionError(
             f"no place in a message for the columns {', '.join(fields)}: drop them, or leave out the column `value` "
             f"and set valueFormat=json to send them as one JSON object"
         )
     if not value and not (whole and fields):
-        raise OptionFault(
+        raise OptionError(
             "no column `value`: name the payload `value`, or set valueFormat=json to send the columns that have no "
             "other meaning as one JSON object"
         )
@@ -160,7 +160,7 @@ def _check_headers(name: str, kind: DataType) -> None:
             and isinstance(entry.fields[1].dataType, texts)
         )
     if not fits:
-        raise OptionFault(
+        raise OptionError(
             f"column {name} is {kind.simpleString()}, and must be array<struct<key:string,value:binary>> or "
             f"map<string,string>"
         )

@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.table import STREAM_WRITE
 from natsctl.spark.source.publish.alike import publish_rest
 from natsctl.spark.source.publish.job import write_job
@@ -28,9 +28,9 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches; one object is made for each, on the driver, and pickled into its tasks."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        """Raise OptionFault for what cannot be written."""
+        """Raise OptionError for what cannot be written."""
         if overwrite:
-            raise OptionFault(
+            raise OptionError(
                 "outputMode complete replaces the whole result with each batch, and a stream is never replaced: use "
                 "append, or write each batch of outputMode update by foreachBatch"
             )
@@ -48,7 +48,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Publish rows that have no message yet, log what was written, and clear the ledger of the batch before.
 
-        Spark has committed that one by now. Raises PublishFailed.
+        Spark has committed that one by now. Raises PublishError.
         """
         parts = told(messages)
         done = report(f"batch {batchId}", [*parts, publish_rest(self._job, parts)])

@@ -29,7 +29,7 @@ from natsctl.spark.source.columns.rows import Rows, RowShape
 from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.connection.protocol import Message, ack_prefix, place_of, read_next
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import OptionFault, ServerUnreachable
+from natsctl.spark.source.errors import OptionError, ServerUnreachableError
 from natsctl.spark.source.reading.admission import Admission
 from natsctl.spark.source.reading.durable import NAK, About, Delivery, Durable, Receipts, acknowledge, publish_all
 from natsctl.spark.source.reading.offsets import VERSION
@@ -101,7 +101,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How many messages a run of `availableNow` may still take; None without such an end."""
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins; raises ConsumerUnfit where the consumer cannot be read."""
+        """Return where a new query begins; raises ConsumerUnfitError where the consumer cannot be read."""
         self._seen()
         return encode(self._durable, Taken())
 
@@ -122,7 +122,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return encode(self._durable, self._batch.end)
         self.commit(start)
         if self._batch is not None:
-            raise OptionFault(
+            raise OptionError(
                 f"the query goes on at {stood.messages}, and a batch up to {self._batch.end.messages} is not done: a "
                 "reader with ackMode serves one query only"
             )
@@ -245,10 +245,10 @@ def encode(durable: Durable, taken: Taken) -> dict[str, Any]:
 
 
 def parse(durable: Durable, said: Mapping[str, Any]) -> Taken:
-    """Return the offset of a checkpoint; raises OptionFault for one of another consumer, or of a read without it."""
+    """Return the offset of a checkpoint; raises OptionError for one of another consumer, or of a read without it."""
     found = (said.get("acked") or {}).get(durable.stream) if said.get("v") == VERSION else None
     if not isinstance(found, dict) or found.get("consumer") != durable.name:
-        raise OptionFault(
+        raise OptionError(
             f"the checkpoint is not of a query that reads {durable.stream} through its consumer {durable.name}: give "
             "the query a checkpoint of its own"
         )
@@ -282,14 +282,14 @@ def _parts(deliveries: Sequence[Delivery], wanted: int) -> Iterator[HeldPart]:
 
 
 def rows_of(frames: bytes) -> Iterator[Rows]:
-    """Yield the messages of whole frames, so many at a time; raises ServerUnreachable for what is no delivery."""
+    """Yield the messages of whole frames, so many at a time; raises ServerUnreachableError for what is no delivery."""
     at = 0
     while at < len(frames):
         messages: list[Message] = []
         while at < len(frames) and len(messages) < ROWS:
             read = read_next(frames, at)
             if read is None or not isinstance(read.what, Message):
-                raise ServerUnreachable("a part holds something else than deliveries")
+                raise ServerUnreachableError("a part holds something else than deliveries")
             messages.append(read.what)
             at = read.end
         places = [place_of(message.reply) for message in messages]

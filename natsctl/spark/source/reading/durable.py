@@ -31,13 +31,13 @@ from natsctl.spark.source.connection.protocol import (
 )
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import (
-    ApiRefused,
-    ConnectionLost,
-    ConsumerUnfit,
+    ApiRefusedError,
+    ConnectionLostError,
+    ConsumerUnfitError,
     JetStreamSourceError,
-    NoAnswer,
-    NotAuthorised,
-    StreamNotFound,
+    NoResponseError,
+    NotAuthorisedError,
+    StreamNotFoundError,
 )
 
 ACK: Final = b"+ACK"
@@ -94,16 +94,16 @@ class Durable:
     filters: tuple[str, ...] = ()
 
     def about(self, api: JetStreamApi) -> About:
-        """Return what is known of the consumer; raises ConsumerUnfit for one that cannot be acknowledged to."""
+        """Return what is known of the consumer; raises ConsumerUnfitError for one that cannot be acknowledged to."""
         try:
             found = api.ask(f"CONSUMER.INFO.{self.stream}.{self.name}")
-        except (NotAuthorised, NoAnswer):
+        except (NotAuthorisedError, NoResponseError):
             return About()
-        except ApiRefused as refusal:
+        except ApiRefusedError as refusal:
             if refusal.err_code != NO_CONSUMER:
                 raise
             if not self.create:
-                raise ConsumerUnfit(
+                raise ConsumerUnfitError(
                     f"{self.stream} has no consumer {self.name}: make it, as with `natsctl consumer add {self.stream} "
                     f"{self.name} --pull --ack explicit`, or set createConsumer=true"
                 ) from None
@@ -115,13 +115,13 @@ class Durable:
         """Return CONSUMER.INFO's answer; None where it is not to be seen."""
         try:
             return api.ask(f"CONSUMER.INFO.{self.stream}.{self.name}")
-        except (ApiRefused, NotAuthorised, NoAnswer, StreamNotFound):
+        except (ApiRefusedError, NotAuthorisedError, NoResponseError, StreamNotFoundError):
             return None
 
     def pull(self, api: JetStreamApi, about: About, most: int, most_bytes: int) -> tuple[list[Delivery], bool]:
         """Return what one pull delivers, and whether the consumer may have more at once.
 
-        Raises ConsumerUnfit where there is no such consumer, ConnectionLost and NoAnswer to ask again.
+        Raises ConsumerUnfitError where there is no such consumer, ConnectionLostError and NoResponseError to ask again.
         """
         link = api.link
         inbox = link.new_inbox()
@@ -173,13 +173,13 @@ class Durable:
         if code in (404, TIMED_OUT) or text in (_TOO_LARGE, "Batch Completed"):
             return
         if code == 503:
-            raise ConsumerUnfit(
+            raise ConsumerUnfitError(
                 f"no consumer {self.name} of {self.stream} answers: it does not exist, or is not exported to this "
                 "account, or the option apiPrefix is not that of its import"
             )
         if text.lower().startswith(_MOVED):
-            raise ConnectionLost(f"the consumer {self.name} of {self.stream} moves to another server: {text}")
-        raise ConsumerUnfit(f"the consumer {self.name} of {self.stream} refuses a pull: {code} {text}")
+            raise ConnectionLostError(f"the consumer {self.name} of {self.stream} moves to another server: {text}")
+        raise ConsumerUnfitError(f"the consumer {self.name} of {self.stream} refuses a pull: {code} {text}")
 
     def _made(self, api: JetStreamApi) -> dict[str, Any]:
         config: dict[str, Any] = {
@@ -194,18 +194,20 @@ class Durable:
         return api.create_consumer(self.stream, self.name, config)
 
     def _check(self, config: dict[str, Any]) -> None:
-        """Raise ConsumerUnfit for a configuration that cannot be read with acknowledgement."""
+        """Raise ConsumerUnfitError for a configuration that cannot be read with acknowledgement."""
         if config.get("deliver_subject"):
-            raise ConsumerUnfit(f"{self.name} of {self.stream} is a push consumer, and ackMode needs a pull consumer")
+            raise ConsumerUnfitError(
+                f"{self.name} of {self.stream} is a push consumer, and ackMode needs a pull consumer"
+            )
         if config.get("ack_policy") != "explicit":
             policy = config.get("ack_policy")
-            raise ConsumerUnfit(
+            raise ConsumerUnfitError(
                 f"{self.name} of {self.stream} has the ack policy {policy!r}, and ackMode needs 'explicit'"
             )
         one = config.get("filter_subject")
         filters = set(config.get("filter_subjects") or ([one] if one else []))
         if self.filters and filters != set(self.filters):
-            raise ConsumerUnfit(
+            raise ConsumerUnfitError(
                 f"{self.name} of {self.stream} delivers {', '.join(sorted(filters)) or 'all subjects'}, and option "
                 f"subject says {', '.join(self.filters)}: with ackMode the consumer chooses the subjects"
             )
@@ -262,7 +264,7 @@ def publish_all(link: Link, subjects: Sequence[bytes], body: bytes) -> None:
 
 
 def acknowledge(asking: Asking, replies: Sequence[bytes]) -> None:
-    """Acknowledge messages; once more is nothing. Raises ServerUnreachable after all retries."""
+    """Acknowledge messages; once more is nothing. Raises ServerUnreachableError after all retries."""
     asking(lambda api: publish_all(api.link, replies, ACK))
 
 

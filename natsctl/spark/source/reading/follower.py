@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from natsctl.spark.source.connection.api import NO_CONSUMER, JetStreamApi
-from natsctl.spark.source.errors import ApiRefused, ConnectionLost, JetStreamSourceError, NoAnswer, OptionFault
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    ConnectionLostError,
+    JetStreamSourceError,
+    NoResponseError,
+    OptionError,
+)
 from natsctl.spark.source.reading.offsets import Offsets
 
 _MARK: Final = {"natsctl.spark": "follows a query"}
@@ -28,17 +34,17 @@ class Follower:
     filters: tuple[str, ...] = ()
 
     def check(self, api: JetStreamApi, streams: Sequence[str]) -> None:
-        """Raise OptionFault where a durable is another's, or one would change what the stream keeps."""
+        """Raise OptionError where a durable is another's, or one would change what the stream keeps."""
         for stream in streams:
             retention = api.stream_info(stream)["config"].get("retention", "limits")
             if retention != "limits":
-                raise OptionFault(
+                raise OptionError(
                     f"option commitConsumer: {stream} has retention {retention!r}, where a consumer decides what is "
                     "kept; a durable for show is only for streams with retention 'limits'"
                 )
             found = self._info(api, stream)
             if found is not None and not _is_ours(found):
-                raise OptionFault(
+                raise OptionError(
                     f"option commitConsumer: {stream} has a consumer {self.name} that is not of this source, and it is "
                     "left alone: choose another name"
                 )
@@ -48,7 +54,7 @@ class Follower:
         for stream, position in offsets.items():
             try:
                 self._move(api, stream, position.seq + 1)
-            except (ConnectionLost, NoAnswer):
+            except (ConnectionLostError, NoResponseError):
                 raise
             except JetStreamSourceError as failure:
                 logging.getLogger("pyspark_jetstream").warning(
@@ -78,7 +84,7 @@ class Follower:
         """The durable as the server has it, None where there is none."""
         try:
             return api.ask(f"CONSUMER.INFO.{stream}.{self.name}")
-        except ApiRefused as refusal:
+        except ApiRefusedError as refusal:
             if refusal.err_code == NO_CONSUMER:
                 return None
             raise

@@ -2,11 +2,11 @@
 
 | what is found | is an error | else |
 |---|---|---|
-| the stream is another one of the same name | StreamRecreated | reading begins anew |
-| it has become another one since a task was planned | StreamRecreated | the task reads what is there |
-| it ends before where reading stood | SequenceWentBack | reading waits |
-| its first message is behind where reading stood | DataLoss | reading goes on at the first message |
-| messages in between were deleted since it was looked at last | DataLoss | reading goes on without them |
+| the stream is another one of the same name | StreamRecreatedError | reading begins anew |
+| it has become another one since a task was planned | StreamRecreatedError | the task reads what is there |
+| it ends before where reading stood | SequenceResetError | reading waits |
+| its first message is behind where reading stood | DataLossError | reading goes on at the first message |
+| messages in between were deleted since it was looked at last | DataLossError | reading goes on without them |
 
 The last two are no loss where messages go by design: with a limit by subject a newer one has taken the place of an
 older one, and a work queue or a stream with interest drops what its consumers have taken. Nor is what had been deleted
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from natsctl.spark.source.errors import DataLoss, SequenceWentBack, StreamRecreated
+from natsctl.spark.source.errors import DataLossError, SequenceResetError, StreamRecreatedError
 from natsctl.spark.source.reading.offsets import Position
 
 MAX_DELETED: Final = 100_000
@@ -102,11 +102,11 @@ def _limits(config: dict[str, Any]) -> tuple[str, ...]:
 
 
 def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
-    """Whether a stream is the one that was read before; raises StreamRecreated where that is an error."""
+    """Whether a stream is the one that was read before; raises StreamRecreatedError where that is an error."""
     if stood.same_stream(now.created):
         return True
     tell(
-        StreamRecreated(
+        StreamRecreatedError(
             f"{now.name} was deleted and made again, or restored from a backup: offsets up to {stood.seq} are of the "
             f"stream of {stood.created}, and this one is of {now.created} with {span(now.first, now.last)}. If it has "
             f'the same messages, go on with a new checkpoint and startingOffsets {{"{now.name}": {stood.seq + 1}}}; '
@@ -118,11 +118,11 @@ def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
 
 
 def check_planned(first: int, last: int, created: str, now: StreamState, *, fail: bool) -> bool:
-    """Whether a stream is the one of which a read was planned; raises StreamRecreated where that is an error."""
+    """Whether a stream is the one of which a read was planned; raises StreamRecreatedError where that is an error."""
     if Position(last, created).same_stream(now.created):
         return True
     tell(
-        StreamRecreated(
+        StreamRecreatedError(
             f"{now.name} was deleted and made again, or restored from a backup, since it was looked up: "
             f"{span(first, last)} were to be read of the stream of {created}, and this one is of {now.created} with "
             f"{span(now.first, now.last)}. Load it anew, or start the streaming query again"
@@ -133,11 +133,11 @@ def check_planned(first: int, last: int, created: str, now: StreamState, *, fail
 
 
 def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
-    """Whether a stream still reaches to where it was read; raises SequenceWentBack where that is an error."""
+    """Whether a stream still reaches to where it was read; raises SequenceResetError where that is an error."""
     if now.last >= seq:
         return True
     tell(
-        SequenceWentBack(
+        SequenceResetError(
             f"{now.name} ends at {now.last}, and sequence {seq} was read or is to be read: an older state of it was "
             f"restored, or the offsets are not its own; {_GO_ON}, which waits until the stream has come that far"
         ),
@@ -147,10 +147,10 @@ def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
 
 
 def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> None:
-    """Raise SequenceWentBack where the sequence that an option says is behind a stream's end, and that is an error."""
+    """Raise SequenceResetError where the sequence of an option is behind a stream's end and that is an error."""
     if end < seq:
         tell(
-            SequenceWentBack(
+            SequenceResetError(
                 f"option {option}: it says {seq}, and {name} ends at {end}: an older state was restored, "
                 f"or the offset is another stream's; give one up to {end}, or failOnDataLoss=false, with which "
                 "a batch reads what is there, and a streaming query waits until the stream has come that far"
@@ -160,7 +160,10 @@ def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> Non
 
 
 def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
-    """Where reading `first` to `last` can begin; raises DataLoss where messages before that are gone and missed."""
+    """Where reading `first` to `last` can begin.
+
+    Raises DataLossError where messages before that are gone and missed.
+    """
     if now.first <= first or first > last:
         return first
     gone = min(now.first - 1, last)
@@ -171,12 +174,12 @@ def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
             )
             _note(f"{now.name}: {span(first, gone)} went {why}; reading goes on at {gone + 1}")
     else:
-        tell(DataLoss(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail)
+        tell(DataLossError(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail)
     return gone + 1
 
 
 def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -> None:
-    """Raise DataLoss where messages up to `last` were deleted that the query had yet to read when it looked last."""
+    """Raise DataLossError where messages up to `last` were deleted that the query had not read at its last look."""
     if now.by_design or now.thins_out or stood.known is None or now.deleted is None:
         return
     earlier = [seq for seq in now.deleted if stood.seq < seq <= stood.known]
@@ -186,7 +189,7 @@ def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -
         return
     among = f", {stood.gone} more of them were gone before" if stood.gone else ""
     tell(
-        DataLoss(
+        DataLossError(
             f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} between {stood.seq} and {last} were "
             f"deleted before they were read ({spans([*earlier, *later])}{among}); {_GO_ON}, which goes on without them"
         ),
@@ -209,12 +212,12 @@ def spans(seqs: Sequence[int]) -> str:
 
 
 def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: bool) -> None:
-    """Raise DataLoss where messages went between planning and reading since the stream's beginning passed them."""
+    """Raise DataLossError where messages went between planning and reading since the stream's beginning passed them."""
     if missing <= 0 or now.first <= first or now.by_design:
         return
     gone = min(now.first - 1, last)
     tell(
-        DataLoss(
+        DataLossError(
             f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} of {span(first, last)} went while they "
             f"were being read: {span(first, gone)} {why_gone(now)}; {_GO_ON}"
         ),
@@ -236,7 +239,7 @@ def span(first: int, last: int) -> str:
     return f"sequence {first}" if first == last else f"sequences {first}..{last}"
 
 
-def tell(failure: DataLoss, *, fail: bool) -> None:
+def tell(failure: DataLossError, *, fail: bool) -> None:
     """Raise a loss, or where that is allowed only write it to the log."""
     if fail:
         raise failure

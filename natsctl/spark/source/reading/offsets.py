@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.options.values import moment_ns
 
 VERSION: Final = 1
@@ -59,9 +59,9 @@ def encode_offsets(offsets: Offsets) -> dict[str, Any]:
 
 
 def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
-    """The offsets of a checkpoint; raises OptionFault for those of another version or of another source."""
+    """The offsets of a checkpoint; raises OptionError for those of another version or of another source."""
     if said.get("v") != VERSION or not isinstance(said.get("streams"), dict):
-        raise OptionFault(
+        raise OptionError(
             f"the checkpoint's offsets are not of this source, or of a newer version than {VERSION}: give the query a "
             "checkpoint of its own, or use the natsctl that wrote it"
         )

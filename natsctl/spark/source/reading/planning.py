@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.errors import ApiRefused, NotAuthorised, OptionFault, StreamNotFound
+from natsctl.spark.source.errors import ApiRefusedError, NotAuthorisedError, OptionError, StreamNotFoundError
 from natsctl.spark.source.fetch.ranges import ReadRange
 from natsctl.spark.source.options.values import EARLIEST, LATEST
 from natsctl.spark.source.reading.loss import StreamState, check_begin, check_said, stream_state
@@ -45,12 +45,12 @@ class Stretch:
 
 
 def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) -> list[str]:
-    """The names of the streams to read; raises StreamNotFound for a pattern that fits none, if some are needed."""
+    """The names of the streams to read; raises StreamNotFoundError for a pattern that fits none, if some are needed."""
     if not reading.pattern:
         return list(reading.streams)
     found = sorted(name for name in api.stream_names() if reading.names(name))
     if not found and needed:
-        raise StreamNotFound(f"no stream has a name like {reading.pattern!r}")
+        raise StreamNotFoundError(f"no stream has a name like {reading.pattern!r}")
     return found
 
 
@@ -75,12 +75,12 @@ def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list
 
 
 def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
-    """The first sequence that a new query wants of a stream; raises OptionFault where no message is late enough."""
+    """The first sequence that a new query wants of a stream; raises OptionError where no message is late enough."""
     if (since := reading.since(state.name)) is not None:
         first = api.sequence_at(state.name, since[1])
         if first <= state.last or reading.late_is_latest:
             return first
-        raise OptionFault(
+        raise OptionError(
             f"option {since[0]}: {state.name} has no message as late as that (its last is {state.last}); "
             "startingOffsetsByTimestampStrategy=latest begins behind the last one"
         )
@@ -108,10 +108,10 @@ def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
 
 
 def check_names(said: str | Mapping[str, int] | None, names: Sequence[str], option: str) -> None:
-    """Raise OptionFault for offsets of streams that are not read."""
+    """Raise OptionError for offsets of streams that are not read."""
     strangers = sorted(set(said) - set(names)) if isinstance(said, Mapping) else []
     if strangers:
-        raise OptionFault(f"option {option}: {', '.join(strangers)} is not read; read are {', '.join(names)}")
+        raise OptionError(f"option {option}: {', '.join(strangers)} is not read; read are {', '.join(names)}")
 
 
 def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
@@ -124,7 +124,7 @@ def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
             first = max(first, api.sequence_at(name, wanted.since_ns))
         if wanted.until_ns is not None and first <= last:
             last = min(last, api.sequence_at(name, wanted.until_ns + 1) - 1)
-    except (ApiRefused, NotAuthorised):
+    except (ApiRefusedError, NotAuthorisedError):
         pass  # Spark looks at times itself; the range is only wider than it had to be.
     return Stretch(stretch.state, first, last)
 
@@ -141,7 +141,7 @@ def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | 
     try:
         pending = api.counted(stretch.state.name, stretch.first, filters)
         held = pending and pending - api.counted(stretch.state.name, stretch.last + 1, filters)
-    except (ApiRefused, NotAuthorised):
+    except (ApiRefusedError, NotAuthorisedError):
         return None
     return held if held > 0 or not pending else None
 
@@ -160,7 +160,7 @@ def cut(
         return stretch.last, total
     try:
         return _cut_by_count(api, stretch, filters, wanted)
-    except (ApiRefused, NotAuthorised):
+    except (ApiRefusedError, NotAuthorisedError):
         return min(stretch.first + wanted - 1, stretch.last), None
 
 
@@ -225,7 +225,7 @@ def _counts(
         return [max(last - max(before, state.first - 1), 0) for before, last in pairwise(bounds)]
     try:
         pending = [api.counted(state.name, bound + 1, filters) for bound in bounds]
-    except (ApiRefused, NotAuthorised):
+    except (ApiRefusedError, NotAuthorisedError):
         return [None] * (len(bounds) - 1)
     return [max(here - behind, 0) or None for here, behind in pairwise(pending)]
 

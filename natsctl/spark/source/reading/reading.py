@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, cast
 
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.fetch.ranges import FetchLimits, Transport
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import STREAM_READ
@@ -57,7 +57,7 @@ def _moment(which: str, of_all: int | None, of_one: int | None) -> tuple[str, in
 
 
 def reading_of(options: Options) -> Reading:
-    """What the options of a read ask for; raises OptionFault for those that contradict each other."""
+    """What the options of a read ask for; raises OptionError for those that contradict each other."""
     streaming = options.place == STREAM_READ
     return Reading(
         streams=_streams(options),
@@ -79,9 +79,9 @@ def reading_of(options: Options) -> Reading:
 
 
 def check_batch(options: Options) -> None:
-    """Raise OptionFault where a batch is to be acknowledged: Spark reports the end of a batch to no source."""
+    """Raise OptionError where a batch is to be acknowledged: Spark reports the end of a batch to no source."""
     if options["ackMode"] != "none":
-        raise OptionFault(
+        raise OptionError(
             "option ackMode is for a streaming read: Spark does not report to a source that a batch is written. "
             "readStream with trigger(availableNow=True) takes what is there and ends, and foreachBatch gives each "
             "batch as a frame"
@@ -89,22 +89,22 @@ def check_batch(options: Options) -> None:
 
 
 def durable_of(options: Options, reading: Reading) -> Durable | None:
-    """The consumer that a query acknowledges through; None without `ackMode`. Raises OptionFault."""
+    """The consumer that a query acknowledges through; None without `ackMode`. Raises OptionError."""
     if options["ackMode"] == "none":
         given = [name for name in ("consumer", "createConsumer", "includeMetadata") if options.given(name)]
         if given:
-            raise OptionFault(f"option {given[0]} needs ackMode=explicit")
+            raise OptionError(f"option {given[0]} needs ackMode=explicit")
         return None
     if not options["consumer"]:
-        raise OptionFault("option ackMode needs a consumer: name a durable pull consumer in option consumer")
+        raise OptionError("option ackMode needs a consumer: name a durable pull consumer in option consumer")
     if contrary := [name for name in _NOT_ACKED if options.given(name)]:
-        raise OptionFault(f"option {contrary[0]} has no meaning with ackMode, where the consumer says what is read")
+        raise OptionError(f"option {contrary[0]} has no meaning with ackMode, where the consumer says what is read")
     if len(reading.streams) != 1:
-        raise OptionFault("option ackMode reads one stream, as a consumer is of one")
+        raise OptionError("option ackMode reads one stream, as a consumer is of one")
     try:
         check_stream(options["consumer"])
     except ValueError:
-        raise OptionFault(f"option consumer: {options['consumer']!r} is no name of a consumer") from None
+        raise OptionError(f"option consumer: {options['consumer']!r} is no name of a consumer") from None
     return Durable(reading.streams[0], options["consumer"], options["createConsumer"], reading.filters)
 
 
@@ -118,18 +118,18 @@ def _streams(options: Options) -> tuple[str, ...]:
     """The streams by name; none where there is a pattern."""
     ways = [name for name in ("stream", "streamPattern") if options.given(name)]
     if options.path and ways:
-        raise OptionFault(f"load({options.path!r}) names a stream, and so does option {ways[0]}: give one of them")
+        raise OptionError(f"load({options.path!r}) names a stream, and so does option {ways[0]}: give one of them")
     if len(ways) > 1:
-        raise OptionFault("options stream and streamPattern exclude each other")
+        raise OptionError("options stream and streamPattern exclude each other")
     if not (options.path or ways):
-        raise OptionFault('which stream? Give option stream or streamPattern, or load("ORDERS")')
+        raise OptionError('which stream? Give option stream or streamPattern, or load("ORDERS")')
     try:
         found = names(options.path) if options.path else options["stream"] or ()
         for name in found:
             check_stream(name)
     except ValueError as failure:
         said = f"load({options.path!r})" if options.path else "option stream"
-        raise OptionFault(f"{said}: {failure}") from None
+        raise OptionError(f"{said}: {failure}") from None
     return tuple(found)
 
 

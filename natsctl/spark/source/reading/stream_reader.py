@@ -23,7 +23,7 @@ from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import DataLoss, StreamNotFound
+from natsctl.spark.source.errors import DataLossError, StreamNotFoundError
 from natsctl.spark.source.reading.admission import Admission
 from natsctl.spark.source.reading.follower import Follower
 from natsctl.spark.source.reading.loss import (
@@ -202,12 +202,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """A stream as it is now; None for one of a pattern that is gone, where that is allowed."""
         try:
             return self._looked_at(api, name)
-        except StreamNotFound:
+        except StreamNotFoundError:
             if not self._reading.pattern:
                 raise
         if stood is not None:
             text = f"{name} was deleted; it was read up to {stood.seq}, and what came after that is gone"
-            tell(DataLoss(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
+            tell(DataLossError(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
         return None
 
     def _looked_at(self, api: JetStreamApi, name: str) -> StreamState:
@@ -242,7 +242,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [*found, *parts(api, stretches, self._reading, self._reading.filters)]
 
     def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:
-        """What of a planned range is still there; raises DataLoss where that is an error."""
+        """What of a planned range is still there; raises DataLossError where that is an error."""
         if not check_end(last, state, fail=self._reading.fail):
             last = state.last
         return Stretch(state, check_begin(begin + 1, last, state, fail=self._reading.fail), last)

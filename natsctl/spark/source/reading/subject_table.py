@@ -15,7 +15,7 @@ from natsctl.spark.source.columns.rows import arrow_schema
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.reading.reading import Reading
 
 SUFFIX: Final = "$subjects"
@@ -27,10 +27,10 @@ SUBJECT_FIELDS: Final = (
 
 
 def is_subject_table(reading: Reading) -> bool:
-    """Whether subjects and not messages are read; raises OptionFault for both at once."""
+    """Whether subjects and not messages are read; raises OptionError for both at once."""
     marked = [name.endswith(SUFFIX) for name in reading.streams]
     if any(marked) and not all(marked):
-        raise OptionFault(f"{', '.join(reading.streams)}: tables of subjects and streams cannot be read as one")
+        raise OptionError(f"{', '.join(reading.streams)}: tables of subjects and streams cannot be read as one")
     return any(marked)
 
 
@@ -38,11 +38,11 @@ class SubjectTableReader(DataSourceReader):
     """Reads the subjects of streams, those that fit the filters, in one task."""
 
     def __init__(self, settings: ServerSettings, reading: Reading, schema: StructType) -> None:
-        """Raise OptionFault for a column that the table does not have."""
+        """Raise OptionError for a column that the table does not have."""
         known = {field.name: field.dataType for field in SUBJECT_FIELDS}
         for field in schema:
             if known.get(field.name) != field.dataType:
-                raise OptionFault(f"{reading.streams[0]} has no column {field.name} {field.dataType.simpleString()}")
+                raise OptionError(f"{reading.streams[0]} has no column {field.name} {field.dataType.simpleString()}")
         self._settings = settings
         self._streams = [name.removesuffix(SUFFIX) for name in reading.streams]
         self._filters = reading.filters or (">",)

@@ -18,7 +18,10 @@ from natsctl.spark.source.reading.part import StreamPart
 def read_part(
     settings: ServerSettings, part: StreamPart, limits: FetchLimits, shape: RowShape
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part; raises DataLoss where the stream was made again, or messages went, since it was planned."""
+    """The rows of a part.
+
+    Raises DataLossError where the stream was made again, or messages went, since it was planned.
+    """
 
     def same(now: StreamState) -> bool:
         return check_planned(part.todo.first, part.todo.last, part.created, now, fail=part.fail)
