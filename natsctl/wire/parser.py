@@ -100,15 +100,15 @@ class Parser(Framing):
             header_at = find(b"\n", at) + 1
             fields = chunk[at:header_at].split()
             if len(fields) == 5:
-                verb, subject, reply, header_text, text = fields
+                _, subject, reply, header_text, text = fields
             elif len(fields) == 4:
-                verb, subject, header_text, text = fields
+                _, subject, header_text, text = fields
                 reply = b""
             else:
                 return at
             header_size, size = size_of(header_text, -1), size_of(text, -1)
             end = header_at + size
-            if verb != b"HPUB" or not 0 <= header_size <= size or chunk[end : end + 2] != CRLF:
+            if chunk[at : at + 5] != b"HPUB " or not 0 <= header_size <= size or chunk[end : end + 2] != CRLF:
                 return at
             if header_at - at - 1 > most_line or (odd and has_odd_blanks(chunk[at:header_at])):
                 return at

@@ -96,6 +96,14 @@ def test_a_hundred_thousand_mutated_streams_raise_nothing() -> None:
     assert time.process_time() - began < 60
 
 
+def test_a_blank_between_two_messages_is_a_fault_however_the_bytes_come() -> None:
+    for verb in (b"HPUB foo r 23 28\r\nNATS/1.0\r\nA: bcdefg\r\n\r\nhello\r\n", b"PUB foo 0\r\n\r\n", b"SUB foo 1\r\n"):
+        data = verb + b" " + verb
+        ops, fault = whole(data)
+        assert (len(ops), fault) == (1, FaultKind.UNKNOWN_OPERATION)
+        assert in_chunks(data, [len(verb)]) == in_chunks(data, list(range(len(data)))) == (ops, fault)
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.one_of(st.sampled_from(SEEDS), st.sampled_from(TOKENS), st.binary(max_size=12)), max_size=8).map(
