@@ -86,14 +86,14 @@ async def restored(server: ServerProcess, count: int, shared: bool = False) -> R
 
 
 async def _until(done: asyncio.Event, work: Awaitable[None]) -> None:
-    """Return when `work` is done and everything has arrived."""
+    """Run `work`; return once everything has arrived."""
     await work
     async with asyncio.timeout(ANSWER_WITHIN_S):
         await done.wait()
 
 
 async def _longest_round_trip(client: RawClient, worst_s: list[float]) -> None:
-    """Keep the longest round trip since the caller has looked last."""
+    """Record the longest round trip since the caller last read it."""
     while True:
         took_s = await timed(client.flush())
         worst_s[0] = max(worst_s[0], took_s)
@@ -101,7 +101,7 @@ async def _longest_round_trip(client: RawClient, worst_s: list[float]) -> None:
 
 
 def name_of(number: int) -> str:
-    """Return the name of a stream; the first one is the one that `restarted` waits for."""
+    """Return the name of a stream; `restarted` waits for the first."""
     return f"S{number}" if number else "A"
 
 
@@ -139,7 +139,7 @@ async def many_streams(server: ServerProcess, count: int) -> Row:
 
 
 async def _among_idle(server: ServerProcess, client: RawClient, count: int) -> Row:
-    """Measure what idle streams cost the others and whoever asks for them."""
+    """Measure the cost of idle streams for other streams and for requests that list them."""
     row: Row = {}
     await asyncio.sleep(1)
     begun_s = cpu_s(server)
@@ -192,14 +192,14 @@ async def many_consumers(server: ServerProcess, count: int) -> Row:
 
 
 async def _published_to_all(client: RawClient) -> None:
-    """Return when messages for every consumer are stored and counted."""
+    """Publish a message for every consumer; return once all are stored and counted."""
     for _ in range(FOR_ALL):
         await client.request(b"a.all", PAYLOAD, ANSWER_WITHIN_S)
     await api(client, b"CONSUMER.INFO.A.c1")
 
 
 async def many_wants(server: ServerProcess, count: int) -> Row:
-    """Measure an interest stream whose every message waits for the acks of `count` consumers."""
+    """Measure an interest stream with `count` consumers, each of which must ack every message."""
     row: Row = {}
     client = await RawClient.connect(server.url)
     config = {"name": "A", "subjects": ["a.>"], "retention": "interest", "max_consumers": count}
@@ -218,7 +218,7 @@ async def many_wants(server: ServerProcess, count: int) -> Row:
 
 
 async def _take_and_ack(client: RawClient, number: int) -> None:
-    """Fetch all messages that every consumer takes, and acknowledge each."""
+    """Fetch and acknowledge all messages of every consumer."""
     replies: list[bytes] = []
     came = asyncio.Event()
 

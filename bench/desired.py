@@ -1,6 +1,6 @@
-"""What desired state costs: `python -m bench.desired`, on natsctl's server and, where it is on PATH, on nats-server.
+"""Cost of desired state (`python -m bench.desired`) on natsctl's server and, where it is on PATH, on nats-server.
 
-500 streams with 4 consumers each, on files: applied by natsctl in one process; by the reference tool, one process per
+500 streams with 4 consumers each, on files: applied by natsctl in one process; by the nats tool, one process per
 object, one after the other as a script does; planned and applied again with nothing to do; destroyed. The reference
 tool makes `--sample` streams with their consumers unless it is told to make `--all`, and its time is scaled.
 """
@@ -29,7 +29,7 @@ DRIFT: Final = 10
 
 
 def document(streams: int) -> dict[str, Any]:
-    """The streams and consumers as a document."""
+    """Return the streams and consumers as a document."""
 
     def consumer(stream: str, number: int) -> dict[str, Any]:
         name = f"C{number}"
@@ -49,7 +49,7 @@ def document(streams: int) -> dict[str, Any]:
 
 
 def timed(url: str, folder: Path, *words: str, code: int = 0) -> float:
-    """The seconds of one process; raises RuntimeError where it ends with another status than `code`."""
+    """Return the seconds that one process takes; raise RuntimeError if its exit status is not `code`."""
     environment = {**os.environ, "NATS_URL": url, "HOME": str(folder), "NO_COLOR": "1"}
     begun = time.perf_counter()
     done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=WITHIN_S)
@@ -60,7 +60,7 @@ def timed(url: str, folder: Path, *words: str, code: int = 0) -> float:
 
 
 def one_by_one(url: str, folder: Path, streams: int) -> float:
-    """The seconds that the reference tool takes for the first `streams`, a process per object."""
+    """Return the seconds that the nats tool takes for the first `streams`, one process per object."""
     nats = shutil.which("nats") or ""
     total_s = 0.0
     for stream in document(streams)["streams"]:
@@ -75,7 +75,7 @@ def one_by_one(url: str, folder: Path, streams: int) -> float:
 
 
 def measure(url: str, folder: Path, streams: int, sample: int) -> dict[str, float]:
-    """Seconds by what was done."""
+    """Return the seconds of each step, by name."""
     path = folder / "desired.json"
     path.write_text(json.dumps(document(streams)))
     words = ("-f", str(path))
@@ -92,7 +92,7 @@ def measure(url: str, folder: Path, streams: int, sample: int) -> dict[str, floa
 
 
 def report(kind: Kind, figures: dict[str, float], streams: int) -> None:
-    """Print one server's figures, with the two ratios that are promised."""
+    """Print one server's figures with the two promised ratios."""
     print(f"\n{kind}: {streams:,} streams, {streams * CONSUMERS:,} consumers, on files", flush=True)
     for name, seconds in figures.items():
         print(f"  {name:30} {shown(name, seconds):>10}")

@@ -1,4 +1,4 @@
-"""How long many streams take to list, natsctl beside the reference tool: `python -m bench.listing 10000`.
+"""Time to list many streams with natsctl and with the nats tool: `python -m bench.listing 10000`.
 
 Both tools list the same streams of natsctl's server, and of nats-server where that is on PATH, with their output in a
 pipe, as whole processes that take turns; figures are wall time and processor time of the tool, the best of several.
@@ -27,7 +27,7 @@ from tests.support.raw_client import RawClient
 
 ROUNDS: Final = 5
 LISTS: Final = (("ls -a",), ("ls -a -n",), ("ls -a -j",), ("report -a", "report"), ("find -a --empty -n",))
-"""What natsctl is asked, and the reference where its words differ; its `-a` belongs to the group."""
+"""Arguments of natsctl, and of the nats tool where they differ; its `-a` belongs to the group."""
 FLOORS: Final = (
     ("python that does nothing", "pass"),
     ("imports of every command (typer)", "import natsctl.cli.typer_run as run; run.import_typer()"),
@@ -41,14 +41,14 @@ FLOORS: Final = (
 
 
 class Cost(NamedTuple):
-    """Seconds of the clock and of the processor."""
+    """Wall-clock and CPU seconds."""
 
     wall_s: float
     cpu_s: float
 
 
 async def fill(url: str, count: int) -> None:
-    """Make `count` streams."""
+    """Create `count` streams."""
     client = await RawClient.connect(url)
 
     def create(number: int) -> Awaitable[object]:
@@ -61,12 +61,15 @@ async def fill(url: str, count: int) -> None:
 
 
 def cost(words: list[str]) -> Cost:
-    """The cheapest of some runs. Raises CalledProcessError where one fails."""
+    """Return the cheapest of several runs; raise CalledProcessError if one fails."""
     return costs(words)[0]
 
 
 def costs(*lines: list[str]) -> list[Cost]:
-    """The cheapest run of each, by clock and by processor; they take turns. Raises CalledProcessError."""
+    """Return the cheapest run of each command, by wall clock and by CPU; runs alternate.
+
+    Raises CalledProcessError if one fails.
+    """
     found: list[list[Cost]] = [[] for _ in lines]
     for _ in range(ROUNDS):
         for line, runs in zip(lines, found, strict=True):
@@ -99,7 +102,7 @@ def compare(url: str, reference: str | None) -> None:
 
 
 def main() -> None:
-    """Print what each list takes, on each server."""
+    """Print the cost of each list on each server."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int, nargs="?", default=10_000, help="streams")
     count = parser.parse_args().count

@@ -1,4 +1,4 @@
-"""How long one request keeps every other client waiting, natsctl beside nats-server: `python -m bench.loop`.
+"""Time for which one request delays all other clients, on natsctl and nats-server: `python -m bench.loop`.
 
 A second process sends a PING every half millisecond or as soon as the last one is answered, on a connection of its own;
 the figure of an operation is the longest time that one PONG took while the operation went on, beside the time to the
@@ -35,7 +35,7 @@ Operation = Callable[[RawClient, dict[str, Any]], Awaitable[object]]
 
 
 def probe(url: str, pipe: Connection) -> None:
-    """Time PINGs; at each message from the other side, return the longest since the last one."""
+    """Time PINGs; at each message from the parent, send the longest since the previous message."""
     parts = urlsplit(url)
     line = socket.create_connection((parts.hostname, parts.port or 4222))
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -57,7 +57,7 @@ def probe(url: str, pipe: Connection) -> None:
 
 
 def update(**change: Any) -> Operation:
-    """Return the update of a stream."""
+    """Return the request that updates a stream."""
     return lambda client, config: api(client, b"STREAM.UPDATE.A", {**config, **change})
 
 
@@ -67,13 +67,13 @@ def ask(verb: bytes, **body: Any) -> Operation:
 
 
 def consumer(**config: Any) -> Operation:
-    """Return the creation of a consumer."""
+    """Return the request that creates a consumer."""
     body = {"stream_name": "A", "config": {"durable_name": "C", "ack_policy": "explicit", **config}}
     return lambda client, _: api(client, b"CONSUMER.DURABLE.CREATE.A.C", body)
 
 
 async def snapshot(client: RawClient, config: dict[str, Any]) -> None:
-    """Take a snapshot as fast as it comes."""
+    """Receive a snapshot at full speed."""
     done = asyncio.Event()
 
     def chunk(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
@@ -90,7 +90,7 @@ async def snapshot(client: RawClient, config: dict[str, Any]) -> None:
 
 
 async def mirror(client: RawClient, config: dict[str, Any]) -> None:
-    """Make a mirror and wait until it has everything."""
+    """Create a mirror and wait until it has every message."""
     wanted = (await api(client, b"STREAM.INFO.A"))["state"]["messages"]  # type: ignore[index]
     await api(client, b"STREAM.CREATE.M", {"name": "M", "mirror": {"name": "A"}})
     while (await api(client, b"STREAM.INFO.M"))["state"]["messages"] < wanted:  # type: ignore[index]
@@ -99,14 +99,14 @@ async def mirror(client: RawClient, config: dict[str, Any]) -> None:
 
 
 async def expiry(client: RawClient, config: dict[str, Any]) -> None:
-    """Let everything expire at once."""
+    """Expire every message at once."""
     await api(client, b"STREAM.UPDATE.A", {**config, "max_age": 100_000_000, "duplicate_window": 100_000_000})
     while (await api(client, b"STREAM.INFO.A"))["state"]["messages"]:  # type: ignore[index]
         await asyncio.sleep(0.05)
 
 
 async def interest(client: RawClient, config: dict[str, Any]) -> None:
-    """Delete the only consumer of a stream of interest."""
+    """Delete the only consumer of an interest stream."""
     await consumer()(client, config)
     await api(client, b"STREAM.UPDATE.A", {**config, "retention": "interest"})
     await api(client, b"CONSUMER.DELETE.A.C")
@@ -132,12 +132,12 @@ async def rollup(client: RawClient, config: dict[str, Any]) -> None:
 
 
 async def multi_last(client: RawClient, config: dict[str, Any]) -> None:
-    """Ask for the last message of more subjects than are answered."""
+    """Request the last messages of more subjects than one response may have."""
     await client.request(b"$JS.API.DIRECT.GET.A", b'{"multi_last":["a.*.x"]}', ANSWER_WITHIN_S)
 
 
 async def nothing(client: RawClient, config: dict[str, Any]) -> None:
-    """Wait: what the machine does by itself."""
+    """Do nothing: the delays of the machine itself."""
     await asyncio.sleep(1)
 
 
@@ -169,7 +169,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 async def measured(
     server: ServerProcess, count: int, subjects: int, names: list[str]
 ) -> dict[str, tuple[float, float]]:
-    """Return seconds of the longest PING, and to the answer, by operation."""
+    """Return the longest PING and the response time of each operation, in seconds."""
     here, there = multiprocessing.Pipe()
     prober = multiprocessing.get_context("spawn").Process(target=probe, args=(server.url, there), daemon=True)
     prober.start()
@@ -213,7 +213,7 @@ def run(kind: Kind, source: str, count: int, subjects: int, names: list[str]) ->
 
 
 def main() -> None:
-    """Measure what was asked for and print a line for each operation."""
+    """Measure the selected operations and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=lambda text: int(float(text)), default=300_000)
     parser.add_argument("--subjects", type=lambda text: int(float(text)), default=1000)

@@ -1,4 +1,4 @@
-"""What the benchmarks of one node share: requests that are timed, servers that start again, rows of figures."""
+"""Shared parts of the one-node benchmarks: timed requests, server restarts, rows of figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNITS: Final = {"_per_s": "/s", "_mb": " MB", "_kb": " KB", "_share": " %", "_co
 
 
 async def api(client: RawClient, subject: bytes, body: object = None) -> dict[str, object]:
-    """Return the answer of one API request; raises RuntimeError where it is an error."""
+    """Return the response to one API request; raise RuntimeError if it is an error."""
     payload = b"" if body is None else json.dumps(body).encode()
     _, answer = await client.request(API + subject, payload, ANSWER_WITHIN_S)
     found: dict[str, object] = json.loads(answer)
@@ -37,14 +37,14 @@ async def api(client: RawClient, subject: bytes, body: object = None) -> dict[st
 
 
 async def timed(work: Awaitable[object]) -> float:
-    """Return how many seconds `work` takes."""
+    """Return the seconds that `work` takes."""
     begun = time.perf_counter()
     await work
     return time.perf_counter() - begun
 
 
 async def pipelined(count: int, make: Callable[[int], Awaitable[object]]) -> float:
-    """Do `make(0)`, `make(1)`, … some at a time and return the seconds."""
+    """Await `make(0)`, `make(1)`, … with a bounded number in flight; return the seconds."""
     numbers = iter(range(count))
 
     async def worker() -> None:
@@ -74,7 +74,7 @@ def rss_mb(server: ServerProcess) -> float:
 
 
 async def restarted(server: ServerProcess, killed: bool) -> tuple[RawClient, float]:
-    """Start the server again; return a client and the seconds until the stream A answers."""
+    """Restart the server; return a client and the seconds until stream A answers."""
     server.kill() if killed else server.stop()
     begun = time.perf_counter()
     server.start()
@@ -89,7 +89,7 @@ async def restarted(server: ServerProcess, killed: bool) -> tuple[RawClient, flo
 
 
 async def fetched(client: RawClient, consumer: bytes, batch: int) -> None:
-    """Return when `batch` messages of a pull consumer have come."""
+    """Return once `batch` messages of a pull consumer have arrived."""
     left, done = batch, asyncio.Event()
 
     def take(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
@@ -107,7 +107,7 @@ async def fetched(client: RawClient, consumer: bytes, batch: int) -> None:
 
 
 async def consumer(client: RawClient, name: str, **config: object) -> dict[str, object]:
-    """Make a durable pull consumer on the stream A."""
+    """Create a durable pull consumer on stream A."""
     wanted = {"durable_name": name, "ack_policy": "explicit", **config}
     body = {"stream_name": "A", "config": wanted}
     return await api(client, b"CONSUMER.DURABLE.CREATE.A.%s" % name.encode(), body)
@@ -122,7 +122,7 @@ def shown(name: str, value: float) -> str:
 
 
 def report(title: str, rows: dict[Kind, Row]) -> None:
-    """Print one size: a line for each figure, with the ratio where both servers ran."""
+    """Print the figures of one size, a line each, with the ratio if both servers ran."""
     print(f"\n{title}")
     own, reference = rows["natsctl"], rows.get("reference", {})
     for name, value in own.items():

@@ -1,9 +1,9 @@
-"""How costs grow on one node, natsctl beside the reference server: `python -m bench.scale`.
+"""Growth of costs on one node, natsctl and nats-server: `python -m bench.scale`.
 
 Six curves: messages in one stream, subjects in one stream, streams on one server, consumers on one stream, consumers
 of a stream that keeps messages only while somebody wants them, queue subscriptions that a client restores. Each row
-is one size on both servers in turn; a ratio is natsctl's time (or memory) over the reference's, so below 1 natsctl
-needs less. natsctl syncs before every ack (its default), the reference has its lazy default. The sizes of a run are
+is one size on both servers in turn; a ratio is natsctl's time (or memory) over nats-server's, so below 1 natsctl
+needs less. natsctl syncs before every ack (its default), nats-server has its lazy default. The sizes of a run are
 arguments; the largest ones (10 million messages, 10,000 streams) take minutes and want a machine that does nothing
 else. Without nats-server on PATH natsctl's figures stand alone.
 """
@@ -55,12 +55,12 @@ async def a_long_stream(server: ServerProcess, count: int, subjects: int) -> Row
 
 
 def sizes(text: str) -> list[int]:
-    """Return the numbers of a list such as `1e5,1e6`; empty leaves the curve out."""
+    """Return the numbers of a list such as `1e5,1e6`; an empty list skips the curve."""
     return [int(float(part)) for part in text.split(",") if part]
 
 
 def main() -> None:
-    """Run the curves that were asked for."""
+    """Run the selected curves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=sizes, default=sizes("1e5,1e6"), help="messages on 1,000 subjects")
     parser.add_argument("--subjects", type=sizes, default=sizes("1e4,1e5"), help="subjects, one message each")
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--consumers", type=sizes, default=sizes("100,1e3"))
     parser.add_argument("--wants", type=sizes, default=sizes("1e3"), help="consumers on an interest stream")
     parser.add_argument("--restored", type=sizes, default=sizes("1e5"), help="queue subscriptions of one client")
-    parser.add_argument("--alone", action="store_true", help="natsctl without the reference")
+    parser.add_argument("--alone", action="store_true", help="natsctl without nats-server")
     options = parser.parse_args()
     kinds: list[Kind] = ["natsctl", "reference"]
     if options.alone or reference_binary() is None:

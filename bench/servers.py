@@ -1,4 +1,4 @@
-"""natsctl's server beside the reference server, under the same load, in one run: `python -m bench.servers`.
+"""natsctl's server and nats-server under the same load in one run: `python -m bench.servers`.
 
 Each mode runs on both servers in turn, `--rounds` times; the figures are medians and the ratio is natsctl's over the
 reference's. natsctl syncs before every ack (its default). The reference runs twice: with its lazy default sync, and
@@ -26,7 +26,10 @@ GENERATOR = HERE / ".bin" / "load"
 
 
 class Mode(NamedTuple):
-    """One kind of load: the generator's mode, how many messages, and what to reach against "lazy" or "always"."""
+    """One kind of load: the generator's mode, the number of messages, and the target ratio.
+
+    Targets are against nats-server with its default (`lazy`) or with `sync_interval: always`.
+    """
 
     name: str
     msgs: int
@@ -44,11 +47,11 @@ MODES = (
     Mode("core-pubsub", 300_000, ()),
     Mode("core-request", 10_000, ()),
 )
-ALWAYS_MSGS = 10_000  # the reference at sync always publishes a few thousand messages a second
+ALWAYS_MSGS = 10_000  # nats-server with `sync_interval: always` publishes a few thousand messages a second
 
 
 def generator() -> Path | None:
-    """The load generator, built when needed; None without Go."""
+    """Return the load generator, built if needed; None without Go."""
     if shutil.which("go") is None:
         return None
     GENERATOR.parent.mkdir(exist_ok=True)
@@ -57,21 +60,21 @@ def generator() -> Path | None:
 
 
 def rate(load: Path, url: str, mode: str, msgs: int, size: int) -> float:
-    """Messages per second of one run of one mode."""
+    """Return the messages per second of one run of one mode."""
     command = [str(load), "-url", url, "-mode", mode, "-msgs", str(msgs), "-size", str(size)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(json.loads(done.stdout)["msgs_per_s"])
 
 
 def sync_always_config(folder: Path) -> list[str]:
-    """Flags that make the reference sync before every ack."""
+    """Return the flags with which nats-server syncs before every ack."""
     path = folder / "always.conf"
     path.write_text("jetstream { sync_interval: always }\n")
     return ["-c", str(path)]
 
 
 def measure_mode(load: Path, servers: dict[str, ServerProcess], mode: Mode, rounds: int, size: int) -> dict[str, float]:
-    """The median rate of a mode by server name; the rounds of the servers alternate."""
+    """Return the median rate of a mode by server name; the servers' rounds alternate."""
     rates: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(rounds):
         for name, server in servers.items():
@@ -83,7 +86,7 @@ def measure_mode(load: Path, servers: dict[str, ServerProcess], mode: Mode, roun
 
 
 def report(mode: Mode, rates: dict[str, float]) -> None:
-    """Print one row: rates, ratios, and whether the targets are met."""
+    """Print one row: rates, ratios, and targets met or missed."""
     own = rates["natsctl"]
     cells = [f"{mode.name:13} natsctl {own:>10,.0f}/s"]
     for name in ("lazy", "always"):
@@ -97,7 +100,7 @@ def report(mode: Mode, rates: dict[str, float]) -> None:
 
 
 def command_cpu_s(arguments: list[str], runs: int = 5) -> float:
-    """Median user+system CPU seconds of a natsctl command."""
+    """Return the median CPU seconds (user and system) of a natsctl command."""
     seconds = []
     for _ in range(runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -108,7 +111,7 @@ def command_cpu_s(arguments: list[str], runs: int = 5) -> float:
 
 
 def measure_commands(url: str) -> None:
-    """Print the CPU cost of starting a command: help, and one request against a running server."""
+    """Print the CPU cost of short commands: help, and one request to a running server."""
     at = ["-s", url]
     natsctl = str(Path(sys.executable).with_name("natsctl"))
     subprocess.run(
@@ -124,7 +127,7 @@ def measure_commands(url: str) -> None:
 
 
 def main() -> None:
-    """Run the modes that were asked for and print a row for each."""
+    """Run the selected modes and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modes", default=",".join(mode.name for mode in MODES))
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""What short commands and starts of the server cost, beside nats and nats-server: `python -m bench.startup`.
+"""Cost of short commands and of server starts, with nats and nats-server for comparison: `python -m bench.startup`.
 
 Each line is a whole process with its output in a pipe, on natsctl's server with a few streams, consumers and buckets;
 figures are wall time and processor time, the best of several. Without `nats` on PATH natsctl's figures stand alone.
@@ -46,11 +46,11 @@ LINES: Final = (
     ("__complete zsh stream info S", ""),
     ("__complete zsh consumer info S1 C", ""),
 )
-"""What natsctl is asked, and the reference; nothing where it has no such command."""
+"""Arguments of natsctl and of the nats tool; None where it has no such command."""
 
 
 async def fill(url: str) -> None:
-    """Make streams with a consumer each, and as many key-value buckets."""
+    """Create streams with one consumer each, and as many key-value buckets."""
     client = await RawClient.connect(url)
     for number in range(STREAMS):
         stream, bucket = f"S{number}", f"B{number}"
@@ -76,7 +76,7 @@ RETRY_S: Final = 0.001
 
 
 class Start(NamedTuple):
-    """Seconds from the spawn to INFO and to PONG, and of the processor to there and through the stop."""
+    """Seconds from spawn to INFO and to PONG, and CPU seconds to PONG and through the stop."""
 
     info_s: float
     pong_s: float
@@ -85,7 +85,7 @@ class Start(NamedTuple):
 
 @contextmanager
 def beside(busy: int) -> Iterator[None]:
-    """Keep so many processors busy."""
+    """Keep a number of processors busy."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
     try:
         yield
@@ -96,13 +96,13 @@ def beside(busy: int) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def start_once(command: Sequence[str], tree: Path, secure: bool) -> Start:
-    """Start a server, talk to it, and stop it."""
+    """Start a server, exchange INFO and PONG, and stop it."""
     port = free_port()
     begun_s = time.perf_counter()
     words = [*command, "-a", "127.0.0.1", "-p", str(port)]
@@ -133,7 +133,7 @@ def start_once(command: Sequence[str], tree: Path, secure: bool) -> Start:
 
 
 def compare_starts(rounds: int, against: Path | None, title: str, flags: Sequence[str], store: bool) -> None:
-    """Print what starts with these flags take, a line for each server."""
+    """Print the cost of starts with these flags, a line for each server."""
     own = [sys.executable, "-m", "natsctl", "server", "run"]
     servers: dict[str, tuple[list[str], Path]] = {"natsctl": (own, Path.cwd())}
     if against is not None:

@@ -1,8 +1,8 @@
-"""How fast a mirror and a source catch up, natsctl beside the reference: `python -m bench.upstreams --rounds 3`.
+"""Catch-up speed of a mirror and a source, natsctl and nats-server: `python -m bench.upstreams --rounds 3`.
 
 Each round fills a stream with small messages, then makes a mirror of it and a stream that sources from it, and times
 each until it has everything. The figures are medians; CPU time is the server's own. Both servers keep their defaults:
-natsctl syncs what it copies, the reference does so later.
+natsctl syncs the copies before it counts them, nats-server later.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
 
 
 async def api(client: RawClient, verb: bytes, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the answer of an API request; raises RuntimeError for an error."""
+    """Return the response to an API request; raise RuntimeError if it is an error."""
     _, raw = await client.request(b"$JS.API." + verb, json.dumps(body).encode() if body else b"", timeout_s=60)
     answer: dict[str, Any] = json.loads(raw)
     if "error" in answer:
@@ -45,7 +45,7 @@ async def api(client: RawClient, verb: bytes, body: dict[str, Any] | None = None
 
 
 async def until_stored(client: RawClient, name: bytes, msgs: int) -> None:
-    """Return when a stream has as many messages."""
+    """Return once a stream has `count` messages."""
     while (await api(client, b"STREAM.INFO." + name))["state"]["messages"] < msgs:
         await asyncio.sleep(POLL_S)
 
