@@ -46,7 +46,7 @@ LINES: Final = (
     ("__complete zsh stream info S", ""),
     ("__complete zsh consumer info S1 C", ""),
 )
-"""Arguments of natsctl and of the nats tool; None where it has no such command."""
+"""Arguments of natsctl and of the nats tool; the latter empty where it has no such command."""
 
 
 async def fill(url: str) -> None:

@@ -2,7 +2,7 @@
 
 Each round fills a stream with small messages, then makes a mirror of it and a stream that sources from it, and times
 each until it has everything. The figures are medians; CPU time is the server's own. Both servers keep their defaults:
-natsctl syncs the copies before it counts them, nats-server later.
+natsctl syncs what it copies at once, nats-server later.
 """
 
 from __future__ import annotations
