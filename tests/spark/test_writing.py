@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,15 +71,6 @@ def test_what_cannot_be_written_is_told_with_what_to_do(spark: SparkSession, api
             servers=api.link.settings.urls[0], numRetries="0", retryInterval="10ms"
         ).mode("append").save()
     assert messages(api) == []
-
-
-def test_a_named_job_stores_each_row_once_however_many_tasks_it_has(spark: SparkSession, api: JetStreamApi) -> None:
-    rows = spark.range(40).selectExpr("concat('out.', id % 3) AS subject", "string(id % 5) AS value")
-    for tasks in (1, 2, 4):
-        writer = rows.repartition(tasks).write.format("jetstream").option("servers", api.link.settings.urls[0])
-        writer.option("writeId", "day-7").mode("append").save("OUT")
-        stored = Counter((subject, value) for subject, _, value in messages(api))
-        assert stored == Counter((f"out.{number % 3}", number % 5) for number in range(40))
 
 
 def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(

@@ -4,6 +4,10 @@ Every message's text is made upper-case and its amount doubled. The copies have 
 the sink makes, so a message is stored once however often it is sent. Each subject is in one partition, sorted by
 sequence: only so does the order of its messages stay, since partitions write at the same time, and what a shuffle
 brings is in no order.
+
+With `--write-id` it is a batch job instead of a query, and writes two streams under that name: the copies, and rows
+that are alike and have neither a sequence nor an id, so that only their content and their number tell them apart. Both
+the read and the write are cut into as many tasks as there are cores.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.spark.session import SparkOptions, open_session
 from natsctl.spark.session.connect import register_by_value
-from tests.support.spark_kills import SINK, SOURCE
+from tests.support.spark_kills import ALIKE, ALIKE_VALUES, SINK, SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +45,7 @@ def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
 
 def copy(spark: SparkSession, options: argparse.Namespace) -> None:
     """Copy all that is in the source and not yet in the sink."""
-    reach = {"servers": options.server, "numRetries": RETRIES, "retryInterval": "500ms"}
+    reach = {"servers": options.server[0], "numRetries": RETRIES, "retryInterval": "500ms"}
     frame = spark.readStream.format("jetstream").options(**reach).option("maxOffsetsPerTrigger", options.per_batch)
     if options.consumer:
         frame = frame.options(ackMode="explicit", consumer=options.consumer, createConsumer="true")
@@ -56,14 +60,28 @@ def copy(spark: SparkSession, options: argparse.Namespace) -> None:
     query.awaitTermination()
 
 
+def copy_batch(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Write both sinks of each server under the name of the job."""
+    for server in options.server:
+        table = spark.read.format("jetstream").option("servers", server)
+        table = table.option("maxRecordsPerPartition", options.per_batch).load(SOURCE)
+        copies = transformed(table, options.partitions, with_ids=False)
+        alike = table.selectExpr(f"'{ALIKE}' AS subject", f"string(seq % {ALIKE_VALUES}) AS value")
+        for frame, sink in ((copies, SINK), (alike, ALIKE)):
+            writer = frame.write.format("jetstream").options(servers=server, writeId=options.write_id)
+            writer = writer.option("orderBy", "seq") if "seq" in frame.columns else writer
+            writer.mode("append").save(sink)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the job."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.spark_copy_job", description=__doc__)
-    parser.add_argument("--server", required=True)
+    parser.add_argument("--server", required=True, action="append", help="with --write-id one or more, in turn")
     parser.add_argument("--master", required=True)
     parser.add_argument("--java", default="")
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--per-batch", type=int, required=True)
+    parser.add_argument("--checkpoint", default="")
+    parser.add_argument("--write-id", default="", help="run as a batch job of this name")
+    parser.add_argument("--per-batch", type=int, required=True, help="messages of a batch; of a task with --write-id")
     parser.add_argument("--partitions", type=int, default=2, help="tasks that write")
     parser.add_argument("--by-value", action="store_true", help="for Pythons in which natsctl is not installed")
     parser.add_argument("--window", type=int, default=4000)
@@ -76,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.by_value:
             register_by_value(spark)
         try:
-            copy(spark, options)
+            (copy_batch if options.write_id else copy)(spark, options)
         except Exception as failure:  # of whatever kind; its text is Java's, which ends with the session
             print(failure, file=sys.stderr)
             return 1

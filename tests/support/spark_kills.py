@@ -8,6 +8,9 @@ work in another way (`--cores 1,2,4`). On a cluster no Python that Spark starts 
 the sink is read without Spark and compared message by message: count, sums, distinctness, content, and order per
 subject. Exit status 1 when anything differs.
 
+With `--batch` nothing is killed: a batch job of one name runs once for each number of `--cores`, each time in a process
+of its own, and has to store what it stored the first time.
+
 With `--acked` the source is a work queue that Spark drains through a durable consumer, at least once: every message has
 to be in the sink and none may be left in the queue; those that are there again, and how often the consumer delivered a
 message again, are counted.
@@ -27,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -40,6 +44,10 @@ from tests.support.servers import quiet_ports
 
 SOURCE: Final = "SPARK_IN"
 SINK: Final = "SPARK_OUT"
+ALIKE: Final = "ALIKE"
+"""The stream of a batch job's second sink, and its only subject."""
+ALIKE_VALUES: Final = 7
+"""How many values the rows of the second sink have among them all."""
 SUBJECTS: Final = 16
 PUBLISHED_AT_ONCE: Final = 5000
 READ_AT_ONCE: Final = 10_000
@@ -393,6 +401,56 @@ class KillRun:
         return [pid for pid in found[1:] if word in _words(pid)]
 
 
+class BatchRuns:
+    """Runs of one batch job on several servers, on other cores each time."""
+
+    def __init__(self, folder: Path, messages: int, cores: Sequence[int], java: str = "") -> None:
+        """Prepare the runs in an empty folder."""
+        self._log = folder / "driver.log"
+        self._messages = messages
+        self._cores = cores
+        self._java = java
+
+    def stored(self, *urls: str) -> list[dict[str, Any]]:
+        """Run the job and return what each server holds; raises RuntimeError where a run fails.
+
+        Each run writes to all servers, since most of its time is the start of Spark.
+        """
+        for url in urls:
+            asyncio.run(self._fill(url))
+        for cores in self._cores:
+            words = ["--master", f"local[{cores}]", "--java", self._java, "--partitions", str(cores)]
+            words += ["--per-batch", str(-(-self._messages // cores)), "--write-id", "day-7"]
+            words += [word for url in urls for word in ("--server", url)]
+            with self._log.open("wb") as log:
+                command = [sys.executable, "-m", "tests.support.spark_copy_job", *words]
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+            if done.returncode:
+                raise RuntimeError(f"the run on {cores} cores failed:\n{self._log.read_text(errors='replace')[-6000:]}")
+        return [asyncio.run(self._judged(url)) for url in urls]
+
+    async def _fill(self, url: str) -> None:
+        client = await RawClient.connect(url)
+        await prepare(client, self._messages)
+        config = {"name": ALIKE, "subjects": [ALIKE], "storage": "file", "duplicate_window": 86_400_000_000_000}
+        await request(client, f"STREAM.CREATE.{ALIKE}", config)
+        await client.close()
+
+    async def _judged(self, url: str) -> dict[str, Any]:
+        """Return what the judge found among the copies, and the number of rows by value among those that are alike."""
+        judge, alike = Judge(self._messages, explicit=False), Counter[str]()
+        client = await RawClient.connect(url)
+        await read_all(client, SINK, judge.take)
+        await client.close()
+        client = await RawClient.connect(url)
+        await read_all(client, ALIKE, lambda subject, header, payload: alike.update([payload.decode()]))
+        await client.close()
+        judge.finish()
+        expected = Counter(str(number % ALIKE_VALUES) for number in range(1, self._messages + 1))
+        found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
+        return {**found, "alike": sum(alike.values()), "broken": judge.broken or alike != expected}
+
+
 def _bare_python(folder: Path) -> Path:
     """A Python in which natsctl cannot be imported, as on executors elsewhere: code has to come by value."""
     hidden = folder / "hidden"
@@ -444,12 +502,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="explicit: ids of stream and sequence; none plants the fault that must be found",
     )
     parser.add_argument("--acked", action="store_true", help="drain a work queue with acknowledgements")
+    parser.add_argument("--batch", action="store_true", help="run a batch job of one name on each of --cores")
     parser.add_argument("--cores", type=_numbers, default=[], help="of the drivers in turn, by commas, with local[N]")
     parser.add_argument("--java", default="", help="a Java in place of the one that is found")
     parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")
     parser.add_argument("-j", "--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="natsctl-spark-kills-") as temporary:
+        if options.batch:
+            return _batch(options, Path(temporary))
         run = KillRun(options.keep or Path(temporary), options)
         try:
             summary = asyncio.run(run.run())
@@ -458,6 +519,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             summary.failure = str(failure)
     print(json.dumps(asdict(summary), indent=None if options.json else 2))
     return 1 if summary.broken else 0
+
+
+def _batch(options: argparse.Namespace, folder: Path) -> int:
+    """Run the batch job and print what is stored; return 1 when that is not what has to be."""
+    with ServerProcess(folder / "server", options.server) as server:
+        (found,) = BatchRuns(folder, options.messages, options.cores or (1, 2, 4), options.java).stored(server.url)
+    print(json.dumps(found, indent=None if options.json else 2))
+    return int(found["broken"])
 
 
 if __name__ == "__main__":

@@ -66,10 +66,27 @@ class StreamStatus(msgspec.Struct):
     trouble: str
 
 
+class ConsumerStatus(msgspec.Struct):
+    """The durable that a flow acknowledges through; `taken` and `again` are what the flow had of it, by its checkpoint.
+
+    The other numbers are the server's: not delivered yet, not acknowledged yet, and of these delivered again.
+    """
+
+    stream: str
+    consumer: str
+    taken: int
+    again: int
+    pending: int
+    ack_pending: int
+    redelivered: int
+    trouble: str
+
+
 class FlowStatus(msgspec.Struct):
     """One flow: its state in the last run, its last finished batch, and the streams that it reads.
 
-    `state` is empty where no run told of it; `batch` is -1 before the first, `in_flight` where another was begun.
+    `consumers` are those of reads with `ackMode`, which have no position in a stream. `state` is empty where no run
+    reported it; `batch` is -1 before the first, `in_flight` where another was begun.
     """
 
     flow: str
@@ -80,6 +97,7 @@ class FlowStatus(msgspec.Struct):
     in_flight: bool
     streams: list[StreamStatus]
     error: str
+    consumers: list[ConsumerStatus]
 
 
 class Status(msgspec.Struct):

@@ -36,7 +36,7 @@ def status(
     """Show the state of each flow of a pipeline and its lag behind the streams, without Spark.
 
     Sequences, messages and bytes behind are what the server has beyond the last finished batch: messages of all
-    subjects, and bytes of average messages.
+    subjects, and bytes of average messages. A query with ackMode has the numbers of its durable consumer instead.
     """
     from msgspec import to_builtins
 
@@ -109,17 +109,18 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
 
 def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecord]) -> list[FlowStatus]:
     """Every flow that has a checkpoint, with what the server says of its streams."""
-    from natsctl.cli.pipeline.shapes import FlowStatus, StreamStatus
+    from natsctl.cli.pipeline.shapes import ConsumerStatus, FlowStatus, StreamStatus
     from natsctl.cli.spark_work import server_options
-    from natsctl.spark.pipeline.checkpoints import lags
+    from natsctl.spark.pipeline.checkpoints import lags, waiting
     from natsctl.spark.pipeline.run_record import FlowRecord
     from natsctl.spark.session.failures import translated
     from natsctl.spark.source.errors import JetStreamSourceError
 
-    behind = {}
-    if any(each.streams for each in progress):
+    behind, durables = {}, {}
+    if any(each.streams or each.consumers for each in progress):
         try:
             behind = lags(server_options(session), progress)
+            durables = waiting(server_options(session), progress)
         except JetStreamSourceError as failure:
             raise translated(failure) from failure
     found = []
@@ -129,10 +130,30 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
             StreamStatus(one.stream, one.seq, one.last_seq, one.sequences, one.messages, one.bytes, one.trouble)
             for one in behind.get(str(each.folder), ())
         ]
-        in_flight = each.begun > each.batch
+        consumers = [
+            ConsumerStatus(
+                stream=one.acked.stream,
+                consumer=one.acked.consumer,
+                taken=one.acked.taken,
+                again=one.acked.again,
+                pending=one.pending,
+                ack_pending=one.ack_pending,
+                redelivered=one.redelivered,
+                trouble=one.trouble,
+            )
+            for one in durables.get(str(each.folder), ())
+        ]
         found.append(
             FlowStatus(
-                each.flow, each.target, run.state, moment(each.done_ns), each.batch, in_flight, streams, run.error
+                flow=each.flow,
+                target=each.target,
+                state=run.state,
+                updated=moment(each.done_ns),
+                batch=each.batch,
+                in_flight=each.begun > each.batch,
+                streams=streams,
+                error=run.error,
+                consumers=consumers,
             )
         )
     return found
@@ -142,7 +163,7 @@ def _flow_without_checkpoint(name: str, told: FlowRecord) -> FlowStatus:
     """A flow that reads no stream on from anywhere, such as that of a materialized view."""
     from natsctl.cli.pipeline.shapes import FlowStatus
 
-    return FlowStatus(name, name, told.state, moment(told.at_ns), -1, False, [], told.error)
+    return FlowStatus(name, name, told.state, moment(told.at_ns), -1, False, [], told.error, [])
 
 
 def moment(ns: int) -> str:

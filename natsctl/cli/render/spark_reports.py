@@ -35,23 +35,17 @@ def event_line(event: Event) -> str:
 
 
 def render_status(status: Status) -> Table:
-    """A row for each stream of each flow, below what the run does."""
-    columns: tuple[str, ...] = (
-        "Flow",
-        "State",
-        "Updated",
-        "Stream",
-        "Sequence",
-        "Behind",
-        "Messages",
-        "Bytes",
-        "Trouble",
-    )
+    """Return a row for each stream or consumer of each flow below the state of the run; empty columns are left out."""
+    columns = ("Flow", "State", "Updated", "Stream", "Consumer", "Sequence", "Behind", "Messages", "Bytes")
+    columns += ("Pending", "Ack Pending", "Redelivered", "Trouble")
     rows = [row for flow in status.flows for row in _rows(flow)]
-    if not any(row[-1] for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    right = ("Sequence", "Behind", "Messages", "Bytes")
-    return render_table(_title(status), columns, rows, right, least=("Bytes", "Updated", "Sequence"))
+    least = columns[:4] if any(flow.consumers for flow in status.flows) else (*columns[:4], *columns[5:9])
+    shown = [at for at, name in enumerate(columns) if name in least or any(row[at] for row in rows)]
+    right = tuple(name for name in columns[5:12] if columns.index(name) in shown)
+    picked = [tuple(row[at] for at in shown) for row in rows]
+    named = tuple(columns[at] for at in shown)
+    narrow = tuple(name for name in ("Bytes", "Updated", "Sequence") if name in named)
+    return render_table(_title(status), named, picked, right, least=narrow)
 
 
 def render_known(pipelines: Sequence[Known]) -> Table:
@@ -78,12 +72,17 @@ def _title(status: Status) -> str:
 def _rows(flow: FlowStatus) -> list[tuple[str, ...]]:
     state = flow.state or ("STOPPED" if flow.batch >= 0 else "NEW")
     head = (flow.flow, state, _ago(flow.updated))
-    if not flow.streams:
-        return [(*head, "", "", "", "", "", flow.error)]
+    if not flow.streams and not flow.consumers:
+        return [(*head, *("",) * 9, flow.error)]
     rows: list[tuple[str, ...]] = []
     for one in flow.streams:
         numbers = (count(one.seq), count(one.sequences), count(one.messages), format_size(one.bytes))
-        rows.append((*head, one.stream, *numbers, one.trouble or flow.error))
+        rows.append((*head, one.stream, "", *numbers, "", "", "", one.trouble or flow.error))
+        head = ("", "", "")
+    for durable in flow.consumers:
+        counts = (count(durable.pending), count(durable.ack_pending), count(durable.redelivered))
+        known = ("", "", "") if durable.trouble else counts
+        rows.append((*head, durable.stream, durable.consumer, *("",) * 4, *known, durable.trouble or flow.error))
         head = ("", "", "")
     return rows
 

@@ -15,11 +15,28 @@ from typing import Any
 from urllib.parse import unquote
 
 from natsctl.spark.source.connection.asking import Asking
-from natsctl.spark.source.errors import OptionError, StreamNotFoundError
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    NoResponseError,
+    NotAuthorisedError,
+    OptionError,
+    StreamNotFoundError,
+)
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import STREAM_READ
 from natsctl.spark.source.reading.offsets import Position, parse_offsets
+
+
+@dataclass(frozen=True)
+class Acked:
+    """The durable consumer that a query acknowledges through, and the deliveries that the query has taken from it."""
+
+    stream: str
+    consumer: str
+    taken: int
+    again: int
+    """Of these, the messages that had been delivered before."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,8 @@ class Progress:
     done_ns: int
     """When the last batch was finished, in nanoseconds since 1970; 0 before the first."""
     streams: dict[str, Position]
+    consumers: tuple[Acked, ...] = ()
+    """Of sources with `ackMode`, by the last batch that was begun: their position is the server's to know."""
 
 
 def pipeline_progress(checkpoints: Path) -> list[Progress]:
@@ -68,6 +87,7 @@ def read_progress(folder: Path, flow: str = "", target: str = "") -> Progress | 
         begun=max(begun, default=-1),
         done_ns=done[batch].stat().st_mtime_ns if batch in done else 0,
         streams=_streams(begun[batch]) if batch in begun else {},
+        consumers=_consumers(begun[max(begun)]) if begun else (),
     )
 
 
@@ -95,17 +115,27 @@ def _streams(path: Path) -> dict[str, Position]:
     return found
 
 
-def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the offsets of JetStream sources among the lines, whichever way this Spark writes the others."""
+def _consumers(path: Path) -> tuple[Acked, ...]:
+    """Return the durables of all sources of a batch that acknowledge."""
+    found: dict[tuple[str, str], Acked] = {}
+    for said in _documents(path.read_text(encoding="utf-8"), "acked"):
+        for stream, one in said["acked"].items():
+            acked = Acked(stream, str(one["consumer"]), int(one["taken"]), int(one["again"]))
+            found[stream, acked.consumer] = acked
+    return tuple(found.values())
+
+
+def _documents(text: str, kind: str = "streams") -> Iterator[dict[str, Any]]:
+    """Yield the offsets of one kind of JetStream source among the lines, however this Spark writes the others."""
     for line in re.split(r"[\r\n]+", text):
         try:
             said = json.loads(line)
         except ValueError:
             continue
-        yield from _within(said)
+        yield from _within(said, kind)
 
 
-def _within(said: Any) -> Iterator[dict[str, Any]]:
+def _within(said: Any, kind: str) -> Iterator[dict[str, Any]]:
     if isinstance(said, str) and said.startswith("{"):
         try:
             said = json.loads(said)
@@ -113,15 +143,20 @@ def _within(said: Any) -> Iterator[dict[str, Any]]:
             return
     if not isinstance(said, dict):
         return
-    if "streams" in said and "v" in said:
-        try:
-            parse_offsets(said)
-        except (OptionError, KeyError, TypeError, ValueError):
-            return
-        yield said
+    if kind in said and "v" in said:
+        if kind == "acked" or _is_readable(said):
+            yield said
         return
     for value in said.values():
-        yield from _within(value)
+        yield from _within(value, kind)
+
+
+def _is_readable(said: dict[str, Any]) -> bool:
+    try:
+        parse_offsets(said)
+    except (OptionError, KeyError, TypeError, ValueError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -137,6 +172,41 @@ class Behind:
     """Of the stream's average message, as servers tell no more."""
     trouble: str = ""
     """Why it can not be known, or what the query will meet when it goes on."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One durable of a query, as the server has it: the messages that it has not delivered, and those not acknowledged.
+
+    `redelivered` counts messages that were delivered more than once and are not acknowledged yet.
+    """
+
+    acked: Acked
+    pending: int = 0
+    ack_pending: int = 0
+    redelivered: int = 0
+    trouble: str = ""
+    """Why the numbers are not known."""
+
+
+def waiting(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Waiting]]:
+    """Return the state of the durables by the folder of each checkpoint. Raises what the data source raises."""
+    asking = Asking(server_settings(Options(options, STREAM_READ), {}))
+    try:
+        return {str(each.folder): [_waiting(asking, one) for one in each.consumers] for each in progress}
+    finally:
+        asking.close()
+
+
+def _waiting(asking: Asking, acked: Acked) -> Waiting:
+    try:
+        info = asking(lambda api: api.ask(f"CONSUMER.INFO.{acked.stream}.{acked.consumer}"))
+    except (ApiRefusedError, StreamNotFoundError):
+        return Waiting(acked, trouble="the consumer is gone")
+    except (NotAuthorisedError, NoResponseError):
+        return Waiting(acked, trouble="this login cannot see the consumer")
+    numbers = (int(info.get(name) or 0) for name in ("num_pending", "num_ack_pending", "num_redelivered"))
+    return Waiting(acked, *numbers)
 
 
 def lags(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Behind]]:

@@ -56,6 +56,32 @@ def test_status_tells_how_far_behind_any_checkpoint_is(natsctl: Natsctl, tmp_pat
     assert "ORDERS" in natsctl("pipeline", "status", "--checkpoint", str(folder)).out
 
 
+def test_status_of_an_acknowledging_query_is_that_of_its_durable(natsctl: Natsctl, tmp_path: Path) -> None:
+    natsctl("stream", "add", "JOBS", "--subjects", "JOBS.>", "--retention", "work", "--defaults")
+    natsctl("consumer", "add", "JOBS", "SPARK", "--pull", "--ack", "explicit", "--defaults")
+    for number in range(5):
+        natsctl("pub", "JOBS.new", str(number), "--wait")
+    natsctl("consumer", "next", "JOBS", "SPARK", "--count", "2", "--no-ack")
+    folder = tmp_path / "query"
+    taken = {"v": 1, "acked": {"JOBS": {"consumer": "SPARK", "taken": 9, "again": 1}}}
+    for name, text in (("offsets", f"v1\n{{}}\n{json.dumps(taken)}"), ("commits", "v1\n{}")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0").write_text(text)
+    (flow,) = natsctl("pipeline", "status", "--checkpoint", str(folder), "-j").json["flows"]
+    known = {"pending": 3, "ack_pending": 2, "redelivered": 0, "trouble": ""}
+    assert flow["streams"] == []
+    assert flow["consumers"] == [{"stream": "JOBS", "consumer": "SPARK", "taken": 9, "again": 1, **known}]
+    shown = natsctl("pipeline", "status", "--checkpoint", str(folder)).out
+    assert [word for word in ("SPARK", "Ack Pending", "Redelivered", "Behind") if word in shown] == [
+        "SPARK",
+        "Ack Pending",
+        "Redelivered",
+    ]
+    natsctl("consumer", "rm", "JOBS", "SPARK", "--force")
+    (flow,) = natsctl("pipeline", "status", "--checkpoint", str(folder), "-j").json["flows"]
+    assert flow["consumers"][0]["trouble"] == "the consumer is gone"
+
+
 def test_status_of_a_pipeline_is_that_of_its_flows(natsctl: Natsctl, tmp_path: Path) -> None:
     info = natsctl("stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults", "-j").json
     shop = tmp_path / "shop"
