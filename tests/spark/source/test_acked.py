@@ -254,7 +254,7 @@ def test_a_pull_that_was_being_served_when_it_ended_has_more_to_come(
 ) -> None:
     make(api, number=1)
     consumer(api)
-    found = [durable.Delivery(seq, b"", False, 0, b"") for seq in range(delivered)]
+    found = [durable.Delivery(seq, b"", False, b"1", b"") for seq in range(delivered)]
     ended = Message(b"", b"", b"", b"NATS/1.0 %b\r\n\r\n" % status, b"") if status else None
     monkeypatch.setattr(durable.Durable, "_answers", lambda *_: (found, ended))
     assert durable.Durable("ORDERS", "SPARK").pull(api, durable.About(), 5, 100) == (found, more)

@@ -121,6 +121,11 @@ class RowShape:
         return "value" in self.names
 
     @property
+    def wants_replies(self) -> bool:
+        """Whether a column is made of the subjects that acknowledge."""
+        return any(name in _METADATA for name in self.names)
+
+    @property
     def wants_headers(self) -> bool:
         """Whether header blocks are needed: as a column, or for what they say of the payload."""
         listed = self.include_headers and "headers" in self.names

@@ -116,6 +116,21 @@ def deliveries_of(reply: bytes) -> int:
     return int(reply.split(b".")[_before_places(reply)])
 
 
+def delivered(reply: bytes) -> tuple[int, bool]:
+    """Return a message's sequence in its stream and whether it was delivered before, by the subject to acknowledge.
+
+    Raises ServerUnreachableError for any other subject.
+    """
+    words = reply.split(b".")
+    at = len(words) - (1 if len(words) > LONGEST_REPLY else 0) - PLACES
+    try:
+        return int(words[at]), words[at - 1] != b"1"
+    except (ValueError, IndexError) as failure:
+        raise ServerUnreachableError(
+            f"the server delivers with {reply[:200]!r} as the place to acknowledge"
+        ) from failure
+
+
 def _before_places(reply: bytes) -> int:
     """Return how many words stand before the count of deliveries, which the four numbers of a place follow."""
     words = reply.count(b".") + 1

@@ -19,6 +19,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,6 +32,7 @@ from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.connection.protocol import Message, ack_prefix, place_of, read_next
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import OptionError, ServerUnreachableError
+from natsctl.spark.source.fetch.frames import Deliveries
 from natsctl.spark.source.reading.admission import Admission
 from natsctl.spark.source.reading.durable import NAK, About, Delivery, Durable, Receipts, acknowledge, publish_all
 from natsctl.spark.source.reading.offsets import VERSION
@@ -44,6 +47,9 @@ PART_BYTES: Final = 8 << 20
 """Beyond either a task has another one beside it; Spark sends no task of more than 128 MiB."""
 ROWS: Final = 10_000
 """Of one Arrow batch."""
+NO_INBOX: Final = b" "
+"""No subject begins so: a part has no statuses among its deliveries."""
+NO_DELIVERY: Final = "a part holds something else than deliveries"
 MAX_RUNS: Final = 1_000
 """Runs of sequences that an offset lists, which are 20 KB of a checkpoint."""
 _WAITING: Final = ("num_pending", "num_ack_pending")
@@ -68,9 +74,9 @@ class Taken:
 
 @dataclass(frozen=True)
 class HeldPart(InputPartition):
-    """Messages as they were delivered."""
+    """Messages as they were delivered: the frames of each pull, behind its subscription."""
 
-    frames: bytes
+    pulls: tuple[tuple[bytes, bytes], ...]
 
 
 @dataclass
@@ -194,8 +200,20 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a part."""
         if isinstance(partition, HeldPart):
-            for rows in rows_of(partition.frames):
-                yield self._shape.batch(self._durable.stream, rows)
+            for sid, frames in partition.pulls:
+                for rows in self._rows(sid, frames):
+                    yield self._shape.batch(self._durable.stream, rows)
+
+    def _rows(self, sid: bytes, frames: bytes) -> Iterator[Rows]:
+        """Yield the messages of a pull, one by one only where the subjects to acknowledge are columns too."""
+        if self._shape.wants_replies:
+            yield from rows_of(frames)
+            return
+        cut = Deliveries(NO_INBOX, sid, values=self._shape.wants_value, headers=self._shape.wants_headers)
+        window = cut.window(frames)
+        if window.rows is None or window.others or window.rest:
+            raise ServerUnreachableError(NO_DELIVERY)
+        yield window.rows
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge the batch that ends there; nothing where it is another one."""
@@ -270,15 +288,20 @@ def runs(seqs: Sequence[int]) -> tuple[tuple[int, int], ...]:
 def _parts(deliveries: Sequence[Delivery], wanted: int) -> Iterator[HeldPart]:
     """Yield the deliveries in parts: as many as are wanted, or more where one would be too large."""
     size = max(min(-(-len(deliveries) // wanted), PART_MESSAGES), 1)
-    frames: list[bytes] = []
+    part: list[Delivery] = []
     held = 0
     for each in deliveries:
-        if frames and (len(frames) >= size or held + len(each.frame) > PART_BYTES):
-            yield HeldPart(b"".join(frames))
-            frames, held = [], 0
-        frames.append(each.frame)
+        if part and (len(part) >= size or held + len(each.frame) > PART_BYTES):
+            yield _part(part)
+            part, held = [], 0
+        part.append(each)
         held += len(each.frame)
-    yield HeldPart(b"".join(frames))
+    yield _part(part)
+
+
+def _part(deliveries: Sequence[Delivery]) -> HeldPart:
+    pulls = groupby(deliveries, key=attrgetter("sid"))
+    return HeldPart(tuple((sid, b"".join(each.frame for each in of_pull)) for sid, of_pull in pulls))
 
 
 def rows_of(frames: bytes) -> Iterator[Rows]:
@@ -289,7 +312,7 @@ def rows_of(frames: bytes) -> Iterator[Rows]:
         while at < len(frames) and len(messages) < ROWS:
             read = read_next(frames, at)
             if read is None or not isinstance(read.what, Message):
-                raise ServerUnreachableError("a part holds something else than deliveries")
+                raise ServerUnreachableError(NO_DELIVERY)
             messages.append(read.what)
             at = read.end
         places = [place_of(message.reply) for message in messages]

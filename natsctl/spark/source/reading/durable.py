@@ -23,9 +23,8 @@ from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.protocol import (
     Message,
-    deliveries_of,
+    delivered,
     description_of,
-    place_of,
     read_next,
     status_of,
 )
@@ -69,7 +68,8 @@ class Delivery(NamedTuple):
     reply: bytes
     again: bool
     """Whether it was delivered before."""
-    pending: int
+    sid: bytes
+    """The subscription of the pull that brought it, which stands in the frame."""
     frame: bytes
 
 
@@ -281,5 +281,5 @@ def _about(info: dict[str, Any]) -> About:
 
 
 def _delivery(message: Message, frame: bytes) -> Delivery:
-    place = place_of(message.reply)
-    return Delivery(place.seq, message.reply, deliveries_of(message.reply) > 1, place.pending, frame)
+    seq, again = delivered(message.reply)
+    return Delivery(seq, message.reply, again, message.sid, frame)
