@@ -63,8 +63,8 @@ def copy(spark: SparkSession, options: argparse.Namespace) -> None:
 def copy_batch(spark: SparkSession, options: argparse.Namespace) -> None:
     """Write both sinks of each server under the name of the job."""
     for server in options.server:
-        table = spark.read.format("jetstream").option("servers", server)
-        table = table.option("maxRecordsPerPartition", options.per_batch).load(SOURCE)
+        reader = spark.read.format("jetstream").option("servers", server)
+        table = reader.option("maxRecordsPerPartition", options.per_batch).load(SOURCE)
         copies = transformed(table, options.partitions, with_ids=False)
         alike = table.selectExpr(f"'{ALIKE}' AS subject", f"string(seq % {ALIKE_VALUES}) AS value")
         for frame, sink in ((copies, SINK), (alike, ALIKE)):

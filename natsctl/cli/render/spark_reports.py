@@ -36,8 +36,8 @@ def event_line(event: Event) -> str:
 
 def render_status(status: Status) -> Table:
     """Return a row for each stream or consumer of each flow below the state of the run; empty columns are left out."""
-    columns = ("Flow", "State", "Updated", "Stream", "Consumer", "Sequence", "Behind", "Messages", "Bytes")
-    columns += ("Pending", "Ack Pending", "Redelivered", "Trouble")
+    places = ("Flow", "State", "Updated", "Stream", "Consumer")
+    columns = (*places, "Sequence", "Behind", "Messages", "Bytes", "Pending", "Ack Pending", "Redelivered", "Trouble")
     rows = [row for flow in status.flows for row in _rows(flow)]
     least = columns[:4] if any(flow.consumers for flow in status.flows) else (*columns[:4], *columns[5:9])
     shown = [at for at, name in enumerate(columns) if name in least or any(row[at] for row in rows)]

@@ -198,6 +198,9 @@ def waiting(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, 
         asking.close()
 
 
+_NUMBERS = ("pending", "ack_pending", "redelivered")
+
+
 def _waiting(asking: Asking, acked: Acked) -> Waiting:
     try:
         info = asking(lambda api: api.ask(f"CONSUMER.INFO.{acked.stream}.{acked.consumer}"))
@@ -205,8 +208,8 @@ def _waiting(asking: Asking, acked: Acked) -> Waiting:
         return Waiting(acked, trouble="the consumer is gone")
     except (NotAuthorisedError, NoResponseError):
         return Waiting(acked, trouble="this login cannot see the consumer")
-    numbers = (int(info.get(name) or 0) for name in ("num_pending", "num_ack_pending", "num_redelivered"))
-    return Waiting(acked, *numbers)
+    pending, ack_pending, redelivered = (int(info.get(f"num_{name}") or 0) for name in _NUMBERS)
+    return Waiting(acked, pending, ack_pending, redelivered)
 
 
 def lags(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Behind]]:
