@@ -1,19 +1,28 @@
-"""Server options as what the broker and the engine want to know of them: at the start, and again at a reload."""
+"""Server options as options of the broker and the engine, at the start and at a reload.
+
+Accounts without JetStream of their own may have a default domain: another server's JetStream, over a leaf node.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.errors import UsageError
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.broker.auth.grant import Authenticator
 from natsctl.broker.options import BrokerOptions, WebSocketListener
-from natsctl.server.auth.authenticators import authenticator, websocket_authenticator
-from natsctl.server.descriptors import descriptor_shares
+from natsctl.server.logins import authenticator, websocket_authenticator
 from natsctl.server.options import ServerOptions
+from natsctl.server.resources import descriptor_shares
 from natsctl.server.version import PROTOCOL_VERSION
 from natsctl.wire.faults import Limits
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+    from natsctl.jetstream.engine import Engine
+    from natsctl.server.process.log import Log
+
 
 UNBOUNDED_BYTES: Final = (1 << 31) - 1
 """What a limit of none is: sizes in the protocol have fewer digits."""
@@ -106,7 +115,7 @@ def system_account(options: ServerOptions) -> str:
     """Return the account of the server's own requests and events."""
     if options.operator is None:
         return options.system_account or SYSTEM_ACCOUNT
-    from natsctl.server.auth.operator_mode import trust
+    from natsctl.server.operator_mode import trust
 
     return trust(options).system_account or SYSTEM_ACCOUNT
 
@@ -117,3 +126,17 @@ def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | Non
     if all(account.name in (system, GLOBAL_ACCOUNT) and account.jetstream is None for account in options.accounts):
         return None
     return {account.name: account.jetstream for account in options.accounts if account.jetstream is not None}
+
+
+def map_default_domains(options: ServerOptions, broker: Broker, engine: Engine | None, log: Log) -> None:
+    """Send what accounts ask of JetStream to the domains that options name for them."""
+    if not options.default_js_domain:
+        return
+    from natsctl.jetstream.domain import map_default_domain
+
+    log.warn("The option `default_js_domain` is a temporary backwards compatibility measure and will be removed")
+    for name, domain in options.default_js_domain:
+        if engine is not None and name in engine.accounts:
+            log.warn(f'Skipping Default Domain "{domain}", set for JetStream enabled account "{name}"')
+        elif domain:
+            map_default_domain(broker.account(name), domain)

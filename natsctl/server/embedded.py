@@ -1,4 +1,9 @@
-"""The embedded server: JetStream for a command that was told of no server, on the user's own data folder.
+"""What a user may say about the embedded server: `nats.conf` in the data folder, or the file of NATSCTL_SERVER_CONFIG.
+
+The embedded server belongs to the commands of one user: where it listens, who may connect and where it keeps its data
+is not for a file to say. What it is for is to be a leaf node of another server, with a name and a JetStream domain.
+
+The embedded server: JetStream for a command that was told of no server, on the user's own data folder.
 
 The first command on a folder owns the server: it holds the store's lock, listens on 127.0.0.1 with a random token, and
 publishes where in `server.json`.  Commands that come meanwhile are guests of that server.  Each guest keeps one idle
@@ -10,13 +15,15 @@ which reconnect by themselves, find it again.  The same happens when an owner is
 on one store, because nobody serves without its lock.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -24,8 +31,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from natsctl.api.errors import StorageError
-from natsctl.server.embedded_config import embedded_options
 from natsctl.server.loops import SWITCH_INTERVAL_S
+from natsctl.server.options import ServerOptions
 from natsctl.server.shared import (
     GUEST_NAME,
     GuestConnection,
@@ -37,6 +44,32 @@ from natsctl.server.shared import (
 )
 from natsctl.server.storage import StoreInUseError
 from natsctl.server.thread import ServerThread
+
+VARIABLE: Final = "NATSCTL_SERVER_CONFIG"
+FILE_NAME: Final = "nats.conf"
+SERVED: Final = ("server_name", "jetstream", "leafnodes", "leaf")
+SERVER_NAME: Final = "natsctl-embedded"
+
+
+def embedded_options(data_dir: Path, environment: Mapping[str, str]) -> ServerOptions:
+    """Return the options of the embedded server of a data folder, but for its address and token.
+
+    Raises ConfError, OSError where the file that was named can not be read.
+    """
+    options = ServerOptions(host="127.0.0.1", port=-1, server_name=SERVER_NAME)
+    named = environment.get(VARIABLE, "")
+    path = Path(named).expanduser() if named else data_dir / FILE_NAME
+    if named or path.is_file():
+        from natsctl.server.conf.config import apply
+        from natsctl.server.conf.syntax import load_file
+
+        block = load_file(path, environment)
+        for key, item in block.items():
+            if key.lower() not in SERVED and key not in block.variables:
+                raise item.fault(f"{key}: not for the embedded server; it reads server_name, jetstream and leafnodes")
+        options = apply(block, options)
+    return replace(options, host="127.0.0.1", port=-1, jetstream=True, store_dir=data_dir)
+
 
 START_WAIT_S: Final = 10.0
 """How long a command waits for a locked store to be shared or released."""
@@ -183,7 +216,7 @@ class EmbeddedServer:
                 said = True
             time.sleep(RETRY_S)
 
-    def __enter__(self) -> "EmbeddedServer":
+    def __enter__(self) -> EmbeddedServer:
         self.start()
         return self
 

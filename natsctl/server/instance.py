@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
-from natsctl.server.broker_setup import broker_options
-from natsctl.server.clock import SystemClock
-from natsctl.server.default_domains import map_default_domains
+from natsctl.server.broker_setup import broker_options, map_default_domains
 from natsctl.server.endpoint import Endpoint, TransportEndpoint, named
 from natsctl.server.listener import client_connection
-from natsctl.server.monitor.refused import BadRequestError
+from natsctl.server.loops import SystemClock
+from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
 from natsctl.server.tls.gate import TlsGate
@@ -160,7 +159,7 @@ class ServerInstance:
         self._broker = Broker(clock, rng, broker_options(self.options, self.server_id, self.port), secure)
         self._broker.configure(self.options.accounts)
         if self.options.operator is not None:
-            from natsctl.server.auth.operator_mode import start_operator_mode
+            from natsctl.server.operator_mode import start_operator_mode
 
             self._operated = start_operator_mode(self._broker, self.log)
         engine = self._start_engine(self._broker, clock, rng) if self.options.jetstream else None
@@ -213,7 +212,7 @@ class ServerInstance:
         return found
 
     def _monitor(self) -> Endpoint:
-        from natsctl.server.monitor.listen import monitoring_endpoint
+        from natsctl.server.monitor.pages import monitoring_endpoint
 
         return monitoring_endpoint(self)
 
@@ -235,7 +234,7 @@ class ServerInstance:
         self.store = open_store(self.options, self.log, rng)
         options = engine_options(self.options, self._operated)
         if self.options.operator is not None:
-            from natsctl.server.auth.operator_mode import wake_accounts
+            from natsctl.server.operator_mode import wake_accounts
 
             wake_accounts(broker, dict.fromkeys(key.partition("/")[0] for key in self.store.streams), self.log)
         engine = Engine(self.store, broker, clock, rng, options, self.log.warn)

@@ -1,8 +1,11 @@
-"""The event loop: uvloop where the platform has it, asyncio's own elsewhere."""
+"""The event loop (uvloop where the platform has it, asyncio's elsewhere) and the machine's clocks."""
+
+from __future__ import annotations
 
 import asyncio
 import gc
 import sys
+import time
 from typing import Final
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -40,3 +43,17 @@ def tune_interpreter() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(*GC_THRESHOLD)
+
+
+class SystemClock:
+    """The machine's clocks, as `api.clock.Clock`."""
+
+    __slots__ = ()
+
+    def now_ns(self) -> int:
+        """Return wall-clock nanoseconds since the epoch."""
+        return time.time_ns()
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds of a clock that never goes back."""
+        return time.monotonic_ns()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.static_auth import User
     from natsctl.broker.exchange.account_config import AccountConfig
     from natsctl.jetstream.publish.batch_limits import BatchLimits
-    from natsctl.server.auth.operator_options import OperatorOptions
+    from natsctl.server.jwt_directory import OperatorOptions
     from natsctl.server.leaf.options import LeafNodesOptions
 
 SyncPolicy = Literal["always", "never"] | int

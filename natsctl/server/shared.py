@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from natsctl.server.process.ports import write_atomically
+from natsctl.server.process.announcement import write_atomically
 
 FILE_NAME: Final = "server.json"
 

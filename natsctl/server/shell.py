@@ -1,4 +1,4 @@
-"""The turn of the loop: what happens once, after everything that arrived meanwhile was read.
+"""The turn of the loop: work done once, after everything that had arrived was read.
 
 Chunks go into sessions as they arrive; anything that leaves waits for the turn.  A turn begins the commits of the
 streams that were appended to, lets consumers deliver a bounded number of messages, and writes each session's output
@@ -7,6 +7,9 @@ the API.
 
 Back-pressure: a stream with too much waiting for its sync makes the connections that go on publishing into it stop
 being read until it has caught up; others are not touched.
+
+Log lines about offences of clients are limited: a client can offend with every few bytes it sends. `MAX_LINES` of a
+second are written; the number of the others stands before the first line of a later second.
 """
 
 from __future__ import annotations
@@ -20,20 +23,49 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from natsctl.broker.notices import log_name
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.slices import SLICE_NS, do_long_work, go_on
-from natsctl.server.auth.logins import Logins
-from natsctl.server.notices import Notices
+from natsctl.server.logins import Logins
 from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
+    from natsctl.broker.options import Clock
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.listener import ClientConnection
     from natsctl.store.store import Store
     from natsctl.store.stream import StreamStore
+
+
+MAX_LINES: Final = 200
+"""Lines that are written of each second."""
+SECOND_NS: Final = 1_000_000_000
+
+
+class Notices:
+    """Writes what the broker has to say of sessions."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._began_ns = 0
+        self._lines = 0
+
+    def tell(self, session: Session, text: str) -> None:
+        """Write one [ERR] line, unless there were too many."""
+        now = self._clock.monotonic_ns()
+        if now - self._began_ns >= SECOND_NS:
+            dropped = self._lines - MAX_LINES
+            self._began_ns, self._lines = now, 0
+            if dropped > 0:
+                self._log.error(f"{dropped} more lines about clients were left out")
+        self._lines += 1
+        if self._lines <= MAX_LINES:
+            self._log.error(f"{log_name(session)} - {text}")
+
 
 READY_BUDGET: Final = 2048
 """Messages that consumers may deliver in one turn."""

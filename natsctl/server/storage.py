@@ -15,10 +15,9 @@ import msgspec
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.server.broker_setup import jetstream_accounts
-from natsctl.server.capacity import default_max_memory, default_max_storage
-from natsctl.server.descriptors import descriptor_shares
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
+from natsctl.server.resources import default_max_memory, default_max_storage, descriptor_shares
 
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits

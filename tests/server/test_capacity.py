@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from natsctl.server.capacity import default_max_storage
+from natsctl.server.resources import default_max_storage
 
 DISK_BYTES = 100 << 20
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.descriptors import CLIENTS_MOST, OPEN_STREAMS_MOST, descriptor_shares
+from natsctl.server.resources import CLIENTS_MOST, OPEN_STREAMS_MOST, descriptor_shares
 
 LIMIT = 128
 

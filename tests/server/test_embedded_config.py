@@ -9,8 +9,7 @@ import nats
 import pytest
 
 from natsctl.server.conf.syntax import ConfError
-from natsctl.server.embedded import EmbeddedServer
-from natsctl.server.embedded_config import embedded_options
+from natsctl.server.embedded import EmbeddedServer, embedded_options
 from tests.server.leaf.crossing import across
 from tests.support.leaf_servers import leaf_port, linked, server
 

@@ -10,10 +10,10 @@ import pytest
 
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
-from natsctl.server.monitor.refused import BadRequestError
+from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
-from natsctl.server.reload.reload import Reloader
+from natsctl.server.reload import Reloader
 from natsctl.testing.certificates import Authority
 
 LISTEN = "listen: 127.0.0.1:-1\n"

@@ -13,12 +13,12 @@ from typing import Final
 
 from natsctl.api.units import format_size
 from natsctl.server import options
-from natsctl.server.conf import accounts, config, exports, jetstream, jetstream_limits, leaf_remotes, leafnodes, tls
+from natsctl.server.conf import accounts, config, jetstream, leafnodes, tls
 from natsctl.server.conf import websocket as websocket_conf
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.options import ServerOptions
-from natsctl.server.reload.changes import FIXED, SAYS
+from natsctl.server.reload import FIXED, SAYS
 
 _HERE: Final = "This server has nothing that they would change."
 REFUSING: Final = {
@@ -88,20 +88,20 @@ WRITTEN_OUT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "top level", (key for key in config.TOP_KEYS if key not in _NOT_SERVED | _UNHEEDED)
     yield "jetstream", jetstream.JETSTREAM_KEYS
-    yield "jetstream: limits", (*jetstream_limits.COUNT_KEYS, "duplicate_window", "batch")
-    yield "jetstream: limits: batch", jetstream_limits.BATCH_KEYS
+    yield "jetstream: limits", (*jetstream.COUNT_KEYS, "duplicate_window", "batch")
+    yield "jetstream: limits: batch", jetstream.BATCH_KEYS
     yield "an account", (key for key in accounts.ACCOUNT_KEYS if key not in ("msg_trace", "trace_dest"))
     yield "an account: limits", accounts.ACCOUNT_LIMIT_KEYS
     yield "an account: jetstream", jetstream.ACCOUNT_LIMIT_KEYS
-    yield "an export", (key for key in exports.EXPORT_KEYS if key != "allow_trace")
-    yield "an import", (key for key in exports.IMPORT_KEYS if key != "allow_trace")
+    yield "an export", (key for key in accounts.EXPORT_KEYS if key != "allow_trace")
+    yield "an import", (key for key in accounts.IMPORT_KEYS if key != "allow_trace")
     yield (
         "tls",
         (*(key for key in tls.TLS_KEYS if key not in _FOR_ROUTES), "cipher_suites", "allow_insecure_cipher_suites"),
     )
     yield "websocket", ("listen", *websocket_conf.WEBSOCKET_KEYS, "authorization", "authentication")
     yield "leafnodes", leafnodes.LEAFNODE_KEYS
-    yield "a remote of leafnodes", leaf_remotes.REMOTE_KEYS
+    yield "a remote of leafnodes", leafnodes.REMOTE_KEYS
     yield from ((name, keys) for name, (_, keys) in WRITTEN_OUT.items())
 
 

@@ -1,4 +1,7 @@
-"""What must hold between options, wherever each of them was set."""
+"""Rules between server options, whichever source set them: the configuration file or a flag.
+
+Every start checks them, so this module imports the readers of the file only where an option needs them.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from natsctl.api.subjects import domain_prefix, is_valid_subject
+from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.server import options as defaults
 from natsctl.server.options import ServerOptions
 
+KEY: Final = "default_js_domain"
 _DEFAULTS: Final[dict[str, Any]] = {
     "port": defaults.DEFAULT_PORT,
     "max_payload": defaults.MAX_PAYLOAD_BYTES,
@@ -40,8 +46,6 @@ def with_defaults(options: ServerOptions) -> ServerOptions:
 def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
     """Yield what is wrong between options: the configuration key it is about, and a text."""
     if options.default_js_domain:
-        from natsctl.server.conf.default_domain import domain_complaints
-
         yield from domain_complaints(options)
     if options.lame_duck_grace_s >= options.lame_duck_duration_s:
         from natsctl.server.conf.values import format_seconds
@@ -63,7 +67,7 @@ def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
     if options.http_port and options.https_port:
         yield "https_port", "can't specify both HTTP and HTTPs ports"
     if options.operator is not None:
-        from natsctl.server.conf.operator_checks import operator_complaints
+        from natsctl.server.conf.operator import operator_complaints
 
         yield from operator_complaints(options)
     yield from _about_no_auth_user(options, "no_auth_user", options.no_auth_user)
@@ -102,3 +106,20 @@ def _about_no_auth_user(options: ServerOptions, about: str, name: str) -> Iterat
             "no_auth_user",
             (f'no_auth_user: "{name}" not present as user or nkey in authorization block or account configuration'),
         )
+
+
+def domain_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with default domains, in nats-server's words."""
+    accounts = {config.name: config for config in options.accounts}
+    for name, domain in options.default_js_domain:
+        config = accounts.get(name)
+        if options.operator is not None:
+            yield KEY, f"{KEY}: not available with operators in natsctl server"
+        elif config is not None and config.jetstream is not None and domain:
+            yield KEY, f'{KEY} contains account name "{name}" with enabled JetStream'
+        elif config is None and name not in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
+            yield KEY, f'in non operator mode, `{KEY}` references non existing account "{name}"'
+        if name == (options.system_account or SYSTEM_ACCOUNT):
+            yield KEY, f'system account "{name}" can not be in {KEY}'
+        if domain and not is_valid_subject(f"{domain_prefix(domain)}.>"):
+            yield KEY, f'{KEY} contains account "{name}" with invalid domain name "{domain}"'

@@ -1,36 +1,135 @@
-"""nats.conf as server options: which keys exist, what each one sets, and what is wrong with a value.
+"""nats.conf as server options: the keys at its top level, and the digest of the whole file.
 
 Keys are found without regard to case, as nats-server does. A key that nats-server knows and this server does not
-serve is refused by name; so is one that nobody knows. Flags of the command line win over the file.
+serve is refused by name; so is an unknown one. Flags of the command line win over the file.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from natsctl.broker.info import FEATURE_FLAGS
-from natsctl.server.conf.accounts import accounts_block
+from natsctl.server.conf.accounts import accounts_block, mappings_block
 from natsctl.server.conf.authorization import authorization_block
 from natsctl.server.conf.checks import complaints, with_defaults
-from natsctl.server.conf.cluster import SINGLE_NODE, cluster_block
-from natsctl.server.conf.default_domain import default_domains
-from natsctl.server.conf.digest import config_digest
-from natsctl.server.conf.jetstream import jetstream_block, store_dir
+from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
-from natsctl.server.conf.limits import LIMITS
-from natsctl.server.conf.logging import LOGGING
-from natsctl.server.conf.mappings import mappings_block
 from natsctl.server.conf.operator import OPERATOR_KEYS
-from natsctl.server.conf.setter import Setter, set_option
 from natsctl.server.conf.syntax import Block, ConfError, Item, load_file
 from natsctl.server.conf.tls import tls_block
-from natsctl.server.conf.values import address_of, block_of, flag_of, items_of, path_of, port_of, text_of
+from natsctl.server.conf.values import (
+    Setter,
+    address_of,
+    block_of,
+    flag_of,
+    items_of,
+    number_of,
+    path_of,
+    port_of,
+    set_option,
+    text_of,
+)
 from natsctl.server.conf.websocket import websocket_block
 from natsctl.server.options import ServerOptions
+
+_ESCAPED: Final = str.maketrans({
+    "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029",
+})  # fmt: skip
+
+
+def config_digest(block: Block) -> str:
+    """Return `sha256:` and the hash in hex."""
+    text = json.dumps(_plain(block), ensure_ascii=False, sort_keys=True, separators=(",", ":")).translate(_ESCAPED)
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "replace") + b"\n").hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Item():
+            return _plain(value.value)
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case datetime():
+            return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+        case float() if value.is_integer() and abs(value) < 1e21:
+            return int(value)
+    return value
+
+
+def default_domains(options: ServerOptions, item: Item) -> ServerOptions:
+    """Return `options` with the domain of each account that is named; raises ConfError."""
+    found = tuple((account, text_of(value)) for account, value in block_of(item).items())
+    return replace(options, default_js_domain=found)
+
+
+SINGLE_NODE: Final = "natsctl server is a single node; run a cluster with nats-server"
+
+_NETWORKED: Final = frozenset({"listen", "port", "routes"})
+_UNHEEDED: Final = frozenset({
+    "host", "net", "authorization", "tls", "cluster_advertise", "advertise", "no_advertise", "connect_retries",
+    "connect_backoff", "permissions", "pool_size", "accounts", "compression", "ping_interval", "ping_max",
+    "write_deadline", "write_timeout",
+})  # fmt: skip
+"""Keys that mean nothing without a listener and without routes."""
+
+
+def cluster_block(options: ServerOptions, item: Item) -> ServerOptions:
+    """Return `options` as they were: a cluster's name alone makes none; raises ConfError for everything that would."""
+    for key, value in block_of(item).items():
+        name = key.lower()
+        if name == "name":
+            if " " in text_of(value):
+                raise value.fault("cluster name cannot contain spaces or newlines")
+        elif name in _NETWORKED:
+            if name != "routes" or items_of(value):
+                raise value.fault(f"cluster: {SINGLE_NODE}")
+        elif name not in _UNHEEDED:
+            raise value.fault(f'unknown field "{key}"')
+    return options
+
+
+def _syslog(options: ServerOptions, item: Item) -> ServerOptions:
+    if flag_of(item):
+        raise item.fault("syslog: not available in natsctl server; log to stderr or to a file, which syslog can read")
+    return options
+
+
+def _remote_syslog(options: ServerOptions, item: Item) -> ServerOptions:
+    if text_of(item):
+        raise item.fault("remote_syslog: not available in natsctl server; log to stderr or to a file")
+    return options
+
+
+def _also_traces(options: ServerOptions, item: Item) -> ServerOptions:
+    return replace(options, trace=flag_of(item))
+
+
+LOGGING: Final[dict[str, Setter]] = {
+    "debug": set_option("debug", flag_of),
+    "trace": set_option("trace", flag_of),
+    "trace_verbose": _also_traces,
+    "trace_headers": _also_traces,
+    "logtime": set_option("log_time", flag_of),
+    "logtime_utc": set_option("log_utc", flag_of),
+    "logfile": set_option("log_file", path_of),
+    "log_file": set_option("log_file", path_of),
+    "logfile_size_limit": set_option("log_size_limit", number_of),
+    "log_size_limit": set_option("log_size_limit", number_of),
+    "logfile_max_num": set_option("log_max_files", number_of),
+    "log_max_num": set_option("log_max_files", number_of),
+    "syslog": _syslog,
+    "remote_syslog": _remote_syslog,
+}
+
 
 ELSEWHERE: Final = frozenset({
     "mqtt", "proxies",

@@ -1,21 +1,172 @@
-"""The block `leafnodes` of nats.conf: the listener and who may connect to it; the remotes are in `leaf_remotes`."""
+"""The block `leafnodes` of nats.conf: the listener, its users, and the remotes that this server connects to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
+from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.leaf.handshake import version_parts
-from natsctl.server.conf.leaf_compression import check_compression
-from natsctl.server.conf.leaf_remotes import remotes_of
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import address_of, block_of, flag_of, items_of, port_of, seconds_of, text_of
-from natsctl.server.leaf.options import LeafNodesOptions
-from natsctl.server.options import ServerOptions
+from natsctl.server.leaf.options import DEFAULT_LEAF_PORT, LeafNodesOptions, LeafRemoteOptions, LeafUrl
+from natsctl.server.options import ServerOptions, TlsOptions
+
+COMPRESSION_MODES: Final = frozenset({
+    "off", "disabled", "accept", "s2_auto", "auto", "on", "enabled", "s2_fast", "s2_better", "s2_best",
+    "s2_uncompressed", "fast", "better", "best", "uncompressed",
+})  # fmt: skip
+"""What a file may say; links are never compressed, and both sides agree on that by themselves."""
+
+
+def check_compression(item: Item) -> None:
+    """Refuse what is no compression mode."""
+    value = item.value
+    if isinstance(value, dict):
+        mode = next((found for key, found in value.items() if key.lower() == "mode"), None)
+        if mode is not None:
+            check_compression(mode)
+    elif not isinstance(value, bool) and (not isinstance(value, str) or value.lower() not in COMPRESSION_MODES):
+        raise item.fault(f'unsupported compression mode "{value}"')
+
+
+RemoteSetter: TypeAlias = Callable[[LeafRemoteOptions, Item], LeafRemoteOptions]
+
+SEED_LENGTH: Final = 58
+
+
+def remotes_of(item: Item) -> tuple[LeafRemoteOptions, ...]:
+    """Return the remotes; raises ConfError."""
+    if not isinstance(item.value, list):
+        raise item.fault("expected remotes field to be an array")
+    remotes: list[LeafRemoteOptions] = []
+    for entry in item.value:
+        remote = _remote(entry)
+        if any((remote.urls, remote.account, remote.creds) == (r.urls, r.account, r.creds) for r in remotes):
+            urls = ", ".join(f"{url.scheme}://{url.address}" for url in remote.urls)
+            raise entry.fault(f"duplicate remote [{urls}]")
+        remotes.append(remote)
+    return tuple(remotes)
+
+
+def _remote(item: Item) -> LeafRemoteOptions:
+    remote = LeafRemoteOptions()
+    block = block_of(item)
+    for key, value in block.items():
+        setter = REMOTE_KEYS.get(key.lower())
+        if setter is not None:
+            remote = setter(remote, value)
+        elif key.lower() == "proxy":
+            raise value.fault("proxy: not available in natsctl server")
+        elif key not in block.variables:
+            raise value.fault(f'unknown field "{key}"')
+    if remote.creds is not None and remote.nkey:
+        raise item.fault("Remote leafnode can not have both creds and nkey defined")
+    if len({url.is_websocket for url in remote.urls}) > 1:
+        raise item.fault("remote leaf node configuration cannot have a mix of websocket and non-websocket urls")
+    return remote
+
+
+def _set(name: str, read: Callable[[Item], Any]) -> RemoteSetter:
+    return lambda remote, item: replace(remote, **{name: read(item)})
+
+
+def _urls(item: Item) -> tuple[LeafUrl, ...]:
+    return tuple(_url(entry) for entry in items_of(item))
+
+
+def _url(item: Item) -> LeafUrl:
+    """Return a url's parts; what it says of user and password is not repeated where it is wrong."""
+    text = text_of(item).strip()
+    try:
+        parts = urlsplit(text if "://" in text else f"nats-leaf://{text}")
+        port = parts.port
+    except ValueError:
+        raise item.fault("error parsing leafnode url: not a url") from None
+    if not parts.hostname:
+        raise item.fault("error parsing leafnode url: no host in it")
+    if port is None:
+        port = {"ws": 80, "wss": 443}.get(parts.scheme, DEFAULT_LEAF_PORT)
+    password = None if parts.password is None else unquote(parts.password)
+    return LeafUrl(parts.scheme, parts.hostname, port, unquote(parts.username or ""), password, parts.path)
+
+
+def _creds(item: Item) -> Path:
+    return Path(text_of(item)).expanduser()
+
+
+def _seed(item: Item) -> str:
+    seed = text_of(item)
+    if len(seed) != SEED_LENGTH or not seed.startswith("SU"):
+        raise item.fault("Remote leafnode nkey is not a valid seed")
+    return seed
+
+
+def _subjects(item: Item) -> tuple[str, ...]:
+    subjects = tuple(text_of(entry) for entry in items_of(item))
+    for subject in subjects:
+        if not is_valid_subject(subject):
+            raise item.fault(f'subject "{subject}" is not a valid subject')
+    return subjects
+
+
+def _client_tls(item: Item) -> TlsOptions:
+    return tls_block(item, "remote")
+
+
+def _migrate(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
+    """Let pass what is for streams with several replicas, which a single server has none of."""
+    if not isinstance(item.value, (bool, dict)):
+        raise item.fault("expected boolean or map for jetstream_cluster_migrate")
+    return remote
+
+
+def _compression(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
+    check_compression(item)
+    return remote
+
+
+REMOTE_KEYS: Final[dict[str, RemoteSetter]] = {
+    "url": _set("urls", _urls),
+    "urls": _set("urls", _urls),
+    "account": _set("account", text_of),
+    "local": _set("account", text_of),
+    "creds": _set("creds", _creds),
+    "credentials": _set("creds", _creds),
+    "nkey": _set("nkey", _seed),
+    "seed": _set("nkey", _seed),
+    "tls": _set("tls", _client_tls),
+    "hub": _set("hub", flag_of),
+    "deny_imports": _set("deny_imports", _subjects),
+    "deny_import": _set("deny_imports", _subjects),
+    "deny_exports": _set("deny_exports", _subjects),
+    "deny_export": _set("deny_exports", _subjects),
+    "no_randomize": _set("no_randomize", flag_of),
+    "dont_randomize": _set("no_randomize", flag_of),
+    "ws_compress": _set("ws_compression", flag_of),
+    "ws_compression": _set("ws_compression", flag_of),
+    "websocket_compress": _set("ws_compression", flag_of),
+    "websocket_compression": _set("ws_compression", flag_of),
+    "ws_no_masking": _set("ws_no_masking", flag_of),
+    "websocket_no_masking": _set("ws_no_masking", flag_of),
+    "jetstream_cluster_migrate": _migrate,
+    "js_cluster_migrate": _migrate,
+    "isolate_leafnode_interest": _set("isolate", flag_of),
+    "isolate": _set("isolate", flag_of),
+    "request_isolation": _set("request_isolation", flag_of),
+    "compression": _compression,
+    "first_info_timeout": _set("first_info_timeout_s", seconds_of),
+    "dial_timeout": _set("dial_timeout_s", seconds_of),
+    "disabled": _set("disabled", flag_of),
+    "ignore_discovered_servers": _set("ignore_discovered_servers", flag_of),
+}
+
 
 OLDEST_VERSION: Final = (2, 8, 0)
 """Below it `min_version` says nothing. Source: nats-server, checkLeafMinVersionConfig."""
@@ -35,7 +186,7 @@ def leafnodes_block(options: ServerOptions, item: Item) -> ServerOptions:
     return replace(options, leafnodes=leafnodes if leafnodes.port or leafnodes.remotes else None)
 
 
-def _set(name: str, read: Callable[[Item], Any]) -> LeafSetter:
+def _set_leafnodes(name: str, read: Callable[[Item], Any]) -> LeafSetter:
     return lambda leafnodes, item: replace(leafnodes, **{name: read(item)})
 
 
@@ -54,7 +205,7 @@ def _min_version(item: Item) -> str:
     return version
 
 
-def _compression(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
+def _compression_leafnodes(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
     check_compression(item)
     return leafnodes
 
@@ -118,24 +269,24 @@ def _user(item: Item) -> User:
 
 LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {
     "listen": _listen,
-    "port": _set("port", port_of),
-    "host": _set("host", text_of),
-    "net": _set("host", text_of),
+    "port": _set_leafnodes("port", port_of),
+    "host": _set_leafnodes("host", text_of),
+    "net": _set_leafnodes("host", text_of),
     "authorization": _authorization,
-    "remotes": _set("remotes", remotes_of),
-    "reconnect": _set("reconnect_s", seconds_of),
-    "reconnect_delay": _set("reconnect_s", seconds_of),
-    "reconnect_interval": _set("reconnect_s", seconds_of),
-    "dial_timeout": _set("dial_timeout_s", seconds_of),
-    "tls": _set("tls", tls_block),
-    "advertise": _set("advertise", text_of),
-    "leafnode_advertise": _set("advertise", text_of),
-    "no_advertise": _set("no_advertise", flag_of),
-    "min_version": _set("min_version", _min_version),
-    "minimum_version": _set("min_version", _min_version),
-    "compression": _compression,
-    "isolate_leafnode_interest": _set("isolate", flag_of),
-    "isolate": _set("isolate", flag_of),
-    "write_deadline": _set("write_deadline_s", seconds_of),
+    "remotes": _set_leafnodes("remotes", remotes_of),
+    "reconnect": _set_leafnodes("reconnect_s", seconds_of),
+    "reconnect_delay": _set_leafnodes("reconnect_s", seconds_of),
+    "reconnect_interval": _set_leafnodes("reconnect_s", seconds_of),
+    "dial_timeout": _set_leafnodes("dial_timeout_s", seconds_of),
+    "tls": _set_leafnodes("tls", tls_block),
+    "advertise": _set_leafnodes("advertise", text_of),
+    "leafnode_advertise": _set_leafnodes("advertise", text_of),
+    "no_advertise": _set_leafnodes("no_advertise", flag_of),
+    "min_version": _set_leafnodes("min_version", _min_version),
+    "minimum_version": _set_leafnodes("min_version", _min_version),
+    "compression": _compression_leafnodes,
+    "isolate_leafnode_interest": _set_leafnodes("isolate", flag_of),
+    "isolate": _set_leafnodes("isolate", flag_of),
+    "write_deadline": _set_leafnodes("write_deadline_s", seconds_of),
     "write_timeout": _ignored,
 }

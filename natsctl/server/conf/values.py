@@ -1,13 +1,20 @@
-"""Values of nats.conf as what a key wants: each function returns the value, or raises what is wrong with it."""
+"""Typed values of nats.conf: each function returns the value of an item, or raises ConfError.
+
+A `Setter` makes options out of options and one item.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from natsctl.api.units import format_duration, parse_duration
 from natsctl.server.conf.syntax import Block, Item
+from natsctl.server.options import ServerOptions
 
 MAX_SECONDS: Final = (1 << 63) // 1_000_000_000
 """The longest duration: 292 years."""
@@ -133,3 +140,11 @@ def shown(item: Item) -> str:
         case dict():
             return "a block"
     return "a date"
+
+
+Setter: TypeAlias = Callable[[ServerOptions, Item], ServerOptions]
+
+
+def set_option(name: str, read: Callable[[Item], Any]) -> Setter:
+    """Return the setter of the option `name`, whose value `read` makes."""
+    return lambda options, item: replace(options, **{name: read(item)})

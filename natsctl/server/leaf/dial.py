@@ -1,4 +1,4 @@
-"""Connections that we make to hubs: in clear, under TLS, and through WebSocket frames.
+"""Connections to hubs: in clear, under TLS, and in WebSocket frames; their certificates and credentials.
 
 Theory of operation. A hub says INFO in clear and TLS follows where it asks for it, or TLS comes first where the remote
 says so. The link is made when there is a connection, and says when TLS is to begin. Over WebSocket, TLS is first
@@ -8,19 +8,26 @@ always, then comes the request, and the link is made when it was accepted. `lost
 from __future__ import annotations
 
 import asyncio
+import base64
+import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
+from natsctl.broker.leaf.options import RemoteCredentialsError, Signer
 from natsctl.broker.reasons import CloseReason
+from natsctl.server.conf.syntax import read_file
 from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
+from natsctl.server.options import TlsOptions
 from natsctl.server.tls.layer import SecureTransport, TlsLayer
 from natsctl.server.tls.names import error_text
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
     from natsctl.server.leaf.listener import LeafDoor
+
 
 HANDSHAKE_S: Final = 2.0
 """How long TLS may take where the remote says nothing. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""
@@ -173,3 +180,76 @@ def _reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
     return error_text(error)
+
+
+def client_context(options: TlsOptions | None) -> ssl.SSLContext:
+    """Return the context of a remote; raises OSError (ssl.SSLError included) where a file can not be used."""
+    options = options or TlsOptions()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2
+    if options.ca_file is not None:
+        context.load_verify_locations(options.ca_file)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if options.cert_file is not None and options.key_file is not None:
+        context.load_cert_chain(options.cert_file, options.key_file)
+    if options.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+_PARTS: Final = re.compile(rb"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}")
+"""A creds file holds the user's JWT, then its seed, each between two lines of dashes."""
+
+
+def signer_of(remote: LeafRemoteOptions, url: LeafUrl) -> Signer:
+    """Return what signs a hub's nonce; files are read when it does, so that renewed credentials are found."""
+
+    def sign(nonce: bytes) -> Mapping[str, str]:
+        shown: dict[str, str] = {}
+        if remote.creds is not None:
+            jwt, seed = read_creds(remote.creds)
+            shown = {"jwt": jwt, "sig": _signature(seed, nonce, "Credentials file has malformed seed")[1]}
+        elif remote.nkey:
+            public, signature = _signature(remote.nkey.encode(), nonce, "Remote nkey has malformed seed")
+            shown = {"nkey": public, "sig": signature}
+        return {**shown, **_user(remote, url)}
+
+    return sign
+
+
+def read_creds(path: Path) -> tuple[str, bytes]:
+    """Return JWT and seed of a creds file; raises RemoteCredentialsError."""
+    try:
+        content = read_file(path)
+    except OSError as error:
+        raise RemoteCredentialsError(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+    parts = _PARTS.findall(content)
+    if len(parts) < 2:
+        raise RemoteCredentialsError("Credentials file malformed")
+    return parts[0].decode(), parts[1]
+
+
+def _signature(seed: bytes, nonce: bytes, fault: str) -> tuple[str, str]:
+    """Return the public key of a seed and its signature, as CONNECT has them; raises RemoteCredentialsError."""
+    import nkeys
+
+    try:
+        pair = nkeys.from_seed(bytearray(seed))
+        signature = base64.urlsafe_b64encode(pair.sign(nonce)).rstrip(b"=").decode()
+        public = pair.public_key.decode()
+        pair.wipe()
+    except (nkeys.NkeysError, ValueError) as error:
+        raise RemoteCredentialsError(fault) from error
+    return public, signature
+
+
+def _user(remote: LeafRemoteOptions, url: LeafUrl) -> dict[str, str]:
+    """Return user and password of the url, or of the first one that has some where the hub has offered this one."""
+    named = url if url.user else next((known for known in remote.urls if known.user), url)
+    if not named.user:
+        return {}
+    if named.password is None:
+        return {"user": named.user, "auth_token": named.user}
+    return {"user": named.user, "password": named.password}

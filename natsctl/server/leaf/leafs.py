@@ -1,4 +1,4 @@
-"""The leaf nodes of one server: who comes, whom it goes to, and what it tells of both."""
+"""The leaf nodes of one server: its listener, its remotes, and the events of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one server is told about its leaf nodes: the block `leafnodes`."""
+"""Options of leaf nodes: the block `leafnodes` of a configuration."""
 
 from __future__ import annotations
 

@@ -20,10 +20,8 @@ from msgspec.structs import replace
 from natsctl.broker.leaf.options import RemoteOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason
-from natsctl.server.leaf.credentials import signer_of
-from natsctl.server.leaf.dial import RemoteConnection
+from natsctl.server.leaf.dial import RemoteConnection, client_context, signer_of
 from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
-from natsctl.server.leaf.tls import client_context
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
@@ -135,7 +133,7 @@ class LeafRemote:
     def _factory(self, url: LeafUrl) -> Callable[[], RemoteConnection]:
         kind: type[RemoteConnection] = RemoteConnection
         if url.is_websocket:
-            from natsctl.server.leaf.websocket import WebSocketRemoteConnection
+            from natsctl.server.leaf.listener import WebSocketRemoteConnection
 
             kind = WebSocketRemoteConnection
         name = self._tls_names[0] if self._tls_names and _is_ip(url.host) else url.host

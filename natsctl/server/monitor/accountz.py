@@ -1,22 +1,119 @@
-"""`/accountz`: the accounts, and everything about one of them."""
+"""`/accountz` and `/accstatz`: the accounts, their configuration, and the traffic of their connections."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from natsctl.api.times import format_time
-from natsctl.server.monitor.account_config import exports, imports, mappings
-from natsctl.server.monitor.ages import SECOND_NS
-from natsctl.server.monitor.claims import account_claims, held_account
-from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import BadRequestError
-from natsctl.server.monitor.subscription_detail import name_tag
+from natsctl.broker.exchange.account_config import (
+    RESPONSE_THRESHOLD_NS,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
+from natsctl.broker.traffic import Traffic
+from natsctl.server.monitor.connz import account_claims, held_account, name_tag
+from natsctl.server.monitor.document import SECOND_NS
+from natsctl.server.monitor.query import BadRequestError, Query
 from natsctl.server.monitor.subsz import subscription_stats
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.exchange.account_config import AccountConfig, SubjectMap
     from natsctl.server.view import ServerView
+
+
+_RESPONSES: Final = {"single": "Singleton", "stream": "Stream", "chunked": "Chunked"}
+_DOMAIN: Final = ("$KV.>", "$OBJ.>", "ACCOUNT.>", "CONSUMER.>", "DIRECT.>", "INFO", "META.>", "SERVER.>", "STREAM.>")
+"""What is reached under a domain's name."""
+_API: Final = "$JS.API"
+_BUILT_IN: Final = (
+    ("$SYS.REQ.ACCOUNT.{}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", False),
+    ("$SYS.REQ.ACCOUNT.{}.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", False),
+    ("$SYS.REQ.ACCOUNT.{}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", False),
+    ("$SYS.REQ.USER.{}.INFO", "$SYS.REQ.USER.INFO", True),
+)
+"""Services of the system account that every account has: theirs, the name here, whether they learn who asks."""
+
+
+def mappings(config: AccountConfig, domain: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the mappings by source, those of the domain too; weights add up along the destinations of a source."""
+    shown = {one.source: _destinations(one) for one in config.mappings}
+    if domain:
+        for verb in _DOMAIN:
+            subject = verb if verb.startswith("$") else f"{_API}.{verb}"
+            shown[f"$JS.{domain}.API.{verb}"] = [{"subject": subject, "weight": 100}]
+    return dict(sorted(shown.items()))
+
+
+def _destinations(mapping: SubjectMap) -> list[dict[str, Any]]:
+    weighted = sorted(mapping.destinations, key=lambda one: one.weight)
+    rest = 100 - sum(one.weight for one in weighted)
+    pairs = [(one.subject, one.weight) for one in weighted]
+    if rest > 0 and all(subject != mapping.source for subject, _ in pairs):
+        pairs = sorted([*pairs, (mapping.source, rest)], key=lambda pair: pair[1])
+    shown, total = [], 0
+    for subject, weight in pairs:
+        total += weight
+        shown.append({"subject": subject, "weight": total})
+    return shown
+
+
+def exports(config: AccountConfig) -> list[dict[str, Any]]:
+    """Return services, then streams."""
+    services = [_export(one) for one in config.exports if isinstance(one, ServiceExport)]
+    return services + [_export(one) for one in config.exports if isinstance(one, StreamExport)]
+
+
+def _export(export: ServiceExport | StreamExport) -> dict[str, Any]:
+    service = isinstance(export, ServiceExport)
+    shown: dict[str, Any] = {"subject": export.subject, "type": "service" if service else "stream"}
+    if export.token_required:
+        shown["token_req"] = True
+    if isinstance(export, ServiceExport):
+        shown["response_type"] = _RESPONSES[export.response]
+        if export.response_threshold_ns != RESPONSE_THRESHOLD_NS:
+            shown["response_threshold"] = export.response_threshold_ns
+        if export.latency is not None:
+            sampling = export.latency.sampling or "headers"
+            shown["service_latency"] = {"sampling": sampling, "results": export.latency.subject}
+    if export.account_token_position:
+        shown["account_token_position"] = export.account_token_position
+    return {**shown, "approved_accounts": list(export.accounts)} if export.accounts else shown
+
+
+def imports(config: AccountConfig, system: str, jetstream: bool) -> list[dict[str, Any]]:
+    """Return streams, then services; the last are those that every account has."""
+    streams = [_stream(one) for one in config.imports if isinstance(one, StreamImport)]
+    services = [
+        _service(one.subject, one.account, one.to or one.subject, one.share)
+        for one in config.imports
+        if isinstance(one, ServiceImport)
+    ]
+    return streams + services + list(_built_in(config.name, system, jetstream))
+
+
+def _built_in(name: str, system: str, jetstream: bool) -> Iterator[dict[str, Any]]:
+    if name == system:
+        return
+    for subject, here, share in _BUILT_IN:
+        yield _service(subject.format(name), system, here, share)
+    if jetstream:
+        yield _service(f"{_API}.>", system, f"{_API}.>", True)
+
+
+def _stream(one: StreamImport) -> dict[str, Any]:
+    shown = {"subject": one.subject, "account": one.account, "local_subject": one.to or one.subject, "type": "stream"}
+    return {**shown, "invalid": False, "share": False, "tracking": False}
+
+
+def _service(subject: str, account: str, here: str, share: bool) -> dict[str, Any]:
+    shown = {"subject": subject, "account": account, "to": here, "local_subject": here, "type": "service"}
+    return {**shown, "invalid": False, "share": share, "tracking": False}
 
 
 class AccountzOptions(msgspec.Struct, kw_only=True):
@@ -25,7 +122,7 @@ class AccountzOptions(msgspec.Struct, kw_only=True):
     account: str = ""
 
 
-def read(query: Query) -> AccountzOptions:
+def read_accountz(query: Query) -> AccountzOptions:
     """Return the options of a query. Raises BadRequestError."""
     return AccountzOptions(account=query.text("acc"))
 
@@ -78,3 +175,61 @@ def account_info(server: ServerView, name: str) -> dict[str, Any]:
     before, behind = account_claims(held) if held is not None else ({}, {})
     stats = subscription_stats([account])
     return {**info, **before, "name_tag": name_tag(account), **behind, "sublist_stats": stats}
+
+
+class AccstatzOptions(msgspec.Struct, kw_only=True):
+    """What is asked of `accstatz`; no names: every account."""
+
+    accounts: list[str] = []
+    include_unused: bool = False
+
+
+def read_accstatz(query: Query) -> AccstatzOptions:
+    """Return the options of a query. Raises Refused."""
+    return AccstatzOptions(include_unused=query.flag("unused"))
+
+
+def accstatz(server: ServerView, options: AccstatzOptions) -> dict[str, Any]:
+    """Return the counters of accounts that have connections, or of all."""
+    broker = server.broker
+    named = [broker.accounts[name] for name in options.accounts if name in broker.accounts]
+    shown = named if options.accounts else list(broker.accounts.values())
+    stats = [account_stat(server, account) for account in shown]
+    return {
+        "server_id": broker.server_id,
+        "now": format_time(broker.clock.now_ns()),
+        "account_statz": [stat for stat in stats if options.include_unused or stat["total_conns"]],
+    }
+
+
+def account_stat(server: ServerView, account: Account) -> dict[str, Any]:
+    """Return one account's counters: also what the events about its connections carry."""
+    leafs = Traffic()
+    count = 0
+    for peer in server.broker.leafs.values():
+        if peer.account is account:
+            count += 1
+            leafs.in_msgs += peer.in_msgs
+            leafs.in_bytes += peer.in_bytes
+            leafs.out_msgs += peer.out_msgs
+            leafs.out_bytes += peer.out_bytes
+    clients, conns = account.gone.plus(account.sessions), len(account.sessions)
+    sent = (clients.out_msgs + leafs.out_msgs, clients.out_bytes + leafs.out_bytes)
+    received = (clients.in_msgs + leafs.in_msgs, clients.in_bytes + leafs.in_bytes)
+    return {
+        "acc": account.name,
+        "name": name_tag(account),
+        "conns": conns,
+        "leafnodes": count,
+        "total_conns": conns + count,
+        "num_subscriptions": account.subscriptions,
+        "sent": _data(*sent, leafs.out_msgs, leafs.out_bytes),
+        "received": _data(*received, leafs.in_msgs, leafs.in_bytes),
+        "slow_consumers": account.slow_consumers,
+    }
+
+
+def _data(msgs: int, size: int, leaf_msgs: int, leaf_bytes: int) -> dict[str, Any]:
+    nothing = {"msgs": 0, "bytes": 0}
+    leafs = {"msgs": leaf_msgs, "bytes": leaf_bytes}
+    return {"msgs": msgs, "bytes": size, "gateways": nothing, "routes": nothing, "leafs": leafs}

@@ -1,17 +1,22 @@
-"""JSON as nats-server indents it, in pieces: long lists are written element by element.
+"""JSON documents of the endpoints, indented as nats-server does, and their times and durations.
 
-A long list may be an iterator, which is asked for an element when the one before it has been written; so an answer
-about thousands of streams is never in memory as a whole. `whole` makes plain lists of them, for who answers at once.
+Documents are written in pieces: a long list may be an iterator, which is asked for an element when the one before it
+has been written, so an answer about thousands of streams is never in memory as a whole. `whole` makes plain lists of
+them, for answers that are sent at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from natsctl.api.codec import encode
+from natsctl.api.units import format_duration
+
+if TYPE_CHECKING:
+    from natsctl.broker.options import Clock
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
@@ -55,3 +60,28 @@ def go_number(number: float) -> float | int:
 def text(raw: bytes) -> str:
     """Return a subject, a queue or a sid, with what is no UTF-8 replaced."""
     return raw.decode("utf-8", "replace")
+
+
+SECOND_NS: Final = 1_000_000_000
+
+
+def uptime(age_ns: int) -> str:
+    """Return an age as nats-server spells it, such as `1d2h3m4s`; a year has 365 days."""
+    seconds = max(age_ns, 0) // SECOND_NS
+    days = seconds // 86400
+    parts = (
+        (days // 365, "y"), (days % 365 if days >= 365 else days, "d"), (seconds // 3600 % 24, "h"),
+        (seconds // 60 % 60, "m"), (seconds % 60, "s"),
+    )  # fmt: skip
+    first = next((at for at, (value, _) in enumerate(parts) if value), len(parts) - 1)
+    return "".join(f"{value}{unit}" for value, unit in parts[first:])
+
+
+def round_trip(rtt_ns: int) -> str:
+    """Return a round trip; one below a millisecond has no fraction of a microsecond."""
+    return format_duration(rtt_ns - rtt_ns % 1000 if 1000 < rtt_ns < 1_000_000 else rtt_ns)
+
+
+def wall_time(clock: Clock, monotonic_ns: int) -> int:
+    """Return when something happened, since the epoch, that was noted by the other clock."""
+    return clock.now_ns() - (clock.monotonic_ns() - monotonic_ns)

@@ -1,4 +1,4 @@
-"""`/healthz`: whether the server does what it promises."""
+"""`/healthz`: the health of the server, of JetStream and of single streams and consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/jsz`: what JetStream holds, by account, stream and consumer."""
+"""`/jsz`: the state of JetStream by account, stream and consumer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
 from natsctl.api.model import UINT64_MAX
 from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
+from natsctl.server.monitor.connz import name_tag
 from natsctl.server.monitor.document import whole
-from natsctl.server.monitor.jetstream_facts import jetstream_config, jetstream_limits, jetstream_stats
-from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import BadRequestError
-from natsctl.server.monitor.subscription_detail import name_tag
+from natsctl.server.monitor.query import BadRequestError, Query
+from natsctl.server.monitor.varz import jetstream_config, jetstream_limits, jetstream_stats
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
     from natsctl.server.view import ServerView
 
-__all__ = ["JszOptions", "jetstream_config", "jetstream_limits", "jetstream_stats", "jsz", "jsz_account"]
 
 DEFAULT_LIMIT: Final = 1024
 """Accounts of a page where nobody says."""

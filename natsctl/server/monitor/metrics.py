@@ -1,28 +1,86 @@
-"""`/metrics`: the same numbers for Prometheus, under the names that prometheus-nats-exporter gives them.
+"""`/metrics`: the server's numbers in Prometheus' text format, version 0.0.4.
 
-What belongs to the whole server comes first, then accounts, streams and consumers. Those are looked at one by one
-while the answer is sent; how many of each are told apart is limited, and the rest is counted in
-`natsctl_metrics_left_out`.
+Names are those of prometheus-nats-exporter and, for the process, of Prometheus' client libraries. Samples of the whole
+server come first, then accounts, streams and consumers, which are visited one by one while the answer is sent. The
+number of each that has samples of its own is limited; the rest is counted in `natsctl_metrics_left_out`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import resource
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from natsctl.server.http import Page
-from natsctl.server.monitor.accstatz import account_stat
-from natsctl.server.monitor.exposition import CONTENT_TYPE, Kind, family, labels
+from natsctl.server.monitor.accountz import account_stat
+from natsctl.server.monitor.document import SECOND_NS
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz_in_pieces
-from natsctl.server.monitor.process_metrics import process_families
+from natsctl.server.monitor.runtime import resident_bytes
 from natsctl.server.monitor.varz import varz
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.stream import Stream
     from natsctl.server.view import ServerView
+
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Kind = Literal["counter", "gauge"]
+
+
+def labels(pairs: Mapping[str, str]) -> str:
+    """Return labels in braces; those that are empty are as good as absent and left out."""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items() if value) + "}"
+
+
+def family(name: str, kind: Kind, about: str, samples: Iterable[tuple[str, float]]) -> bytes:
+    """Return a whole family: what it is, then a line for each (labels, value); nothing where there is no sample."""
+    lines = [f"{name}{labelled} {_number(value)}\n" for labelled, value in samples]
+    if not lines:
+        return b""
+    return (f"# HELP {name} {_help(about)}\n# TYPE {name} {kind}\n" + "".join(lines)).encode()
+
+
+def _escaped(value: str) -> str:
+    """Return a label's value as it stands between quotes; what is no text (a lone surrogate) is replaced."""
+    value = value.encode("utf-8", "replace").decode()
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))
+
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+
+
+def process_families(server: ServerView) -> Iterator[bytes]:
+    """Yield the families of the process."""
+    yield _one("process_cpu_seconds_total", "counter", "CPU time used, seconds", time.process_time())
+    yield _one("process_resident_memory_bytes", "gauge", "Resident memory, bytes", resident_bytes())
+    started = server.broker.start_ns / SECOND_NS
+    yield _one("process_start_time_seconds", "gauge", "When the server started, seconds since the epoch", started)
+    yield _one("process_max_fds", "gauge", "Most open files", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    if _DESCRIPTORS.is_dir():
+        yield _one("process_open_fds", "gauge", "Open files", sum(1 for _ in _DESCRIPTORS.iterdir()))
+    committer = server.committer
+    if committer is not None:
+        yield _one("natsctl_commits_total", "counter", "Commits that went to the disk", committer.syncs)
+        yield _one("natsctl_commits_in_flight", "gauge", "Commits that wait for the disk", len(committer.in_flight))
+
+
+def _one(name: str, kind: Kind, about: str, value: float) -> bytes:
+    return family(name, kind, about, [("", value)])
+
 
 MAX_ACCOUNTS: Final = 1000
 MAX_STREAMS: Final = 2000

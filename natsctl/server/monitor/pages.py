@@ -1,4 +1,6 @@
-"""The pages of the monitoring port: which path is answered by what, and what goes with every answer.
+"""The monitoring port: its listener, its paths, the headers of its answers, and the status page at `/`.
+
+The listener speaks HTTP, or HTTPS with the certificate of the clients' listener.
 
 A browser on the server's machine reaches loopback addresses for any page that it shows. There a page of another site
 may read nothing, neither as itself (CORS) nor under a name of its own that points here (DNS rebinding).
@@ -6,12 +8,18 @@ may read nothing, neither as itself (CORS) nor under a name of its own that poin
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import posixpath
 import re
 import socket
+import ssl
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from html import escape
+from importlib.resources import files
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -20,30 +28,52 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import encode
 from natsctl.api.syntax import go_quote
-from natsctl.server.http import Page, Request
-from natsctl.server.monitor import (
-    accountz,
-    accstatz,
-    connz,
-    gatewayz,
-    healthz,
-    ipqueuesz,
-    jsz,
-    leafz,
-    routez,
-    subsz,
-)
+from natsctl.server.http import HttpServer, Page, Request
+from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, runtime, subsz
 from natsctl.server.monitor.document import pieces
-from natsctl.server.monitor.expvarz import expvarz
-from natsctl.server.monitor.index import index_page
 from natsctl.server.monitor.metrics import metrics_page
-from natsctl.server.monitor.query import BAD_ESCAPE, Query
-from natsctl.server.monitor.refused import BadRequestError
-from natsctl.server.monitor.stacksz import stacksz
+from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, Query
+from natsctl.server.monitor.runtime import expvarz, stacksz
 from natsctl.server.monitor.varz import varz
+from natsctl.server.tls.gate import TlsFileError, server_context
 
 if TYPE_CHECKING:
+    from natsctl.server.options import TlsOptions
     from natsctl.server.view import ServerView
+
+
+_INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+
+def index_page(server: ServerView) -> Page:
+    """Return the page; what it shows it asks the other endpoints for, below the same path."""
+    body, policy = _document()
+    base = "/" + server.options.http_base_path.strip("/")
+    body = body.replace(b"{{BASE}}", escape(base.rstrip("/")).encode())
+    body = body.replace(b"{{VERSION}}", escape(server.broker.options.version).encode())
+    headers = (
+        ("Content-Security-Policy", policy),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cache-Control", "no-cache"),
+    )
+    return Page(200, body, "text/html; charset=utf-8", headers)
+
+
+@cache
+def _document() -> tuple[bytes, str]:
+    """Return the document, and the policy that lets nothing run or load but what stands in it."""
+    document = files("natsctl.server.monitor").joinpath("status.html").read_bytes()
+    hashes = {b"script": "", b"style": ""}
+    for kind, text in _INLINE.findall(document):
+        digest = base64.b64encode(hashlib.sha256(text).digest()).decode()
+        hashes[kind] += f" 'sha256-{digest}'"
+    policy = (
+        f"default-src 'none'; script-src{hashes[b'script']}; style-src{hashes[b'style']}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return document, policy
+
 
 TEXT: Final = "text/plain; charset=utf-8"
 ANYBODY: Final = (("Access-Control-Allow-Origin", "*"),)
@@ -184,22 +214,22 @@ def _expvarz(server: ServerView, query: Query) -> Page:
 
 
 def _ipqueuesz(server: ServerView, query: Query) -> Page:
-    return _json(ipqueuesz.ipqueuesz(server, ipqueuesz.read(query)), step=3)
+    return _json(runtime.ipqueuesz(server, runtime.read_ipqueuesz(query)), step=3)
 
 
 _SUBSZ: Final = _endpoint("/subsz", subsz.read, subsz.subsz_in_pieces)
 ENDPOINTS: Final = {
     "/": Endpoint(lambda server, query: index_page(server), "/"),
     "/varz": Endpoint(lambda server, query: _json(varz(server)), "/varz"),
-    "/connz": _endpoint("/connz", connz.read, connz.connz_in_pieces, strict=True),
-    "/routez": _endpoint("/routez", routez.read, routez.routez, strict=True),
-    "/gatewayz": _endpoint("/gatewayz", gatewayz.read, gatewayz.gatewayz),
-    "/leafz": _endpoint("/leafz", leafz.read, leafz.leafz),
+    "/connz": _endpoint("/connz", connz.read_connz, connz.connz_in_pieces, strict=True),
+    "/routez": _endpoint("/routez", cluster.read_routez, cluster.routez, strict=True),
+    "/gatewayz": _endpoint("/gatewayz", cluster.read_gatewayz, cluster.gatewayz),
+    "/leafz": _endpoint("/leafz", cluster.read_leafz, cluster.leafz),
     "/subsz": _SUBSZ,
     "/subscriptionsz": _SUBSZ,
     "/stacksz": Endpoint(lambda server, query: Page(200, stacksz(), headers=ANYBODY)),
-    "/accountz": _endpoint("/accountz", accountz.read, accountz.accountz),
-    "/accstatz": _endpoint("/accstatz", accstatz.read, accstatz.accstatz),
+    "/accountz": _endpoint("/accountz", accountz.read_accountz, accountz.accountz),
+    "/accstatz": _endpoint("/accstatz", accountz.read_accstatz, accountz.accstatz),
     "/jsz": _endpoint("/jsz", jsz.read, jsz.jsz_in_pieces),
     "/healthz": Endpoint(_healthz, "/healthz"),
     "/ipqueuesz": Endpoint(_ipqueuesz),
@@ -207,3 +237,38 @@ ENDPOINTS: Final = {
     "/debug/vars": Endpoint(_expvarz),
     "/metrics": Endpoint(lambda server, query: metrics_page(server)),
 }
+
+
+def monitoring_endpoint(server: ServerView) -> HttpServer:
+    """Return the listener, which asks nobody for a certificate; raises TlsFileError where the server's is no good."""
+    options = server.options
+
+    def fault(where: str, error: Exception) -> None:
+        server.log.error(f"internal fault in {where}: " + "".join(traceback.format_exception(error)).rstrip())
+
+    context = _context(server) if options.https_port else None
+    return HttpServer(
+        options.monitoring_host, options.https_port or options.http_port, Monitor(server).answer, fault, context
+    )
+
+
+def _context(server: ServerView) -> ssl.SSLContext:
+    """Return the context of the listener, which takes the newest certificates for each handshake."""
+    if server.options.tls is None:
+        raise TlsFileError("TLS cert and key required for HTTPS")
+    known: tuple[TlsOptions, ssl.SSLContext] = server.options.tls, _unverifying(server.options.tls)
+
+    def follow(handshake: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        nonlocal known
+        newest = server.options.tls
+        if newest is not None and newest is not known[0]:
+            known = newest, _unverifying(newest)
+        handshake.context = known[1]
+
+    first = _unverifying(server.options.tls)
+    first.sni_callback = follow
+    return first
+
+
+def _unverifying(tls: TlsOptions) -> ssl.SSLContext:
+    return server_context(replace(tls, verify=False, verify_and_map=False))

@@ -1,4 +1,4 @@
-"""Options in the query of a request, read as Go reads them, with its words for what can not be read."""
+"""Options in the query of a monitoring request, parsed as Go does, with Go's texts for malformed ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Final
 from urllib.parse import unquote_plus
 
 from natsctl.api.syntax import go_quote
-from natsctl.server.monitor.refused import BadRequestError
+
+
+class BadRequestError(ValueError):
+    """Options that an endpoint can not answer; the text is nats-server's, sent with status 400."""
+
 
 BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 """What stands for no byte."""

@@ -1,4 +1,4 @@
-"""`/subsz`: how many subscriptions there are, and which."""
+"""`/subsz`: the number of subscriptions, and a list of them on request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import msgspec
 
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
+from natsctl.server.monitor.connz import subscription_detail
 from natsctl.server.monitor.document import go_number, whole
-from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import BadRequestError
-from natsctl.server.monitor.subscription_detail import subscription_detail
+from natsctl.server.monitor.query import BadRequestError, Query
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account

@@ -1,25 +1,172 @@
-"""`/varz`: the server's identity, configuration and counters."""
+"""`/varz`: the server's identity, configuration, listeners, JetStream and counters."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
+from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
+from natsctl.api.versions import API_LEVEL
 from natsctl.broker.info import FEATURE_FLAGS
-from natsctl.server.monitor.ages import SECOND_NS, uptime
-from natsctl.server.monitor.claims import operator_claims
-from natsctl.server.monitor.document import go_number
-from natsctl.server.monitor.jetstream_facts import jetstream_config, jetstream_limits, jetstream_stats
-from natsctl.server.monitor.listeners_facts import certificate_end, leafnodes_block, websocket_block
-from natsctl.server.monitor.process_usage import process_usage
-from natsctl.server.options import TLS_TIMEOUT_S
+from natsctl.jetstream.publish.batch_limits import BatchLimits
+from natsctl.server.monitor.connz import operator_claims
+from natsctl.server.monitor.document import SECOND_NS, go_number, uptime
+from natsctl.server.monitor.runtime import process_usage
+from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from natsctl.broker.broker import Broker
+    from natsctl.server.leaf.options import LeafRemoteOptions
+    from natsctl.server.options import TlsOptions
     from natsctl.server.view import ServerView
 
-__all__ = ["uptime", "varz"]
+
+SYNC_INTERVAL_NS: Final = 120_000_000_000
+"""What nats-server shows where every message is synced. Source: nats-server, defaultSyncInterval."""
+
+
+def jetstream_stats(server: ServerView) -> dict[str, Any]:
+    """Return what JetStream uses on this server; empty without JetStream."""
+    engine = server.engine
+    if engine is None:
+        return {}
+    accounts = engine.accounts.values()
+    return {
+        "memory": engine.usage[StorageType.MEMORY].used,
+        "storage": engine.usage[StorageType.FILE].used,
+        "reserved_memory": engine.reserved(StorageType.MEMORY),
+        "reserved_storage": engine.reserved(StorageType.FILE),
+        "accounts": len(engine.accounts),
+        "ha_assets": 0,
+        "api": {
+            "level": API_LEVEL,
+            "total": sum(js.dispatcher.total for js in accounts),
+            "errors": sum(js.dispatcher.errors for js in accounts),
+        },
+    }
+
+
+def jetstream_config(server: ServerView) -> dict[str, Any]:
+    """Return JetStream's configuration; empty without JetStream."""
+    engine, options = server.engine, server.options
+    if engine is None:
+        return {}
+    config: dict[str, Any] = {
+        "max_memory": engine.options.max_memory,
+        "max_storage": engine.options.max_storage,
+        "store_dir": str(options.store_path),
+        "sync_interval": options.sync if isinstance(options.sync, int) else SYNC_INTERVAL_NS,
+    }
+    if options.sync == "always":
+        config["sync_always"] = True
+    if engine.options.domain:
+        config["domain"] = engine.options.domain
+    if options.max_memory > 0 or (options.max_storage > 0 and not options.storage_derived):
+        config["compress_ok"] = True  # nats-server says so of configured sizes alone
+    return {**config, "strict": True}
+
+
+def jetstream_limits(server: ServerView) -> dict[str, Any]:
+    """Return the limits of JetStream that are configured, and the one that always is; empty without JetStream."""
+    if server.engine is None:
+        return {}
+    limits, usual = server.options.jetstream_limits, BatchLimits()
+    given = limits.batches or usual
+    batches = {
+        "max_batch_inflight_per_stream": (given.atomic_of_stream, usual.atomic_of_stream),
+        "max_batch_inflight_total": (given.atomic_of_server, usual.atomic_of_server),
+        "max_batch_size": (given.atomic_size, usual.atomic_size),
+        "max_batch_timeout": (given.timeout_ns, usual.timeout_ns),
+    }
+    shown = {
+        "max_request_batch": limits.max_request_batch,
+        "max_ack_pending": limits.max_ack_pending,
+        "max_duplicate_window": limits.max_duplicate_window_ns,
+        **{key: value for key, (value, default) in batches.items() if value != default},
+        "default_max_consumers": server.engine.options.default_max_consumers,
+    }
+    return {key: value for key, value in shown.items() if value}
+
+
+MAX_CERTIFICATES: Final = 16
+"""Certificates whose end is remembered."""
+
+
+def websocket_block(server: ServerView) -> dict[str, Any]:
+    """Return the WebSocket listener; empty where there is none."""
+    options = server.options.websocket
+    if options is None:
+        return {}
+    tls, usual = options.tls, options.handshake_timeout_s == WS_HANDSHAKE_TIMEOUT_S
+    shown = {
+        "host": options.host,
+        "port": server.port_of("websocket"),
+        "advertise": options.advertise,
+        "no_auth_user": options.no_auth_user,
+        "jwt_cookie": options.jwt_cookie,
+        "handshake_timeout": 0 if usual else round(options.handshake_timeout_s * SECOND_NS),
+        "auth_timeout": go_number(options.auth_timeout_s),
+        "no_tls": options.no_tls,
+        "tls_map": tls is not None and tls.verify_and_map,
+        "tls_pinned_certs": sorted(tls.pinned_certs) if tls is not None else [],
+        "same_origin": options.same_origin,
+        "allowed_origins": list(options.allowed_origins),
+        "compression": options.compression,
+    }
+    return {key: value for key, value in shown.items() if value} | certificate_end(server, tls)
+
+
+def certificate_end(server: ServerView, tls: TlsOptions | None) -> dict[str, str]:
+    """Return until when the certificate of a listener is good, as one key; empty without TLS."""
+    if tls is None or tls.cert_file is None:
+        return {}
+    return _end_of(tls.cert_file, server.config_load_ns)
+
+
+@lru_cache(MAX_CERTIFICATES)
+def _end_of(path: Path, load_ns: int) -> dict[str, str]:
+    """Return the key for a file that was read at `load_ns`; one that is gone since then has none."""
+    from natsctl.server.tls.certificate import not_after
+
+    try:
+        return {"tls_cert_not_after": format_time(int(not_after(path).timestamp()) * SECOND_NS)}
+    except (OSError, ValueError):
+        return {}
+
+
+def leafnodes_block(server: ServerView) -> dict[str, Any]:
+    """Return the listener and the remotes of leaf nodes; empty where there are none."""
+    options = server.options.leafnodes
+    if options is None:
+        return {}
+    tls = options.tls
+    listener = {
+        "host": options.host,
+        "port": server.port_of("leafnodes"),
+        "auth_timeout": go_number(options.auth_timeout_s),
+        "tls_timeout": go_number(tls.timeout_s if tls is not None else TLS_TIMEOUT_S),
+        "tls_required": tls is not None,
+        "tls_verify": tls is not None and tls.verify,
+    }
+    shown: dict[str, Any] = {key: value for key, value in listener.items() if value} if options.port else {}
+    if options.remotes:
+        shown["remotes"] = [_remote(remote) for remote in options.remotes]
+    return shown | certificate_end(server, tls)
+
+
+def _remote(remote: LeafRemoteOptions) -> dict[str, Any]:
+    """Return a hub without the credentials of its urls."""
+    shown: dict[str, Any] = {"local_account": remote.account}
+    if remote.tls is not None:
+        shown["tls_timeout"] = go_number(remote.tls.timeout_s)
+    shown["urls"] = [url.address for url in remote.urls]
+    rules = {"exports": remote.deny_exports, "imports": remote.deny_imports}
+    deny = {key: list(subjects) for key, subjects in rules.items() if subjects}
+    return {**shown, "deny": deny} if deny else shown
 
 
 def varz(server: ServerView) -> dict[str, Any]:

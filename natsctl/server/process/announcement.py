@@ -1,18 +1,28 @@
-"""What a server says of itself in the log when it starts: the lines that operators know and starters wait for."""
+"""Lines and files about a starting server: the log's first lines, pid and ports files, reasons of a failed start.
+
+Texts are nats-server's where programs that start a server look for them.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import time
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from natsctl import __version__
 from natsctl.api.units import format_duration, format_size
 from natsctl.api.versions import API_LEVEL
-from natsctl.server.capacity import default_max_memory
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
+from natsctl.server.resources import default_max_memory
 from natsctl.server.version import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 _RULE: Final = "-------------------------------------------"
 
@@ -30,7 +40,7 @@ def announce(log: Log, server: ServerInstance) -> None:
     if options.config_file is not None:
         log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
     if options.operator is not None:
-        from natsctl.server.auth.operator_log import announce_operators
+        from natsctl.server.operator_mode import announce_operators
 
         announce_operators(log, options, int(time.time()))
     for key in options.unserved:
@@ -61,7 +71,7 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
     """Say where the server that has started listens."""
     options = server.options
     if options.operator is not None:
-        from natsctl.server.auth.operator_log import announce_directory
+        from natsctl.server.operator_mode import announce_directory
 
         announce_directory(log, options)
     if port := server.port_of("monitoring"):
@@ -100,3 +110,66 @@ def _sync_text(options: ServerOptions) -> str:
 
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def ports_path(folder: Path, pid: int) -> Path:
+    """Return where a starter of process `pid` looks for its ports."""
+    return folder / f"nats-server_{pid}.ports"
+
+
+def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
+    """Write the URLs by kind, whole or not at all, and return the file's path; raises OSError.
+
+    Everybody may read it, as far as the umask lets them; the process id is for the owner. Source: server.go.
+    """
+    import json
+
+    path = ports_path(folder, os.getpid())
+    content = json.dumps({kind: list(urls) for kind, urls in ports.items() if urls})
+    write_atomically(path, content.encode(), mode=0o666)
+    return path
+
+
+def write_pid_file(path: Path) -> None:
+    """Write the process id to `path`; raises OSError."""
+    write_atomically(path, str(os.getpid()).encode(), mode=0o600)
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
+    """Put `content` at `path` so that a reader sees the old file or the new one; raises OSError."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+    temporary.replace(path)
+
+
+_TEXTS: Final = {
+    "clients": 'Error listening on port: {address}, "{fault}"',
+    "monitoring": "Can't start monitoring: can't listen to the monitor port: {fault}",
+    "websocket": "Unable to listen for websocket connections: {fault}",
+    "leafnodes": "Error listening on leafnode port: {port} - {fault}",
+}
+
+
+def start_fault(options: ServerOptions, error: Exception) -> str:
+    """Return the reason; an OSError's first note names the kind of listener that it is about, clients' without one."""
+    if not isinstance(error, OSError) or error.errno is None or error.filename:
+        return str(error)
+    kind = next(iter(getattr(error, "__notes__", ())), "clients")
+    host, port = _listeners(options).get(kind, (options.host, options.port))
+    address = f"[{host}]:{max(port, 0)}" if ":" in host else f"{host}:{max(port, 0)}"
+    reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
+    fault = f"listen tcp {address}: bind: {(reason or str(error)).lower()}"
+    return _TEXTS.get(kind, _TEXTS["clients"]).format(address=address, port=port, fault=fault)
+
+
+def _listeners(options: ServerOptions) -> dict[str, tuple[str, int]]:
+    found = {"monitoring": (options.http_host, options.http_port or options.https_port)}
+    if options.websocket is not None:
+        found["websocket"] = (options.websocket.host, options.websocket.port)
+    if options.leafnodes is not None:
+        found["leafnodes"] = (options.leafnodes.host, options.leafnodes.port)
+    return found

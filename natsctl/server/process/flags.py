@@ -1,4 +1,9 @@
-"""The flags of `natsctl server run`: nats-server's own spellings, and what each one sets."""
+"""The command line of `natsctl server run`: nats-server's flags and their spelling, and the help text.
+
+It is parsed by the rules of Go's `flag` package: a flag has one or two dashes; its value stands after `=` or is the
+next argument; a boolean flag takes a value after `=` only; the first argument that is no flag, or `--`, ends the flags.
+Values are checked by their kind first and given a meaning afterwards.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,101 @@ from msgspec.structs import replace
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.checks import complaints
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
-from natsctl.server.process.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
 from natsctl.server.process.provision import Documents
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+Kind = Literal["bool", "int", "text", "texts"]
+"""What a flag's value is; `texts` gathers the values of a flag that is given again and again."""
+Value = bool | int | str | tuple[str, ...]
+
+_TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+class FlagError(Exception):
+    """A command line that cannot be understood; the text says which flag and why."""
+
+
+class FlagSpec(msgspec.Struct, frozen=True):
+    """One flag: the name of the setting that it fills, and the kind of its value."""
+
+    setting: str
+    kind: Kind
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What stood on a command line: values by setting (the last one wins), the spelling used, and what followed."""
+
+    values: dict[str, Value]
+    spelled: dict[str, str]
+    rest: list[str]
+
+    def text(self, setting: str, default: str = "") -> str:
+        """Return a text setting."""
+        return str(self.values.get(setting, default))
+
+    def number(self, setting: str, default: int) -> int:
+        """Return an int setting."""
+        found = self.values.get(setting, default)
+        return found if isinstance(found, int) else default
+
+    def texts(self, setting: str) -> tuple[str, ...]:
+        """Return every value of a setting that may be given more than once."""
+        found = self.values.get(setting, ())
+        return found if isinstance(found, tuple) else ()
+
+    def flag(self, setting: str, default: bool = False) -> bool:
+        """Return a boolean setting."""
+        return bool(self.values.get(setting, default))
+
+
+def parse_flags(argv: Sequence[str], specs: Mapping[str, FlagSpec]) -> Given:
+    """Return the settings given by `argv`; raises FlagError."""
+    given = Given({}, {}, [])
+    arguments = list(argv)
+    while arguments:
+        argument = arguments.pop(0)
+        if len(argument) < 2 or argument[0] != "-":
+            given.rest.extend([argument, *arguments])
+            return given
+        if argument == "--":
+            given.rest.extend(arguments)
+            return given
+        name, has_value, value = argument[2 if argument.startswith("--") else 1 :].partition("=")
+        if not name or name[0] == "-":
+            raise FlagError(f"bad flag syntax: {argument}")
+        spec = specs.get(name)
+        if spec is None:
+            raise FlagError(f"flag provided but not defined: -{name}")
+        if spec.kind == "bool":
+            value = value if has_value else "true"
+        elif not has_value:
+            if not arguments:
+                raise FlagError(f"flag needs an argument: -{name}")
+            value = arguments.pop(0)
+        if spec.kind == "texts":
+            given.values[spec.setting] = (*given.texts(spec.setting), value)
+        else:
+            given.values[spec.setting] = _value(name, spec.kind, value)
+        given.spelled[spec.setting] = argument.partition("=")[0]
+    return given
+
+
+def _value(name: str, kind: Kind, text: str) -> bool | int | str:
+    if kind == "text":
+        return text
+    if kind == "bool":
+        if text not in _TRUE and text not in _FALSE:
+            raise FlagError(f'invalid boolean value "{text}" for -{name}: parse error')
+        return text in _TRUE
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise FlagError(f'invalid value "{text}" for flag -{name}: parse error') from None
+
 
 _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("host", "text", ("a", "addr", "net")),
@@ -259,3 +354,62 @@ _READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
     "ports_file_dir": _path,
 }
 """How a flag's value becomes the option of the same name."""
+
+
+USAGE: Final = """\
+Usage: natsctl server run [options]
+
+Server Options:
+    -a, --addr, --net <host>         Bind to host address (default: 0.0.0.0)
+    -p, --port <port>                Use port for clients (default: 4222; -1: any free port)
+    -n, --name, --server_name <name> Server name (default: the server id)
+    -m, --http_port <port>           Use port for http monitoring
+    -ms, --https_port <port>         Use port for https monitoring
+        --client_advertise <address> Where clients are told to connect
+    -c, --config <file>              Configuration file; flags win over it
+    -t                               Test the configuration and exit
+    -P, --pid <file>                 File to store the process id
+    -sl, --signal <signal>[=<pid>]   Send a signal to a server that runs: ldm, stop, quit, term, reopen, reload;
+                                     <pid> is a number or the path of a pid file
+        --ports_file_dir <dir>       Create nats-server_<pid>.ports with the listen addresses in this folder
+    -h, --help                       Show this message
+    -v, --version                    Show version
+
+JetStream Options:
+    -js, --jetstream                 Enable JetStream
+    -sd, --store_dir <dir>           Set the storage folder of JetStream (the store lives in <dir>/jetstream)
+        --js_domain <domain>         Serve the API under $JS.<domain>.API too
+        --sync <policy>              When messages are synced to disk: always (before every ack; default),
+                                     a duration such as 1s, or never
+        --archive_version <1|2>      Format of stream snapshots: 2, as nats-server 2.15 writes them (default),
+                                     or 1, which every nats-server restores; both are understood always
+        --apply <path>               Carry out these documents (files, folders; again for more) before anybody can
+                                     connect; `natsctl apply` does the same to a server that runs
+        --apply_account <account>    The account that they are for, where more than one has JetStream
+        --apply_prune                Remove what their owner made and they name no more
+
+Logging Options:
+    -l, --log <file>                 File to redirect log output
+    -T, --logtime                    Timestamp log entries (default: true)
+        --logtime_utc                Timestamps in UTC instead of the local time zone
+        --log_size_limit <bytes>     Size after which a log file is put aside
+        --max_traced_msg_len <len>   Bytes of a message that a trace shows
+    -D, --debug                      Enable debugging output
+    -V, --trace                      Trace what connections send and receive
+    -DV, -VV, -DVV                   Debug and trace, trace, debug and trace
+
+Authorization Options:
+        --user <user>                User required for connections
+        --pass <password>            Password required for connections
+        --auth <token>               Authorization token required for connections
+
+TLS Options:
+        --tls                        Enable TLS, do not verify clients
+        --tlscert <file>             Server certificate file
+        --tlskey <file>              Private key for the server certificate
+        --tlsverify                  Enable TLS, verify client certificates
+        --tlscacert <file>           Client certificate CA for verification
+
+Flags have one or two dashes; values follow a blank or `=`. Clusters are the reference nats-server's job: natsctl's
+commands work with it.
+"""

@@ -20,21 +20,22 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from natsctl.api.errors import NatsctlError
-from natsctl.server.capacity import default_max_storage
-from natsctl.server.descriptors import raise_descriptor_limit
 from natsctl.server.instance import ServerInstance
 from natsctl.server.loops import let_garbage_wait, new_event_loop, tune_interpreter
-from natsctl.server.monitor.refused import BadRequestError
+from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.announcement import announce, announce_listeners
-from natsctl.server.process.flags import CommandLine, parse_command_line
-from natsctl.server.process.goflags import FlagError
+from natsctl.server.process.announcement import (
+    announce,
+    announce_listeners,
+    start_fault,
+    write_pid_file,
+    write_ports_file,
+)
+from natsctl.server.process.flags import USAGE, CommandLine, FlagError, parse_command_line
 from natsctl.server.process.log import Log
-from natsctl.server.process.ports import write_pid_file, write_ports_file
 from natsctl.server.process.provision import NotProvisionedError, Preparation, Provisioner, provision
 from natsctl.server.process.signals import NAMES, send_signal
-from natsctl.server.process.start_fault import start_fault
-from natsctl.server.process.usage import USAGE
+from natsctl.server.resources import default_max_storage, raise_descriptor_limit
 from natsctl.server.version import version_line
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class ServerProcess:
 
     def _lame_duck_signal(self) -> None:
         """Let clients go elsewhere, and stop when they have."""
-        from natsctl.server.process.lame_duck import lame_duck
+        from natsctl.server.process.signals import lame_duck
 
         if self._lame_duck is None:
             going = lame_duck(self._server, self._log, random.Random())
@@ -271,7 +272,7 @@ class ServerProcess:
 
     def _first_reload(self) -> None:
         """Reload, with what that needs read only now."""
-        from natsctl.server.reload.reload import Reloader
+        from natsctl.server.reload import Reloader
 
         reloader = Reloader(self._server, self._read, self._told)
         reloader.applied = self._reloaded

@@ -1,7 +1,7 @@
-"""What one side of a connection says, as the trace of a log shows it: a line for each operation and for each payload.
+"""The protocol trace of the log: a line for each operation and for each payload of one side of a connection.
 
-The bytes are looked at beside the session, which does not know of it, so that a server that does not trace pays
-nothing. What is no operation leaves no line.
+The bytes are parsed beside the session, which does not know of it, so that a server without a trace pays nothing.
+Bytes that are no operation leave no line.
 """
 
 from __future__ import annotations

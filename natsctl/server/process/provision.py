@@ -1,7 +1,7 @@
-"""Documents that a server is to have carried out before anybody comes in: who asks, and where in the start it is done.
+"""Documents that a server applies before it accepts clients, and the step of the start at which it does.
 
-What documents mean is not known here: whoever starts the process brings a `Provisioner`. It reads the documents before
-anything listens, and gives the step that carries them out through the way in which it is told.
+The meaning of documents is not known here: the caller that starts the process brings a `Provisioner`. It reads the
+documents before anything listens, and returns the step that applies them through the connection that it is given.
 """
 
 from __future__ import annotations

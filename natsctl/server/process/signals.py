@@ -1,13 +1,27 @@
-"""`--signal`: telling a server that runs to reload, reopen its log, or stop; by its pid, or by finding it."""
+"""`--signal` for a running server, found by its pid or by name, and lame duck mode.
+
+In lame duck mode a server that is about to stop sends its clients elsewhere, a few at a time. No connection is accepted
+any more and every client is notified. After the grace period, in which clients leave by themselves, the rest is closed
+one by one over the remaining duration, so that they do not reach the next server all at once. The server stops when the
+last one is gone.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 import signal
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from natsctl.server.process.goflags import FlagError
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.process.flags import FlagError
+
+if TYPE_CHECKING:
+    from natsctl.server.instance import ServerInstance
+    from natsctl.server.process.log import Log
+
 
 COMMANDS: Final = {
     "stop": signal.SIGKILL, "quit": signal.SIGINT, "term": signal.SIGTERM, "reopen": signal.SIGUSR1,
@@ -78,3 +92,38 @@ def is_server(words: list[bytes]) -> bool:
     names = [word.rsplit(b"/", 1)[-1] for word in words[:3]]
     at = next((place for place, name in enumerate(names) if name in (b"natsctl", b"natsctl.server")), None)
     return at is not None and (names[at] == b"natsctl.server" or words[at + 1 : at + 3] == [b"server", b"run"])
+
+
+LONGEST_PAUSE_S: Final = 1.0
+"""Between two clients: few of them need not wait the whole duration."""
+
+SHORTEST_PAUSE_S: Final = 0.001
+
+
+async def lame_duck(server: ServerInstance, log: Log, rng: random.Random) -> None:
+    """Empty the server; returns when nobody is left."""
+    log.info("Entering lame duck mode, stop accepting new clients")
+    server.enter_lame_duck()
+    if not server.broker.sessions:
+        return
+    options = server.options
+    await asyncio.sleep(options.lame_duck_grace_s)
+    log.info("Closing existing clients")
+    sessions = [session for session in server.broker.sessions.values() if session.close_reason is None]
+    rng.shuffle(sessions)
+    pauses = pause_and_batch(options.lame_duck_duration_s - options.lame_duck_grace_s, len(sessions))
+    for number, session in enumerate(sessions, 1):
+        session.close(CloseReason.SERVER_SHUTDOWN)
+        server.wake()
+        if number < len(sessions) and number % pauses[1] == 0:
+            await asyncio.sleep(pauses[0] * rng.uniform(0.5, 1.0))
+
+
+def pause_and_batch(duration_s: float, clients: int) -> tuple[float, int]:
+    """Return how long to wait, and after how many clients each, so that they are spread over the duration."""
+    if clients == 0:
+        return LONGEST_PAUSE_S, 1
+    pause = min(max(duration_s, LONGEST_PAUSE_S) / clients, LONGEST_PAUSE_S)
+    if pause >= SHORTEST_PAUSE_S:
+        return pause, 1
+    return SHORTEST_PAUSE_S, max(round(SHORTEST_PAUSE_S / pause), 1)

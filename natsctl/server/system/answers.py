@@ -1,29 +1,145 @@
-"""What answers each request of the system account; imported when the first one comes."""
+"""Responders of the system account: monitoring, operations on a server, numbers of subscribers.
+
+An answer names the server, then has the data or an error. The module is imported with the first request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from natsctl.api.model import Model
+from natsctl.api.codec import encode
+from natsctl.api.model import Model, Uint64
 from natsctl.api.strict import DecodeError, read_plain
+from natsctl.api.subjects import is_literal, is_subset
+from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
-from natsctl.server.system.endpoints import ACCOUNT_ENDPOINTS, SERVER_ENDPOINTS, AccountEndpoint, Endpoint
-from natsctl.server.system.forms import Form
-from natsctl.server.system.operations import client_asked, kick, send_elsewhere
-from natsctl.server.system.replies import BAD_REQUEST, Replies
+from natsctl.broker.reasons import CloseReason
+from natsctl.broker.session import Session
+from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.system.endpoints import (
+    ACCOUNT_ENDPOINTS,
+    SERVER_ENDPOINTS,
+    AccountEndpoint,
+    Endpoint,
+    Form,
+    NoResponseError,
+    statsz,
+)
+from natsctl.server.system.events import encoded
 from natsctl.server.system.requests import Request, Responder
-from natsctl.server.system.statsz import statsz
-from natsctl.server.system.subscribers import subscribers
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker import Broker
-    from natsctl.server.system.account_events import AccountEvents
-    from natsctl.server.system.heartbeat import Heartbeat
+    from natsctl.broker.account import Account
+    from natsctl.broker.routes import Taker
+    from natsctl.broker.subscription import Subscription
+    from natsctl.server.system.events import AccountEvents, Heartbeat
     from natsctl.server.view import ServerView
+
+
+BAD_REQUEST: Final = 400
+FAILED: Final = 500
+
+
+class Replies:
+    """Answers requests in the name of one broker."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def answer(self, request: Request, form: Form, respond: Callable[[Any], Any], nothing: bool = False) -> None:
+        """Answer a request as its `form` reads, with what `respond` makes of its options.
+
+        `nothing`: there is never data, only success or not. A request without a reply subject is not carried out.
+        """
+        if not request.reply:
+            return
+        try:
+            wanted, options = form.read(request.body)
+        except DecodeError as fault:
+            self.refuse(request, BAD_REQUEST, str(fault))
+            return
+        if wanted.leaves_out(self._broker):
+            return
+        try:
+            data = respond(options)
+        except NoResponseError:
+            return
+        except BadRequestError as refused:
+            self.refuse(request, FAILED, str(refused), {} if nothing else {"data": None})
+            return
+        self.send(request, self._body({} if nothing else {"data": data}), request.header)
+
+    def refuse(self, request: Request, code: int, text: str, data: dict[str, Any] | None = None) -> None:
+        """Say why a request was not carried out."""
+        self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
+
+    def _body(self, rest: dict[str, Any]) -> dict[str, Any]:
+        return {"server": server_info(self._broker), **rest}
+
+    def send(self, request: Request, body: object, header: bytes = b"") -> None:
+        """Publish an answer where it was asked for; `header` is that of a request whose encoding is heeded."""
+        block, payload = encoded(encode(body), header)
+        request.account.publish(request.reply, b"", block, payload)
+
+
+class ClientRequest(Model):
+    """Which client is meant."""
+
+    cid: Uint64 = 0
+
+
+def client_asked(body: bytes) -> int | None:
+    """Return the client that a body names; None where it does not read, which is not answered."""
+    try:
+        return msgspec.convert(read_plain(body, ClientRequest), ClientRequest).cid
+    except DecodeError:
+        return None
+
+
+def kick(broker: Broker, cid: int) -> None:
+    """Disconnect a client or a leaf node. Raises BadRequestError."""
+    peer = broker.sessions.get(cid) or broker.leafs.get(cid)
+    if not isinstance(peer, Session):
+        raise BadRequestError("no such client or leafnode id")
+    peer.close(CloseReason.KICKED)
+
+
+def send_elsewhere(broker: Broker, cid: int) -> None:
+    """Tell one client that this server is about to stop. Raises BadRequestError."""
+    session = broker.sessions.get(cid)
+    if session is None:
+        raise BadRequestError("no such client id")
+    if session.protocol < 1 or not session.greeted:
+        raise BadRequestError("client does not support Lame Duck Mode or is not ready to receive the notification")
+    session.send_info(lame_duck=True)
+
+
+def subscribers(account: Account, subject: str, queue: bytes | None = None) -> int:
+    """Return the number of clients' subscriptions that take a literal `subject`, or that a pattern covers.
+
+    With `queue`, those of that group alone.
+    """
+    if is_literal(subject):
+        clients, groups, _ = account.routes.find(subject.encode())
+        takers = (() if queue is not None else clients, *groups)
+        return sum(_counted(_subscriptions(group), queue) for group in takers)
+    covered = (sub for sub in account.routes.subs if is_subset(sub.subject.decode("utf-8", "replace"), subject))
+    return _counted(covered, queue)
+
+
+def _subscriptions(takers: Iterable[Taker]) -> Iterable[Subscription]:
+    return (taker[1] for taker in takers)
+
+
+def _counted(subs: Iterable[Subscription], queue: bytes | None) -> int:
+    return sum(1 for sub in subs if sub.session is not None and (queue is None or sub.queue == queue))
+
 
 STATSZ_FORM: Final = Form("StatszEventOptions")
 OPERATION_FORM: Final = Form("EventFilterOptions")

@@ -1,32 +1,121 @@
-"""The monitoring endpoints as requests: which there are, how their bodies read, and what answers them."""
+"""Endpoints of the system account: their names, the options of their requests, and STATSZ.
+
+A request may name the servers that it is meant for.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from enum import IntEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from natsctl.api.model import Duration
-from natsctl.server.monitor.accountz import AccountzOptions, account_info, accountz
-from natsctl.server.monitor.accstatz import AccstatzOptions, accstatz
+from natsctl.api.shapes import Field, Shape
+from natsctl.api.strict import read_plain
+from natsctl.api.times import format_time
+from natsctl.broker.info import server_info
+from natsctl.server.monitor.accountz import AccountzOptions, AccstatzOptions, account_info, accountz, accstatz
+from natsctl.server.monitor.cluster import (
+    GatewayzOptions,
+    LeafzOptions,
+    RaftzOptions,
+    RoutezOptions,
+    gatewayz,
+    leafz,
+    raftz,
+    routez,
+)
 from natsctl.server.monitor.connz import ConnzOptions, connz
-from natsctl.server.monitor.expvarz import expvarz
-from natsctl.server.monitor.gatewayz import GatewayzOptions, gatewayz
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
-from natsctl.server.monitor.ipqueuesz import IpqueueszOptions, ipqueuesz
 from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
-from natsctl.server.monitor.leafz import LeafzOptions, leafz
-from natsctl.server.monitor.raftz import RaftzOptions, raftz
-from natsctl.server.monitor.routez import RoutezOptions, routez
+from natsctl.server.monitor.runtime import IpqueueszOptions, expvarz, ipqueuesz, process_usage
 from natsctl.server.monitor.subsz import SubszOptions, subsz
-from natsctl.server.monitor.varz import varz
-from natsctl.server.system.forms import Form
-from natsctl.server.system.names import EVERYBODY
-from natsctl.server.system.replies import NoResponseError
+from natsctl.server.monitor.varz import by_kind, jetstream_config, jetstream_limits, jetstream_stats, leaf_faults, varz
+from natsctl.server.system.requests import EVERYBODY
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.broker import Broker
     from natsctl.server.view import ServerView
+
+
+_FILTER: Final = "EventFilterOptions"
+_KINDS: Final[dict[Any, tuple[str, str]]] = {str: ("str", "string"), bool: ("bool", "bool"), int: ("int", "int")}
+
+
+class NoResponseError(Exception):
+    """This server does not answer the request."""
+
+
+class ServerFilter(msgspec.Struct, kw_only=True):
+    """Which servers a request is meant for; what is empty asks for nothing."""
+
+    server_name: str = ""
+    cluster: str = ""
+    host: str = ""
+    exact_match: bool = False
+    tags: list[str] = []
+    domain: str = ""
+
+    def leaves_out(self, broker: Broker) -> bool:
+        """Return whether the request is not meant for this server; without `exact_match` a part of a name will do."""
+        options = broker.options
+        here = ((self.server_name, broker.server_name), (self.host, options.host), (self.cluster, ""))
+        if any(wanted and (wanted != name if self.exact_match else wanted not in name) for wanted, name in here):
+            return True
+        if any(tag.lower() not in options.tags for tag in self.tags):
+            return True
+        return bool(self.domain) and self.domain != options.domain
+
+
+class NoOptions(msgspec.Struct):
+    """The options of an endpoint that has none."""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """The body of one kind of request; `name` and `part` are what error texts call it and its options."""
+
+    name: str
+    part: str = ""
+    options: type[msgspec.Struct] = NoOptions
+
+    def read(self, body: bytes) -> tuple[ServerFilter, Any]:
+        """Return what a body asks for; an empty one asks for nothing. Raises DecodeError with Go's text."""
+        given = read_plain(body, _shape(self)) if body else {}
+        return _filled(ServerFilter, given), _filled(self.options, given)
+
+
+def _filled(model: type[msgspec.Struct], given: dict[str, Any]) -> Any:
+    """Return a model of what was given for it; types were checked, while ranges are the endpoint's to judge."""
+    names = zip(model.__struct_encode_fields__, model.__struct_fields__, strict=True)
+    return model(**{attribute: given[key] for key, attribute in names if key in given})
+
+
+@cache
+def _shape(form: Form) -> Shape:
+    fields: dict[str, Field] = {}
+    for model, part in ((form.options, form.part), (ServerFilter, _FILTER)):
+        hints = get_type_hints(model, include_extras=True)
+        for key, attribute in zip(model.__struct_encode_fields__, model.__struct_fields__, strict=True):
+            fields[key] = Field(_value_shape(hints[attribute]), part)
+    return Shape(kind="struct", go=f"server.{form.name}", fields=fields)
+
+
+def _value_shape(hint: Any) -> Shape:
+    if get_origin(hint) is list:
+        item = _value_shape(get_args(hint)[0])
+        return Shape(kind="list", go=f"[]{item.go}", item=item)
+    extra = getattr(hint, "__metadata__", None)
+    if extra:
+        return Shape(kind="int", go=extra[0].extra["go"])
+    if issubclass(hint, IntEnum):
+        return Shape(kind="int", go="int")
+    kind, go = _KINDS[hint]
+    return Shape(kind=kind, go=go)
 
 
 class ProfilezOptions(msgspec.Struct, kw_only=True):
@@ -119,3 +208,54 @@ ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
     "STATZ": AccountEndpoint(_STATZ, _account_statz),
 }
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
+
+
+def statsz(server: ServerView) -> dict[str, Any]:
+    """Return the message, keys in nats-server's order."""
+    broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
+    stats: dict[str, Any] = {
+        "start": format_time(broker.start_ns),
+        "mem": usage.mem,
+        "cores": cores,
+        "cpu": usage.cpu,
+        **_traffic(server),
+        "active_servers": 1,
+    }
+    if server.engine is not None:
+        config = {key: value for key, value in jetstream_config(server).items() if key != "store_dir"}
+        stats["jetstream"] = {"config": config, "stats": jetstream_stats(server), "limits": jetstream_limits(server)}
+    stats["gomaxprocs"] = cores
+    return {"server": server_info(broker), "statsz": stats}
+
+
+def _traffic(server: ServerView) -> dict[str, Any]:
+    """Return the connections, and what they have moved."""
+    broker = server.broker
+    sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
+    received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}
+    traffic: dict[str, Any] = {
+        "connections": len(broker.sessions),
+        "total_connections": broker.total_connections,
+        "active_accounts": sum(_is_active(server, account) for account in broker.accounts.values()),
+        "subscriptions": broker.subscriptions,
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": broker.slow_consumers,
+    }
+    leafs = leaf_faults(server)
+    if broker.slow_consumers:
+        traffic["slow_consumer_stats"] = by_kind(broker.slow_consumers, leafs[0])
+    if broker.stale_connections:
+        traffic["stale_connections"] = broker.stale_connections
+        traffic["stale_connection_stats"] = by_kind(broker.stale_connections, leafs[1])
+    return traffic
+
+
+def _is_active(server: ServerView, account: Account) -> bool:
+    """Return whether somebody is in the account; the server itself is in its own, and where there are streams."""
+    if account.sessions or account is server.broker.system_account:
+        return True
+    js = server.engine.accounts.get(account.name) if server.engine is not None else None
+    return js is not None and bool(js.streams)

@@ -1,8 +1,8 @@
-"""Requests of the system account on their way: heard in `publish`, answered once per turn of the loop.
+"""The queue of requests to the system account, and their subjects.
 
-Theory of operation. A handler subscription copies what it hears into the queue and returns, so that a request is
-answered after what was read with it has been counted, and a flood of expensive requests does not hold up a turn: `run`
-answers a bounded number, and begins none after a bounded time. Every account may ask some of them.
+Theory of operation. A handler subscription copies a request into the queue and returns, so that it is answered after
+everything read with it has been counted, and a flood of expensive requests does not hold up a turn: `run` answers a
+bounded number, and begins none after a bounded time. Some requests are open to every account.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from natsctl.api.clock import Clock
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
+
 
 MAX_WAITING: Final = 4096
 """Requests that may wait for their answers; more are dropped."""
@@ -83,3 +84,31 @@ class Requests:
                 break
         if self._waiting:
             self._wake()
+
+
+EVERYBODY: Final = "PING"
+"""What stands for a server's id, or an account's name, where all are asked."""
+
+SERVER_NAMES: Final = (
+    "IDZ", "STATSZ", "VARZ", "SUBSZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "JSZ", "HEALTHZ", "PROFILEZ",
+    "EXPVARZ", "IPQUEUESZ", "RAFTZ",
+)  # fmt: skip
+"""Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
+
+OPERATION_NAMES: Final = ("KICK", "LDM", "RELOAD")
+"""Asked on `$SYS.REQ.SERVER.<id>.<name>`."""
+
+ACCOUNT_NAMES: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
+"""Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
+
+USER_INFO: Final = "$SYS.REQ.USER.*.INFO"
+"""Where nats-server has its own accounts ask for `$SYS.REQ.USER.INFO`; who asks there is nobody that it knows."""
+
+DEBUG_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.NSUBS": "NSUBS", "$SYS.DEBUG.SUBSCRIBERS": "SUBSCRIBERS"}
+
+OWN_SUBJECTS: Final = {
+    "$SYS.REQ.ACCOUNT.PING.CONNZ": "CONNZ",
+    "$SYS.REQ.SERVER.PING.CONNZ": "CONNZ",
+    "$SYS.REQ.ACCOUNT.PING.STATZ": "STATZ",
+}
+"""What any account may ask, and is told of itself."""

@@ -1,9 +1,9 @@
-"""The system account of one running server: what it answers and what it tells, put together.
+"""The system account of one running server: its requests and its events.
 
-Theory of operation. Everything is a handler subscription in the system account, but for the few questions that each
-account may ask about itself. Who is not in the system account finds nobody there, which is what keeps others out.
-Requests wait for the end of the turn (requests.py), and what answers them is imported with the first of them: a server
-that lives for one command is never asked. Connections come by the broker's onlooker, times by its tick.
+Theory of operation. Every request has a handler subscription in the system account; a few, which an account may ask
+about itself, have one in each account. A request from any other account has no responders, which is what keeps others
+out. Requests wait for the end of the turn (requests.py), and their responders are imported with the first of them: a
+server that lives for one command is never asked. Connections are reported by the broker's listener, times by its tick.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from natsctl.api.codec import encode
 from natsctl.broker.info import server_info
 from natsctl.broker.onlooker import Nobody
 from natsctl.broker.timers import NEVER_NS
-from natsctl.server.system.account_events import AccountEvents
-from natsctl.server.system.connection_events import ConnectionEvents, is_known
-from natsctl.server.system.heartbeat import Heartbeat
-from natsctl.server.system.names import (
+from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, is_known
+from natsctl.server.system.requests import (
     ACCOUNT_NAMES,
     DEBUG_SUBJECTS,
     EVERYBODY,
@@ -27,8 +25,9 @@ from natsctl.server.system.names import (
     OWN_SUBJECTS,
     SERVER_NAMES,
     USER_INFO,
+    Request,
+    Requests,
 )
-from natsctl.server.system.requests import Request, Requests
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -101,12 +100,12 @@ class System:
         self.answers.of_accounts[name](request)
 
     def _stat(self, account: Account) -> dict[str, Any]:
-        from natsctl.server.monitor.accstatz import account_stat
+        from natsctl.server.monitor.accountz import account_stat
 
         return account_stat(self._server, account)
 
     def _statsz(self) -> dict[str, Any]:
-        from natsctl.server.system.statsz import statsz
+        from natsctl.server.system.endpoints import statsz
 
         return statsz(self._server)
 

@@ -1,4 +1,4 @@
-"""Certificates as what authentication and monitoring want to know of them, read by `cryptography`.
+"""Certificates as authentication and monitoring need them, read by `cryptography`.
 
 The text of a subject is nats-server's: the attributes it knows, in its own order, last ones first; DC attributes come
 apart. Source: crypto/x509/pkix Name.ToRDNSequence.

@@ -23,6 +23,7 @@ from natsctl.server.tls.names import error_text
 from natsctl.server.websocket.frames import (
     FINAL,
     MAX_CONTROL_BYTES,
+    STATUSES,
     FrameError,
     FrameReader,
     FrameWriter,
@@ -30,7 +31,6 @@ from natsctl.server.websocket.frames import (
     close_frame,
     frame,
 )
-from natsctl.server.websocket.status import STATUSES
 from natsctl.server.websocket.upgrade import Upgrade, UpgradeError, WebSocketDoor, nonsense, refusal
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Frames of a WebSocket connection, as the server's side reads and writes them, without I/O.
 
 wsproto takes frames apart.  Its own message and extension layers are left out: clients may send NATS in text frames
-that are no UTF-8, a message is handed on while it arrives, and what a compressed one becomes must have an end.
+that are no UTF-8, a message is handed on while it arrives, and the size of a decompressed one is limited. The status of
+a close frame follows the reason for which the server closes the connection.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import FrameDecoder, FrameProtocol, Opcode, ParseFailed, RsvBits
+
+from natsctl.broker.reasons import CloseReason
 
 MAX_CONTROL_BYTES: Final = 125
 """Longest payload of a control frame."""
@@ -224,3 +227,29 @@ def close_answer(payload: bytes) -> bytes:
         return close_frame(status, payload[2:].decode())
     except UnicodeDecodeError:
         return close_frame(Status.INVALID_FRAME_PAYLOAD_DATA, "invalid utf8 body in close frame")
+
+
+STATUSES: Final = {
+    CloseReason.CLIENT_CLOSED: Status.NORMAL_CLOSURE,
+    CloseReason.AUTHENTICATION_TIMEOUT: Status.POLICY_VIOLATION,
+    CloseReason.AUTHENTICATION_VIOLATION: Status.POLICY_VIOLATION,
+    CloseReason.SLOW_CONSUMER_PENDING_BYTES: Status.POLICY_VIOLATION,
+    CloseReason.SLOW_CONSUMER_WRITE_DEADLINE: Status.POLICY_VIOLATION,
+    CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MAX_CONNECTIONS_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MAX_CONTROL_LINE_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MISSING_ACCOUNT: Status.POLICY_VIOLATION,
+    CloseReason.AUTHENTICATION_EXPIRED: Status.POLICY_VIOLATION,
+    CloseReason.REVOKED: Status.POLICY_VIOLATION,
+    CloseReason.TLS_HANDSHAKE_ERROR: Status.TLS_HANDSHAKE_FAILED,
+    CloseReason.PARSE_ERROR: Status.PROTOCOL_ERROR,
+    CloseReason.PROTOCOL_VIOLATION: Status.PROTOCOL_ERROR,
+    CloseReason.BAD_CLIENT_PROTOCOL_VERSION: Status.PROTOCOL_ERROR,
+    CloseReason.MAX_PAYLOAD_EXCEEDED: Status.MESSAGE_TOO_BIG,
+    CloseReason.WRITE_ERROR: Status.GOING_AWAY,
+    CloseReason.READ_ERROR: Status.GOING_AWAY,
+    CloseReason.STALE_CONNECTION: Status.GOING_AWAY,
+    CloseReason.SERVER_SHUTDOWN: Status.GOING_AWAY,
+}
+"""What the close frame says for each reason; any other is an internal error."""

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.broker.auth.static_auth import User
-from natsctl.server.conf.config import apply
-from natsctl.server.conf.digest import config_digest
+from natsctl.server.conf.config import apply, config_digest
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.flags import parse_command_line

@@ -15,12 +15,12 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
 from natsctl.server.leaf.options import LeafNodesOptions
-from natsctl.server.monitor.refused import BadRequestError
+from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.monitor.varz import varz
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
-from natsctl.server.reload.reload import Reloader
-from natsctl.server.system.statsz import statsz
+from natsctl.server.reload import Reloader
+from natsctl.server.system.endpoints import statsz
 
 SLOW_S = 0.4
 """How long a comparison takes."""

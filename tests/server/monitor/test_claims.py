@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from natsctl.server.monitor.claims import payload, presentable
+from natsctl.server.monitor.connz import payload, presentable
 from natsctl.testing.process import ServerProcess
 from tests.support.operators import Operator, login
 

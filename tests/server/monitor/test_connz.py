@@ -8,9 +8,9 @@ import pytest
 from natsctl.broker import session as sessions
 from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
-from natsctl.server.monitor.accstatz import AccstatzOptions, accstatz
+from natsctl.server.monitor.accountz import AccstatzOptions, accstatz
 from natsctl.server.monitor.connz import ConnState, ConnzOptions, connz
-from natsctl.server.monitor.refused import BadRequestError
+from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.monitor.subsz import SubszOptions, subsz
 from natsctl.server.options import ServerOptions
 

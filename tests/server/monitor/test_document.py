@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.server.monitor.document import go_number, pieces, text, whole
-from natsctl.server.monitor.query import Query
-from natsctl.server.monitor.refused import BadRequestError
+from natsctl.server.monitor.query import BadRequestError, Query
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text('abcé"\\/\n', max_size=5),

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor import metrics
-from natsctl.server.monitor.exposition import family, labels
+from natsctl.server.monitor.metrics import family, labels
 from natsctl.server.options import ServerOptions
 
 from .test_endpoints import ask

@@ -3,9 +3,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.server.options import ServerOptions, TlsOptions
-from natsctl.server.process.flags import parse_command_line
-from natsctl.server.process.goflags import FlagError
-from natsctl.server.process.usage import USAGE
+from natsctl.server.process.flags import USAGE, FlagError, parse_command_line
 
 
 def options(*argv: str) -> ServerOptions:

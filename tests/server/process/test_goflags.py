@@ -1,6 +1,6 @@
 import pytest
 
-from natsctl.server.process.goflags import FlagError, FlagSpec, parse_flags
+from natsctl.server.process.flags import FlagError, FlagSpec, parse_flags
 
 SPECS = {
     "p": FlagSpec("port", "int"),

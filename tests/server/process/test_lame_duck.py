@@ -1,6 +1,6 @@
 import pytest
 
-from natsctl.server.process.lame_duck import pause_and_batch
+from natsctl.server.process.signals import pause_and_batch
 
 
 @pytest.mark.parametrize(

@@ -344,9 +344,9 @@ NOT_AT_A_PLAIN_START = (
     "numpy", "orjson", "pathlib", "pydantic", "rich", "tempfile", "typer", "wsproto", "yaml",
     "natsctl.api.advisories", "natsctl.api.config", "natsctl.api.stream", "natsctl.broker.auth.static_auth",
     "natsctl.broker.exchange.service_imports", "natsctl.broker.jwt", "natsctl.broker.leaf.link", "natsctl.cli.globals",
-    "natsctl.client", "natsctl.jetstream", "natsctl.plan", "natsctl.server.auth.operator_mode",
+    "natsctl.client", "natsctl.jetstream", "natsctl.plan", "natsctl.server.operator_mode",
     "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.http", "natsctl.server.leaf",
-    "natsctl.server.monitor.listen", "natsctl.server.process.protocol_trace", "natsctl.server.reload",
+    "natsctl.server.monitor.pages", "natsctl.server.process.protocol_trace", "natsctl.server.reload",
     "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket", "natsctl.store",
 )  # fmt: skip
 """Modules, with what is in them; `ssl` is part of asyncio and uvloop, and there always."""
@@ -379,7 +379,7 @@ CONFIGURED = {
     "jetstream": ("jetstream: {store_dir: FOLDER}", ("natsctl.jetstream.engine", "natsctl.store.store")),
     "tls": ("tls: {cert_file: CERT, key_file: KEY}", ("natsctl.server.tls.listener",)),
     "leaf nodes": ("leafnodes: {listen: '127.0.0.1:-1'}", ("natsctl.server.leaf.leafs",)),
-    "monitoring": ("http: '127.0.0.1:-1'", ("natsctl.server.monitor.listen",)),
+    "monitoring": ("http: '127.0.0.1:-1'", ("natsctl.server.monitor.pages",)),
     "websocket": ("websocket: {listen: '127.0.0.1:-1', no_tls: true}", ("natsctl.server.websocket.upgrade",)),
 }
 

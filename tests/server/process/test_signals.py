@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.server.process import signals
-from natsctl.server.process.goflags import FlagError
+from natsctl.server.process.flags import FlagError
 
 
 @pytest.fixture

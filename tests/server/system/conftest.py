@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from natsctl.broker.auth.grant import Grant
-from natsctl.server.monitor.refused import BadRequestError
+from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.system.system import System
 from natsctl.testing.machine import Machine, Message, Wire
 

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
+from natsctl.api.strict import DecodeError
 from natsctl.broker.broker import Broker
 from natsctl.broker.options import BrokerOptions
 from natsctl.server.monitor.connz import ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
 from natsctl.server.monitor.jsz import JszOptions
-from natsctl.server.system.forms import DecodeError, Form, ServerFilter
+from natsctl.server.system.endpoints import Form, ServerFilter
 from natsctl.testing.clock import VirtualClock
 
 CONNZ = Form("ConnzEventOptions", "ConnzOptions", ConnzOptions)

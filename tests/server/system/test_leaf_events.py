@@ -9,8 +9,8 @@ import pytest
 
 from natsctl.broker.auth.grant import Grant
 from natsctl.broker.reasons import CloseReason
-from natsctl.server.monitor.refused import BadRequestError
-from natsctl.server.system.operations import kick
+from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.system.answers import kick
 from natsctl.server.system.system import System
 from tests.support.leaf_servers import Servers
 

@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 
 from natsctl.broker.exchange.account_config import AccountConfig
-from natsctl.server.system.names import ACCOUNT_NAMES, DEBUG_SUBJECTS, OPERATION_NAMES, OWN_SUBJECTS, SERVER_NAMES
-from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, Request, Requests
+from natsctl.server.system.requests import (
+    ACCOUNT_NAMES,
+    DEBUG_SUBJECTS,
+    MAX_RUN,
+    MAX_WAITING,
+    MAX_WAITING_BYTES,
+    OPERATION_NAMES,
+    OWN_SUBJECTS,
+    RUN_NS,
+    SERVER_NAMES,
+    Request,
+    Requests,
+)
 
 from .conftest import Net
 

@@ -20,7 +20,7 @@ from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.listener import joined
 from natsctl.server.loops import new_event_loop
 from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
-from natsctl.server.reload.reload import Reloader
+from natsctl.server.reload import Reloader
 from natsctl.server.tls import gate as gates
 from natsctl.server.tls.gate import TlsFileError, TlsGate
 from natsctl.server.tls.listener import THROTTLED

@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from natsctl.server.conf.config import apply
-from natsctl.server.conf.digest import config_digest
+from natsctl.server.conf.config import apply, config_digest
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
 

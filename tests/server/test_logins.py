@@ -15,12 +15,12 @@ from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
-from natsctl.server.auth.logins import Logins
-from natsctl.server.clock import SystemClock
 from natsctl.server.instance import ServerInstance
-from natsctl.server.notices import MAX_LINES
+from natsctl.server.logins import Logins
+from natsctl.server.loops import SystemClock
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
+from natsctl.server.shell import MAX_LINES
 
 COST = 11
 """About 100 ms."""

@@ -14,8 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from natsctl.broker.jwt.resolver import AccountStoreError
-from natsctl.server.auth.jwt_directory import JwtDirectory
-from natsctl.server.auth.operator_options import DirectoryOptions
+from natsctl.server.jwt_directory import DirectoryOptions, JwtDirectory
 from tests.support.operators import Key
 
 

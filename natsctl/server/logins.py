@@ -1,9 +1,11 @@
-"""Logins that take long to work out: bcrypt in a thread of its own, while everybody else is served.
+"""Logins: the users of each kind of listener, and bcrypt in a thread of its own while others are served.
 
-One thread, because passwords are no reason to take a second core from those who are in; it belongs to logins alone, so
-that guessing keeps nothing else waiting. Hosts take turns, so that who guesses on a hundred connections keeps others
-waiting for a comparison or two and not for a hundred. A connection that ends gives up its place in its host's queue;
-all queues together are therefore never longer than there are connections.
+One thread, because passwords are no reason to take a second core from clients that are logged in; it is used by logins
+alone, so that guessing keeps nothing else waiting. Hosts take turns, so that a guesser with a hundred connections keeps
+others waiting for a comparison or two and not for a hundred. A connection that ends gives up its place in its host's
+queue; all queues together are therefore never longer than there are connections.
+
+Users are shared by all listeners; the rest of the options may differ.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
+from natsctl.broker.account import SYSTEM_ACCOUNT
 from natsctl.broker.auth.grant import Grant, Refusal
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from natsctl.broker.auth.grant import Authenticator
     from natsctl.broker.session import Session
+    from natsctl.server.options import ServerOptions
+
 
 Answer = Grant | Refusal
 
@@ -97,3 +103,60 @@ class Logins:
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None
+
+
+def authenticator(options: ServerOptions) -> Authenticator | None:
+    """Return who knows the users, None where everybody is let in."""
+    if options.operator is not None:
+        from natsctl.server.operator_mode import jwt_authenticator
+
+        if (jwts := jwt_authenticator(options)) is not None:
+            return jwts
+    if not (options.users or options.user or options.token):
+        return None
+    from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+
+    users = options.users + ((User(options.user, options.password),) if options.user else ())
+    if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
+        # Who names users of the system account alone does not mean to lock everybody else out.
+        import secrets
+
+        anyone = User(secrets.token_hex(16), secrets.token_hex(16))
+        known = (*users, anyone)
+        return StaticAuthenticator("", known, anyone.name, hidden_default=True, **_mapping(options, "STANDARD"))
+    return StaticAuthenticator(options.token, users, options.no_auth_user, **_mapping(options, "STANDARD"))
+
+
+def websocket_authenticator(options: ServerOptions, main: Authenticator | None) -> Authenticator | None:
+    """Return who knows the users of the WebSocket listener, where `main` does for all others.
+
+    Its own user, token or no_auth_user stand instead of the server's. INFO asks for credentials there also where a
+    silent client is let in.
+    """
+    websocket = options.websocket
+    if websocket is None or options.operator is not None:
+        return main
+    from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+
+    if websocket.user or websocket.token or websocket.no_auth_user:
+        token, silent = websocket.token, websocket.no_auth_user
+        single = (User(websocket.user, websocket.password),) if websocket.user else ()
+    elif main is None:
+        return None
+    else:
+        token, silent = options.token, options.no_auth_user
+        single = (User(options.user, options.password),) if options.user else ()
+    users = options.users + single
+    return StaticAuthenticator(token, users, silent, hidden_default=True, **_mapping(options, "WEBSOCKET"))
+
+
+class _Mapping(TypedDict):
+    map_certificates: bool
+    mapped_types: frozenset[str]
+
+
+def _mapping(options: ServerOptions, kind: str) -> _Mapping:
+    """Return how certificates name users on a listener."""
+    blocks = {"STANDARD": options.tls, "WEBSOCKET": options.websocket.tls if options.websocket else None}
+    mapped = frozenset(kind for kind, tls in blocks.items() if tls is not None and tls.verify_and_map)
+    return {"map_certificates": kind in mapped, "mapped_types": mapped}

@@ -1,19 +1,24 @@
-"""Operator mode of a running server: the authenticator that options ask for, and its binding to the broker."""
+"""Operator mode of a running server: its authenticator, its binding to the broker, and its log lines."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from natsctl.api.errors import UsageError
+from natsctl.api.syntax import go_quote
 from natsctl.broker.jwt.authenticator import JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
-from natsctl.broker.jwt.claims import AccountBody, AccountClaims
+from natsctl.broker.jwt.claims import AccountBody, AccountClaims, OperatorClaims, decode
 from natsctl.broker.jwt.claims import AccountLimits as ClaimedLimits
 from natsctl.broker.jwt.keeper import BrokerKeeper
 from natsctl.broker.jwt.resolver import AccountStoreError, MemoryResolver, Resolver
 from natsctl.broker.jwt.token import JwtError
 from natsctl.broker.jwt.trust import Trust, trust_of
-from natsctl.server.auth.jwt_directory import JwtDirectory
+from natsctl.broker.jwt.validation import account_faults, time_faults
+from natsctl.server.jwt_directory import JwtDirectory
+from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,9 +26,7 @@ if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
     from natsctl.broker.jwt.account_book import AccountBook
-    from natsctl.server.auth.operator_options import OperatorOptions
-    from natsctl.server.options import ServerOptions
-    from natsctl.server.process.log import Log
+    from natsctl.server.jwt_directory import OperatorOptions
 
 
 def trust(options: ServerOptions) -> Trust:
@@ -125,3 +128,43 @@ def _first_system_account(trusted: Trust) -> AccountClaims:
     """Return the claims of a system account whose JWT is yet to be pushed."""
     limits = ClaimedLimits(subs=-1, data=-1, payload=-1, imports=-1, exports=-1, wildcards=True, conn=-1, leaf=-1)
     return AccountClaims(sub=trusted.system_account, iss=trusted.operator, nats=AccountBody(limits=limits))
+
+
+def announce_operators(log: Log, options: ServerOptions, now_s: int) -> None:
+    """Say whom the server trusts, and what is wrong with preloaded accounts."""
+    operator = options.operator
+    if operator is None:
+        return
+    if operator.operators:
+        log.info("Trusted Operators")
+    for claims in operator.operators:
+        _announce(log, claims)
+    if operator.operators and not trust(options).system_account:
+        log.warn("Trusted Operators should utilize a System Account")
+    for account, token in operator.preload:
+        said = decode(token, AccountClaims)
+        faults = [*time_faults(said, now_s), *account_faults(said)]
+        if faults:
+            log.warn(f"Account [{account}] has validation issues:")
+            for fault in faults:
+                log.warn(f"  - {fault}")
+
+
+def announce_directory(log: Log, options: ServerOptions) -> None:
+    """Say where account JWTs are kept."""
+    directory = options.operator.directory if options.operator is not None else None
+    if directory is not None:
+        kept = "all" if directory.full else "some"
+        log.info(f"Managing {kept} jwt in exclusive directory {directory.folder.absolute()}")
+
+
+def _announce(log: Log, claims: OperatorClaims) -> None:
+    log.info(f"  System  : {go_quote(claims.aud)}")
+    log.info(f"  Operator: {go_quote(claims.name)}")
+    log.info(f"  Issued  : {_time(claims.iat)}")
+    log.info(f"  Expires : {_time(claims.exp) if claims.exp else 'Never'}")
+
+
+def _time(seconds: int) -> str:
+    """Return a time of this machine as Go shows it."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z %Z")

@@ -1,10 +1,10 @@
-"""A folder of account JWTs, one file `<public key>.jwt` each: a resolver that keeps what it is sent.
+"""The resolver of account JWTs in a folder, one file `<public key>.jwt` each, and the options of operators.
 
-Theory of operation. The folder is the truth and is this server's own; which accounts it holds is remembered in order of
+Theory of operation. The folder is the truth and is this server's own; the accounts in it are remembered in order of
 use, for the cache's limit. A JWT is written beside its place, synced and renamed, so a file is one JWT or another.
-Names are public keys and nothing else, so they never become other paths. Somebody else may write into the folder all
-the same, and whatever lies there must not stop the server: only regular files are read, links to such among them, and
-none is opened in a way that waits; what can not be read or removed is as good as not there.
+Names are public keys and nothing else, so they never become other paths. Another program may write into the folder all
+the same, and no file there may stop the server: only regular files are read, links to such among them, and
+none is opened in a way that waits; one that cannot be read or removed counts as missing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,46 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, Literal
 
+import msgspec
+
+from natsctl.api.model import Confidential
+from natsctl.broker.jwt.claims import OperatorClaims
 from natsctl.broker.jwt.nkey import is_public
 from natsctl.broker.jwt.resolver import AccountStoreError
 from natsctl.broker.jwt.token import MAX_TOKEN_BYTES
-from natsctl.server.auth.operator_options import DirectoryOptions
+
+Deleting = Literal["no", "rename", "remove"]
+
+
+class DirectoryOptions(msgspec.Struct, frozen=True):
+    """A folder of account JWTs: every account (`full`), or those that are used (`cache`)."""
+
+    folder: Path
+    full: bool = True
+    deleting: Deleting = "no"
+    limit: int = 0
+    """Accounts that are kept; 0: any number."""
+    ttl_s: float = 0.0
+    """How long a JWT is kept that nobody asks for; 0: for ever."""
+
+
+class OperatorOptions(Confidential, frozen=True):
+    """Operators, and their accounts' resolver."""
+
+    UNSHOWN: ClassVar = ("preload", "sentinel")
+
+    operators: tuple[OperatorClaims, ...] = ()
+    trusted_keys: tuple[str, ...] = ()
+    memory: bool = False
+    """The resolver is what is preloaded."""
+    directory: DirectoryOptions | None = None
+    preload: tuple[tuple[str, str], ...] = ()
+    """Account JWTs by public key."""
+    pinned: tuple[str, ...] = ()
+    sentinel: str = ""
+
 
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"

@@ -1,13 +1,22 @@
-"""How much memory and disk JetStream may use when nobody says: three quarters of what the machine has."""
+"""Memory, disk and file descriptors that a server may use.
+
+Without limits of its own, JetStream may use three quarters of the machine's memory and free disk.
+
+The number of clients is not bounded by the store's needs, so a part of the limit on descriptors is kept from clients:
+a commit that finds no descriptor would fence its stream off. The store closes the files of idle streams before it needs
+more than that.
+"""
 
 from __future__ import annotations
 
 import os
+import resource
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 _SHARE: Final = 0.75
 """Part of memory and of free disk space that streams may use; nats-server's choice."""
@@ -57,3 +66,36 @@ def _used_bytes(folder: Path) -> int:
                     with suppress(OSError):
                         used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
     return used
+
+
+CLIENTS_MOST: Final = 65_536
+"""Clients at the same time; nats-server's max_connections."""
+
+OPEN_STREAMS_MOST: Final = 256
+"""Streams whose files stay open between commits, two descriptors each."""
+
+KEPT_MOST: Final = 640
+"""Descriptors kept from clients: two for each open stream, and the listener, locks, logs and what is read."""
+
+
+class DescriptorShares(NamedTuple):
+    """What a limit on descriptors is divided into."""
+
+    clients: int
+    open_streams: int
+
+
+def descriptor_shares() -> DescriptorShares:
+    """Return how many clients and how many open streams the process's present limit leaves room for."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return DescriptorShares(CLIENTS_MOST, OPEN_STREAMS_MOST)
+    kept = min(KEPT_MOST, limit // 2)
+    return DescriptorShares(min(CLIENTS_MOST, limit - kept), min(OPEN_STREAMS_MOST, kept // 4))
+
+
+def raise_descriptor_limit() -> None:
+    """Give this process as many descriptors as the system lets it have, as servers written in Go do by themselves."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):  # some systems name a limit that they do not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

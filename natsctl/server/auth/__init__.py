@@ -1,1 +1,0 @@
-"""Where users come from: options, operators, and checks that take long."""

@@ -1,0 +1,375 @@
+"""Reload: a changed configuration on a running server.
+
+Everything is read and checked first: the file and the flags over it, differences that need a restart, certificates,
+users. Only then anything changes, so that a bad file changes nothing. `told` is the operator's last configuration,
+before anything was derived from the machine or from the ports that were found free; differences are between two of
+those.
+
+Of the block `leafnodes`, remotes may come and go. Its users and accounts may change too, where nats-server refuses
+that: links are held to them. Names and texts of refusals are nats-server's: tools and people look for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.units import format_size
+from natsctl.broker.auth.reauthorization import close_excess, reauthorize
+from natsctl.broker.auth.static_auth import User
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.broker_setup import broker_options, jetstream_accounts
+from natsctl.server.conf.values import format_seconds
+from natsctl.server.leaf.options import LeafNodesOptions, LeafRemoteOptions
+from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.operator_mode import reload_operator_mode
+from natsctl.server.options import ServerOptions, WebSocketOptions
+from natsctl.server.process.flags import FlagError
+from natsctl.server.tls.gate import GateContexts, gate_contexts
+
+if TYPE_CHECKING:
+    from natsctl.broker.options import BrokerOptions
+    from natsctl.jetstream.engine import Engine
+    from natsctl.server.instance import ServerInstance
+
+
+REFUSAL: Final = "config reload not supported for LeafNode: "
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _subjects(value: tuple[str, ...]) -> str:
+    return f"[{' '.join(value)}]"
+
+
+_LISTENER: Final[tuple[tuple[str, Callable[[LeafNodesOptions], Any], Callable[[Any], str]], ...]] = (
+    ("Host", lambda block: block.host if block.port else "", _plain),
+    ("Port", lambda block: block.port, _plain),
+    ("AuthTimeout", lambda block: block.login_timeout_s if block.port else 0.0, lambda value: f"{value:g}"),
+    ("Advertise", lambda block: block.advertise, _plain),
+    ("NoAdvertise", lambda block: block.no_advertise, _plain),
+    ("ReconnectInterval", lambda block: block.reconnect_s, format_seconds),
+    ("WriteDeadline", lambda block: block.write_deadline_s, format_seconds),
+    ("MinVersion", lambda block: block.min_version, _plain),
+    ("IsolateLeafnodeInterest", lambda block: block.isolate, _plain),
+    ("DialTimeout", lambda block: block.dial_timeout_s, format_seconds),
+)
+"""What stays of the block: nats-server's field, where it is here, how its value is shown."""
+
+_REMOTE: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
+    ("NoRandomize", "no_randomize", _plain),
+    ("Hub", "hub", _plain),
+    ("DenyImports", "deny_imports", _subjects),
+    ("DenyExports", "deny_exports", _subjects),
+    ("FirstInfoTimeout", "first_info_timeout_s", format_seconds),
+    ("DialTimeout", "dial_timeout_s", format_seconds),
+    ("LocalIsolation", "isolate", _plain),
+    ("RequestIsolation", "request_isolation", _plain),
+    ("IgnoreDiscoveredServers", "ignore_discovered_servers", _plain),
+)
+"""What stays of a remote as long as it is the same one; whether it is disabled, and its TLS, may change."""
+
+
+def refuse_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> None:
+    """Raise BadRequestError where something differs that needs a restart."""
+    before, after = old or LeafNodesOptions(), new or LeafNodesOptions()
+    for called, value_of, shown in _LISTENER:
+        if value_of(before) != value_of(after):
+            raise BadRequestError(
+                f'{REFUSAL}field "{called}": old={shown(value_of(before))}, new={shown(value_of(after))}'
+            )
+    known = {remote.key: remote for remote in before.remotes}
+    for remote in after.remotes:
+        if remote.key in known:
+            _refuse_remote(known[remote.key], remote)
+
+
+def _refuse_remote(old: LeafRemoteOptions, new: LeafRemoteOptions) -> None:
+    for called, name, shown in _REMOTE:
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            field = f'field "{called}": old={shown(before)}, new={shown(after)}'
+            raise BadRequestError(f"{REFUSAL}remote {new.label}: {field}")
+
+
+def changed_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> Iterator[str]:
+    """Yield a line for each remote that goes, or is switched on or off."""
+    fresh = {remote.key: remote for remote in (new.remotes if new is not None else ())}
+    for remote in old.remotes if old is not None else ():
+        now = fresh.get(remote.key)
+        if now is None:
+            yield f"Reloaded: LeafNode Remote {remote.label} removed"
+        elif now.disabled != remote.disabled:
+            yield f"Reloaded: LeafNode Remote {remote.label} Disabled value is: {_plain(now.disabled)}"
+
+
+FIXED: Final = {
+    "host": "Host", "port": "Port", "server_name": "ServerName", "http_host": "HTTPHost", "http_port": "HTTPPort",
+    "https_port": "HTTPSPort", "http_base_path": "HTTPBasePath", "allow_non_tls": "AllowNonTLS",
+    "max_pending": "MaxPending", "max_subscriptions": "MaxSubs", "max_subscription_tokens": "MaxSubTokens",
+    "max_closed_clients": "MaxClosedClients", "lame_duck_duration_s": "LameDuckDuration",
+    "lame_duck_grace_s": "LameDuckGracePeriod", "no_header_support": "NoHeaderSupport",
+    "system_account": "SystemAccount", "jetstream": "JetStream", "domain": "JetStreamDomain", "sync": "SyncInterval",
+    "archive_version": "ArchiveVersion", "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
+}  # fmt: skip
+"""Options that need a restart, by their names in nats-server."""
+
+SAYS: Final[dict[str, Callable[[Any], str]]] = {
+    "client_advertise": lambda value: f"Reload: client_advertise = {value}",
+    "trace": lambda value: f"Reloaded: trace = {_text(value)}",
+    "debug": lambda value: f"Reloaded: debug = {_text(value)}",
+    "log_time": lambda value: f"Reloaded: logtime = {_text(value)}",
+    "log_utc": lambda value: f"Reloaded: logtime_utc = {_text(value)}",
+    "log_file": lambda value: f"Reloaded: log_file = {value or ''}",
+    "max_connections": lambda value: f"Reloaded: max_connections = {value}",
+    "users": lambda value: "Reloaded: authorization users",
+    "accounts": lambda value: "Reloaded: accounts",
+    "user": lambda value: "Reloaded: authorization username",
+    "password": lambda value: "Reloaded: authorization password",
+    "token": lambda value: "Reloaded: authorization token",
+    "ping_interval_s": lambda value: f"Reloaded: ping_interval = {format_seconds(value)}",
+    "ping_max": lambda value: f"Reloaded: ping_max = {value}",
+    "max_control_line": lambda value: f"Reloaded: max_control_line = {value}",
+    "max_payload": lambda value: f"Reloaded: max_payload = {value}",
+    "login_timeout_s": lambda value: f"Reloaded: authorization timeout = {value:g}",
+    "pid_file": lambda value: f"Reloaded: pid_file = {value or ''}",
+    "ports_file_dir": lambda value: f"Reloaded: ports_file_dir = {value or ''}",
+    "tls": lambda value: f"Reloaded: tls = {'enabled' if value else 'disabled'}",
+    "write_deadline_s": lambda value: f"Reloaded: write_deadline = {format_seconds(value)}",
+    "max_traced_bytes": lambda value: f"Reloaded: max_traced_msg_len = {value}",
+    "connect_error_reports": lambda value: f"Reloaded: connect_error_reports = {value}",
+    "reconnect_error_reports": lambda value: f"Reloaded: reconnect_error_reports = {value}",
+    "server_tags": lambda value: "Reloaded: tags",
+    "server_metadata": lambda value: "Reloaded: metadata",
+    "jetstream_limits": lambda value: "Reloaded: JetStream limits",
+    "max_memory": lambda value: f"Reloaded: JetStream max_mem_store = {format_size(value)}",
+    "max_storage": lambda value: f"Reloaded: JetStream max_file_store = {format_size(value)}",
+}
+"""Options that a reload takes, in the order of their log lines."""
+
+_ALWAYS: Final = ("users", "accounts")
+"""Told at every reload, as nats-server does, which can not tell whether they differ."""
+
+
+def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> ServerOptions:
+    """Return the new options with the ports that are in use where any free one is asked for."""
+    if new.port == -1:
+        new = replace(new, port=now.port)
+    for name in ("http_port", "https_port"):
+        if getattr(new, name) == -1 and ports.get(name):
+            new = replace(new, **{name: getattr(now, name)})
+    return new
+
+
+def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
+    """Raise BadRequestError where something differs that needs a restart."""
+    _refuse_store(old, new)
+    for name, called in FIXED.items():
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            raise BadRequestError(
+                f"config reload not supported for {called}: old={_shown(name, before)}, new={_shown(name, after)}"
+            )
+    if old.no_auth_user != new.no_auth_user and (new.no_auth_user or old.no_auth_user in _names(new)):
+        raise BadRequestError(
+            f"config reload not supported for NoAuthUser: old={old.no_auth_user}, new={new.no_auth_user}"
+        )
+    if _without_tls(old.websocket) != _without_tls(new.websocket):
+        raise BadRequestError("config reload not supported for Websocket")
+    if (old.operator is None) != (new.operator is None):
+        raise BadRequestError("config reload does not support moving to or from an account resolver")
+    if _trusted(old) != _trusted(new):
+        raise BadRequestError("config reload not supported for TrustedOperators")
+    refuse_leafnodes(old.leafnodes, new.leafnodes)
+
+
+def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
+    if not (old.jetstream and new.jetstream):
+        return
+    if old.store_dir != new.store_dir:
+        raise BadRequestError("config reload not supported for jetstream storage directory")
+    for name in ("max_memory", "max_storage"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before and not after:
+            raise BadRequestError("config reload not supported for jetstream max memory and max store")
+        if after and not before:
+            raise BadRequestError("config reload not supported for jetstream dynamic max memory and store")
+        if after < before:
+            raise BadRequestError("config reload not supported for decreasing jetstream max memory and store")
+
+
+def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
+    """Yield a line for each option that a reload changes."""
+    for name, say in SAYS.items():
+        value = getattr(new, name)
+        if value != getattr(old, name) or name in _ALWAYS or (name == "tls" and value is not None):
+            yield say(value)
+    yield from changed_leafnodes(old.leafnodes, new.leafnodes)
+
+
+def _names(options: ServerOptions) -> set[str]:
+    return {user.name for user in options.users} | {user.nkey for user in options.users}
+
+
+def _without_tls(options: WebSocketOptions | None) -> WebSocketOptions | None:
+    return replace(options, tls=None) if options is not None else None
+
+
+def _trusted(options: ServerOptions) -> object:
+    return replace(options.operator, preload=()) if options.operator is not None else None
+
+
+def _shown(name: str, value: object) -> str:
+    return format_seconds(value) if name.endswith("_s") and isinstance(value, float) else _text(value)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Reloader:
+    """What a server was told last, and how it is told anew."""
+
+    def __init__(self, server: ServerInstance, read: Callable[[], ServerOptions], told: ServerOptions) -> None:
+        """`read` returns the options as they are now; it raises what is wrong with them."""
+        self._server = server
+        self._read = read
+        self._told = told
+        self.applied: Callable[[ServerOptions, ServerOptions], None] = lambda old, new: None
+        """Called with the options before and after, for what the process does beside the server."""
+
+    def reload(self) -> None:
+        """Read the options again and go by them.
+
+        Raises BadRequestError with the reason, and then everything is as before.
+        """
+        server, old = self._server, self._told
+        try:
+            new = self._read()
+            if new.config_file is None:
+                raise BadRequestError("can only reload config when a file is provided using -c or --config")
+            new = settled(new, old, {name: server.port_of("monitoring") for name in ("http_port", "https_port")})
+            refuse_fixed(old, new)
+            size = new.max_storage or server.options.max_storage
+            derived = replace(new, max_storage=size, storage_derived=not new.max_storage)
+            contexts = _contexts(new)
+            broker = self._prepared(derived)
+        except (FlagError, NatsctlError, OSError) as error:
+            raise BadRequestError(str(error)) from error
+        self._apply(old, new, derived, broker, contexts)
+
+    def _prepared(self, new: ServerOptions) -> BrokerOptions:
+        """Return the broker's new options; raises where users can not be read."""
+        server = self._server
+        options = broker_options(new, server.server_id, server.port)
+        if options.websocket is not None:
+            options.websocket.port = server.port_of("websocket")
+        if new.operator is not None:  # the JWTs that are known are kept; those of the file are taken over in `_apply`
+            now = server.broker.options
+            options.auth, options.listener_auth = now.auth, now.listener_auth
+        return options
+
+    def _apply(
+        self,
+        old: ServerOptions,
+        new: ServerOptions,
+        derived: ServerOptions,
+        options: BrokerOptions,
+        contexts: dict[str, GateContexts],
+    ) -> None:
+        server, broker = self._server, self._server.broker
+        lines = list(changed(old, new))
+        self._told, server.options = new, derived
+        broker.options = options
+        _replace_gates(server, new, contexts)
+        _close_unpinned(server, old, new)
+        server.set_write_deadline(new.write_deadline_s)
+        gone = broker.configure(new.accounts)
+        if server.engine is not None:
+            _limit_jetstream(server.engine, old, new)
+        same = set(_credentials(old)) & set(_credentials(new))
+        reauthorize(broker, {user.name or user.nkey for user in same}, _names_reload(new))
+        for session in [session for account in gone for session in broker.members(account)]:
+            session.close(CloseReason.CLIENT_CLOSED)
+        server.follow_leafnodes(derived, contexts.get("leafnodes"))
+        reload_operator_mode(broker, new, server.log)
+        self.applied(old, new)
+        if closed := close_excess(broker):
+            server.log.info(f"Closed {closed} connections to fall within max_connections")
+        for line in lines:
+            server.log.info(line)
+        server.config_load_ns = broker.clock.now_ns()
+        server.log.info(f"Reloaded server configuration ({new.config_digest})")
+        server.wake()
+
+
+def _credentials(options: ServerOptions) -> tuple[User, ...]:
+    """Return every user by name or key, the single one among them."""
+    return options.users + ((User(options.user, options.password),) if options.user else ())
+
+
+def _names_reload(options: ServerOptions) -> set[str]:
+    return {name for user in _credentials(options) for name in (user.name, user.nkey) if name}
+
+
+def _contexts(new: ServerOptions) -> dict[str, GateContexts]:
+    """Return the TLS of each kind of listener that has any; raises TlsFileError.
+
+    The files are read here once: others that are swapped in afterwards must not fail what has begun to change.
+    """
+    blocks = {
+        "clients": new.tls,
+        "websocket": new.websocket.tls if new.websocket is not None else None,
+        "leafnodes": new.leafnodes.tls if new.leafnodes is not None else None,
+    }
+    return {kind: gate_contexts(tls) for kind, tls in blocks.items() if tls is not None}
+
+
+def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, GateContexts]) -> None:
+    """Put the certificates, which were read without a fault, before new connections."""
+    if "clients" in server.gates:
+        server.gates["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))
+    if "websocket" in server.gates and new.websocket is not None:
+        server.gates["websocket"].replace(new.websocket.tls, contexts=contexts.get("websocket"))
+
+
+def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptions) -> None:
+    """Close who has come with a certificate that is pinned no longer, where the list of those has changed."""
+    lists = {kind: pins for kind, pins in _pins(new).items() if pins and pins != _pins(old)[kind]}
+    if not lists:
+        return
+    links = server.leafs.leafs.accepted() if server.leafs is not None else []
+    for session in (*server.broker.sessions.values(), *links):
+        pins = lists.get(session.connection_type)
+        shown = session.tls.peer_certificates[:1] if session.tls is not None else ()
+        if pins and not any(certificate.subject_pk_sha256 in pins for certificate in shown):
+            session.close(CloseReason.TLS_HANDSHAKE_ERROR)
+
+
+def _pins(options: ServerOptions) -> dict[str, frozenset[str]]:
+    """Return the digests that each kind of listener asks for."""
+    websocket = options.websocket.tls if options.websocket is not None else None
+    leafnodes = options.leafnodes.tls if options.leafnodes is not None else None
+    blocks = {"STANDARD": options.tls, "WEBSOCKET": websocket, "LEAFNODE": leafnodes, "LEAFNODE_WS": websocket}
+    return {kind: tls.pinned_certs if tls is not None else frozenset() for kind, tls in blocks.items()}
+
+
+def _limit_jetstream(engine: Engine, old: ServerOptions, new: ServerOptions) -> None:
+    """Hold streams and consumers to be made to the new limits of the server and of its accounts."""
+    options, limits = engine.options, new.jetstream_limits
+    for kind, most in zip(engine.usage, (new.max_memory, new.max_storage), strict=True):
+        if most:
+            engine.usage[kind].limit = most
+    options.max_memory = new.max_memory or options.max_memory
+    options.max_storage = new.max_storage or options.max_storage
+    options.max_ack_pending, options.max_request_batch = limits.max_ack_pending, limits.max_request_batch
+    options.max_duplicate_window_ns = limits.max_duplicate_window_ns
+    if limits.default_max_consumers:
+        options.default_max_consumers = limits.default_max_consumers
+    if new.operator is None and old.accounts != new.accounts:
+        engine.set_accounts(jetstream_accounts(new))

@@ -1,1 +1,0 @@
-"""A changed configuration on a running server."""

@@ -1,0 +1,277 @@
+"""Events of the system account: connections, numbers of connections of accounts, and STATSZ.
+
+Theory of operation. An account's number of connections is published when one comes or goes, and again every 30 s while
+there are any. `_due` holds the time of the next event of each account with connections, by name; a published account
+moves to the end, and all wait equally long, so the first entry is always the next one. Nothing is built where nothing
+subscribes. STATSZ is published often after the start, then every ten seconds. Answers are compressed on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from natsctl.api import headers
+from natsctl.api.codec import encode
+from natsctl.api.times import format_time
+from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.info import server_info
+
+if TYPE_CHECKING:
+    from natsctl.api.advisories import ClientInfo
+    from natsctl.broker.account import Account
+    from natsctl.broker.auth.grant import Refusal
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.options import Rng
+    from natsctl.broker.session import Session
+
+
+TYPE_PREFIX: Final = "io.nats.server.advisory.v1."
+ID_LENGTH: Final = 22
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def event_id(rng: Rng) -> str:
+    """Return a random id of base62 digits."""
+    number, digits = rng.getrandbits(136), []
+    for _ in range(ID_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
+
+
+def event_head(broker: Broker, kind: str) -> dict[str, Any]:
+    """Return the first keys of a new event of one type, in their order."""
+    return {
+        "type": TYPE_PREFIX + kind,
+        "id": event_id(broker.rng),
+        "timestamp": format_time(broker.clock.now_ns()),
+        "server": server_info(broker),
+    }
+
+
+HEARTBEAT_NS: Final = 30 * 1_000_000_000
+"""Time between two events of an account whose connections stay. Source: nats-server, eventsHBInterval."""
+
+
+class AccountEvents:
+    """Tells of the numbers of connections of one broker's accounts."""
+
+    __slots__ = ("_broker", "_due", "_stat")
+
+    def __init__(self, broker: Broker, stat: Callable[[Account], dict[str, Any]]) -> None:
+        """`stat` returns an account's counters."""
+        self._broker = broker
+        self._stat = stat
+        self._due: dict[str, int] = {}
+
+    def changed(self, account: Account) -> None:
+        """Tell of an account's connections; the global account's are not told."""
+        if account.name != GLOBAL_ACCOUNT:
+            old, new = f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS"
+            self.tell(account, old.encode(), new.encode())
+
+    def tell(self, account: Account, *subjects: bytes) -> None:
+        """Publish an account's numbers to those who listen, and remember when to tell them again."""
+        self._due.pop(account.name, None)
+        if account.sessions or any(peer.account is account for peer in self._broker.leafs.values()):
+            self._due[account.name] = self._broker.clock.monotonic_ns() + HEARTBEAT_NS
+        system = self._broker.system_account
+        heard = [subject for subject in subjects if system.has_interest(subject)]
+        if not heard:
+            return
+        event = event_head(self._broker, "account_connections") | self._stat(account)
+        for index, subject in enumerate(heard):
+            if index:
+                event["server"] = server_info(self._broker)
+            system.publish(subject, b"", b"", encode(event))
+
+    def tick(self) -> None:
+        """Tell again what is due."""
+        now_ns = self._broker.clock.monotonic_ns()
+        while self._due:
+            name, due_ns = next(iter(self._due.items()))
+            if due_ns > now_ns:
+                return
+            del self._due[name]
+            account = self._broker.accounts.get(name)
+            if account is not None:
+                self.changed(account)
+
+
+ACCOUNT_AUTH_ERROR: Final = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
+REDACTED: Final = "[REDACTED]"
+"""What stands for a token where a user would be named."""
+
+
+class ConnectionEvents:
+    """Tells of the connections of one broker."""
+
+    __slots__ = ("_auth_error", "_broker")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._auth_error = f"$SYS.SERVER.{broker.server_id}.CLIENT.AUTH.ERR".encode()
+
+    def connected(self, session: Session) -> None:
+        """Tell that a client was let in."""
+        subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT".encode()
+        system = self._broker.system_account
+        if system.has_interest(subject):
+            event = event_head(self._broker, "client_connect") | {"client": client_of(session)}
+            system.publish(subject, b"", b"", encode(event))
+
+    def disconnected(self, session: Session) -> None:
+        """Tell that a connection has ended, what it had moved, and why."""
+        subject = f"$SYS.ACCOUNT.{account_of(session).name}.DISCONNECT".encode()
+        reason = session.close_reason.value if session.close_reason is not None else ""
+        self._tell(self._broker.system_account, subject, session, reason)
+
+    def refused(self, session: Session, refusal: Refusal) -> None:
+        """Tell the operator, and the owner of the account, that a client was not let in."""
+        reason = refusal.reason.value
+        self._tell(account_of(session), ACCOUNT_AUTH_ERROR, session, reason)
+        self._tell(self._broker.system_account, self._auth_error, session, reason)
+
+    def _tell(self, account: Account, subject: bytes, session: Session, reason: str) -> None:
+        if not account.has_interest(subject):
+            return
+        event = event_head(self._broker, "client_disconnect") | {
+            "client": client_of(session, session.stop_ns or self._broker.clock.now_ns()),
+            "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},
+            "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
+            "reason": reason,
+        }
+        account.publish(subject, b"", b"", encode(event))
+
+
+def account_of(session: Session) -> Account:
+    """Return the account that events name: the global one until the client has said who it is."""
+    return session.account if is_known(session) else session.broker.accounts[GLOBAL_ACCOUNT]
+
+
+def is_known(session: Session) -> bool:
+    """Return whether a client's CONNECT was accepted; a leaf node is told of when it is in."""
+    return session.login.connected or is_leaf(session)
+
+
+def is_leaf(session: Session) -> bool:
+    """Return whether the other side is a server."""
+    return session.connection_type.startswith("LEAFNODE")
+
+
+def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
+    """Return what events tell of a client; with `stop_ns`, of one that is gone."""
+    from natsctl.api.advisories import ClientInfo  # nobody may listen to events
+
+    grant, account = session.login.grant, account_of(session)
+    shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
+    credentials = session.login.credentials
+    options = credentials.options if credentials is not None and not is_leaf(session) else session
+    return ClientInfo(
+        start=format_time(session.start_ns),
+        host=session.host,
+        id=session.cid,
+        acc=account.name,
+        user=shown_user(session),
+        name=options.name,
+        lang=options.lang,
+        ver=options.version,
+        jwt=grant.jwt,
+        issuer_key=grant.issuer,
+        name_tag=account.config.display_name or account.name,
+        tags=list(grant.tags),
+        kind="Leafnode" if is_leaf(session) else "Client",
+        client_type="" if is_leaf(session) else "websocket" if session.connection_type == "WEBSOCKET" else "nats",
+        **shown,
+    )
+
+
+def shown_user(session: Session) -> str:
+    """Return who a client said it was; a token is not told."""
+    if session.login.credentials is None or is_leaf(session):
+        return session.user if is_known(session) else ""
+    options = session.login.credentials.options
+    if options.nkey or options.user:
+        return options.nkey or options.user
+    if options.jwt:
+        return session.login.grant.nkey or session.user
+    return REDACTED if options.auth_token else session.user
+
+
+FIRST_NS: Final = 250_000_000
+"""Time from the start to the first STATSZ; each wait is twice as long as the one before. Source: nats-server."""
+LONGEST_NS: Final = 10 * 1_000_000_000
+RATE_LIMIT_NS: Final = 1_000_000_000
+"""Least time between two STATSZ that nobody asked for. Source: nats-server, defaultStatszRateLimit."""
+
+
+class Heartbeat:
+    """Publishes `$SYS.SERVER.<id>.STATSZ` of one broker."""
+
+    __slots__ = ("_body", "_broker", "_due_ns", "_interval_ns", "_last_ns", "_subject")
+
+    def __init__(self, broker: Broker, body: Callable[[], dict[str, Any]]) -> None:
+        """`body` returns what is told."""
+        self._broker = broker
+        self._body = body
+        self._subject = f"$SYS.SERVER.{broker.server_id}.STATSZ".encode()
+        self._interval_ns = FIRST_NS
+        self._due_ns = broker.clock.monotonic_ns() + FIRST_NS
+        self._last_ns: int | None = None
+
+    @property
+    def due_ns(self) -> int:
+        """When `tick` has something to tell, monotonic clock."""
+        return self._due_ns
+
+    def tick(self) -> None:
+        """Tell what is due."""
+        now_ns = self._broker.clock.monotonic_ns()
+        if now_ns < self._due_ns:
+            return
+        self._interval_ns = min(self._interval_ns * 2, LONGEST_NS)
+        self._due_ns = now_ns + self._interval_ns
+        self.broadcast()
+
+    def asked(self) -> None:
+        """Tell now: somebody asked without saying where to."""
+        self._last_ns = None
+        self.broadcast()
+
+    def broadcast(self) -> None:
+        """Publish STATSZ where somebody listens, unless it was told just now: then a little later."""
+        now_ns, system = self._broker.clock.monotonic_ns(), self._broker.system_account
+        wait_ns = min(RATE_LIMIT_NS, self._interval_ns)
+        if self._last_ns is not None and now_ns - self._last_ns < wait_ns:
+            self._due_ns = self._last_ns + wait_ns
+            return
+        self._last_ns = now_ns
+        if system.has_interest(self._subject):
+            system.publish(self._subject, b"", b"", encode(self._body()))
+
+
+ACCEPT = b"Accept-Encoding"
+CONTENT = b"Content-Encoding"
+
+
+def encoded(body: bytes, request_header: bytes) -> tuple[bytes, bytes]:
+    """Return the header block and the body of an answer to a request with `request_header`.
+
+    What the asker takes is looked for anywhere in its header: snappy (or s2) first, then gzip. An encoding that is
+    asked for and not known is answered with `identity`.
+    """
+    accepted = (headers.get(request_header, ACCEPT) or b"").lower() if request_header else b""
+    if not accepted or not body:
+        return b"", body
+    if b"snappy" in accepted or b"s2" in accepted:
+        import cramjam
+
+        name, body = b"snappy", bytes(cramjam.snappy.compress(body))
+    elif b"gzip" in accepted:
+        import gzip
+
+        name, body = b"gzip", gzip.compress(body)
+    else:
+        name = b"identity"
+    return headers.encode(((CONTENT, name),)), body
