@@ -7,22 +7,13 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
-from inspect import signature
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
-from nats.js import JetStreamContext
-from nats.js.kv import KeyValue
-from nats.js.object_store import ObjectStore
 
 from natsctl.api.versions import SERVER_VERSION
-from natsctl.client.short_client import ShortClient
 from natsctl.testing.process import Kind, ServerProcess, reference_binary, reference_version
 from tests.support import forkserver
 
@@ -36,27 +27,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # How fast an example is depends on what else the machine does.
 settings.register_profile("natsctl", deadline=None)
 settings.load_profile("natsctl")
-
-
-def _wait_longer(method: Callable[..., Any], timeout_s: float, name: str = "timeout") -> None:
-    """Give a method of nats-py another default timeout; some seconds measure what else the machine does."""
-    parameters = [p for p in signature(method).parameters.values() if p.default is not p.empty]
-    method.__defaults__ = tuple(timeout_s if p.name == name else p.default for p in parameters)
-
-
-for _method in (
-    Client.request,
-    Subscription.next_msg,
-    Msg.ack_sync,
-    JetStreamContext.__init__,
-    KeyValue.KeyWatcher.updates,
-    ObjectStore.ObjectWatcher.updates,
-):
-    _wait_longer(_method, 20.0)
-_wait_longer(Client.flush, 20)
-_wait_longer(Client.connect, 20, "connect_timeout")
-# Its own sends the PING of a flush before what was subscribed and published, so that flushing ends no race.
-Client._send_ping = ShortClient._send_ping  # type: ignore[assignment]  # uses nothing but what a Client has
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

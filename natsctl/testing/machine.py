@@ -18,6 +18,7 @@ from natsctl.broker.broker import Broker
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
 from natsctl.jetstream.engine import Engine, JetStreamOptions
+from natsctl.jetstream.stream import Stream
 from natsctl.store.commit import Commit, Committable
 from natsctl.store.errors import StoreError
 from natsctl.store.options import StoreOptions
@@ -160,6 +161,11 @@ class Machine:
 
     def _salt(self) -> int:
         return self.rng.getrandbits(32) | 1
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The streams of the account that clients without a login belong to, by name."""
+        return self.engine.accounts["$G"].streams
 
     def connect(self, name: str = "test", **options: Any) -> Wire:
         """Return a connected client."""

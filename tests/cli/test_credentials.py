@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 
 from natsctl.cli.main import run as run_main
@@ -15,6 +14,7 @@ from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 from natsctl.server.thread import ServerThread
+from tests.support import patient_client
 from tests.support.operators import NO_JETSTREAM_LIMITS, Key, Operator, parse_creds
 
 NOT_AUTHORISED = 6
@@ -119,7 +119,7 @@ def test_nkey_lets_commands_in(natsctl: Run, tmp_path: Path) -> None:
 async def test_nats_py_connects_with_a_creds_file(operated: str, operator: Operator, tmp_path: Path) -> None:
     creds = tmp_path / "bob.creds"
     creds.write_text(operator.user(operator.accounts["A"], {"name": "bob"}).creds)
-    connection = await nats.connect(operated, user_credentials=str(creds))
+    connection = await patient_client.connect(operated, user_credentials=str(creds))
     subscription = await connection.subscribe("a.b")
     await connection.publish("a.b", b"1")
     assert (await subscription.next_msg(5)).data == b"1"

@@ -155,7 +155,7 @@ def test_ids_survive_a_rewritten_journal(jet: Jet) -> None:
     publish(jet, "one")
     publish(jet, "two")
     ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 1}))
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     stream.consumer_set.rewrite()
     stream.store.request_sync()
     jet.machine.settle()
@@ -316,7 +316,7 @@ def test_a_stream_with_an_unknown_journal_is_offline_and_untouched(jet: Jet) -> 
     jet.stream()
     jet.stream("T", "t")
     publish(jet)
-    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    store = jet.machine.streams["S"].store
     store.append_record(0x20, b"not a consumer")
     store.request_sync()
     jet.machine.settle()
@@ -339,7 +339,7 @@ def test_a_stream_with_an_unknown_journal_is_offline_and_untouched(jet: Jet) -> 
 def test_a_stream_that_can_not_be_read_is_deleted_on_request(jet: Jet) -> None:
     jet.stream()
     publish(jet)
-    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    store = jet.machine.streams["S"].store
     store.append_record(0x20, b"not a consumer")
     store.request_sync()
     jet.machine.settle()

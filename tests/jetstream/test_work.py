@@ -88,7 +88,7 @@ def metered(machine: Metered) -> Iterator[Meter]:
         meter.looks += 4
         return look(self, filters, from_seq)
 
-    before = {stream: stream.store.messages for stream in machine.engine.accounts["$G"].streams.values()}
+    before = {stream: stream.store.messages for stream in machine.streams.values()}
 
     def lap() -> None:
         for stream, messages in before.items():
@@ -120,7 +120,7 @@ def filled(count: int, subjects: int = SUBJECTS, **config: Any) -> Jet:
 
 
 def stream_of(jet: Jet, name: str = "S") -> Stream:
-    return jet.machine.engine.accounts["$G"].streams[name]
+    return jet.machine.streams[name]
 
 
 def update(jet: Jet, **change: Any) -> Any:
@@ -624,6 +624,6 @@ def test_a_crash_between_slices_leaves_the_limits_enforced(turns: int) -> None:
         Machine.turn(jet.machine)
     assert stream_of(jet).work.busy
     again = jet.machine.restarted()
-    stream = again.engine.accounts["$G"].streams["S"]
+    stream = again.streams["S"]
     assert stream.config.max_msgs_per_subject == 1
     assert stream.store.messages == stream.store.num_subjects == SUBJECTS

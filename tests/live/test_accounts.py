@@ -15,6 +15,7 @@ from nats.js.api import ConsumerConfig, ExternalStream, StreamSource
 from nats.js.errors import NotFoundError
 
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support import patient_client
 
 pytestmark = pytest.mark.both
 
@@ -69,7 +70,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerPro
 @pytest.fixture
 async def owner(server: ServerProcess) -> AsyncIterator[Client]:
     """A client of the account that has the stream ORDERS."""
-    client = await nats.connect(server.url, user="a", password="a")
+    client = await patient_client.connect(server.url, user="a", password="a")
     await client.jetstream().add_stream(name="ORDERS", subjects=["orders.>"])
     yield client
     await client.close()
@@ -78,7 +79,7 @@ async def owner(server: ServerProcess) -> AsyncIterator[Client]:
 @pytest.fixture
 async def guest(server: ServerProcess) -> AsyncIterator[Client]:
     """A client of an account that imports the API."""
-    client = await nats.connect(server.url, user="b", password="b")
+    client = await patient_client.connect(server.url, user="b", password="b")
     yield client
     await client.close()
 
@@ -146,7 +147,7 @@ async def test_streams_are_copied_from_another_account(owner: Client, guest: Cli
 
 
 async def test_an_account_without_jetstream_may_import_one(server: ServerProcess, owner: Client) -> None:
-    client = await nats.connect(server.url, user="c", password="c")
+    client = await patient_client.connect(server.url, user="c", password="c")
     js = client.jetstream()
     assert (await js.stream_info("ORDERS")).config.name == "ORDERS"
     await owner.jetstream().publish("orders.1", b"x")
@@ -157,7 +158,7 @@ async def test_an_account_without_jetstream_may_import_one(server: ServerProcess
 
 
 async def test_an_account_without_any_is_told_so(server: ServerProcess) -> None:
-    client = await nats.connect(server.url, user="d", password="d")
+    client = await patient_client.connect(server.url, user="d", password="d")
     answer = await client.request("$JS.API.INFO", b"", timeout=20)
     assert b'"err_code":10039' in answer.data
     with pytest.raises(NoRespondersError):

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -16,6 +15,8 @@ from nats.js import JetStreamContext
 from nats.js.errors import BadRequestError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
+from tests.support.patient_client import PATIENCE_S
 
 pytestmark = pytest.mark.both
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.both
 @pytest.fixture
 async def client(server: ServerProcess) -> AsyncIterator[Client]:
     """A connected client."""
-    connection = await nats.connect(server.url)
+    connection = await patient_client.connect(server.url)
     yield connection
     await connection.close()
 
@@ -136,7 +137,7 @@ async def test_key_value(js: JetStreamContext) -> None:
     with pytest.raises(KeyWrongLastSequenceError):
         await bucket.create("colour", b"green")
     watcher = await bucket.watch("colour")
-    seen = await watcher.updates()
+    seen = await watcher.updates(PATIENCE_S)
     assert seen is not None
     assert seen.value == b"blue"
     assert [entry.value for entry in await bucket.history("colour")] == [b"red", b"blue"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator
 
-import nats
 import pytest
 from nats.js import JetStreamContext
 from nats.js.errors import BadRequestError, KeyNotFoundError, KeyWrongLastSequenceError
@@ -13,6 +12,8 @@ from nats.js.kv import KeyValue
 from nats.js.object_store import ObjectStore
 
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
+from tests.support.patient_client import PATIENCE_S
 
 pytestmark = pytest.mark.both
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.both
 @pytest.fixture
 async def js(server: ServerProcess) -> AsyncIterator[JetStreamContext]:
     """JetStream of a connected client."""
-    connection = await nats.connect(server.url)
+    connection = await patient_client.connect(server.url)
     yield connection.jetstream()
     await connection.close()
 
@@ -29,7 +30,7 @@ async def seen(watcher: KeyValue.KeyWatcher, number: int) -> list[tuple[str, str
     """Return the next `number` things a watcher tells; None is the end of what was there at its start."""
     told = []
     for _ in range(number):
-        entry = await watcher.updates()
+        entry = await watcher.updates(PATIENCE_S)
         told.append(entry and (entry.key, entry.operation, entry.revision))
     return told
 
@@ -125,11 +126,11 @@ async def test_object_watchers_see_what_is_there_and_then_changes(js: JetStreamC
     store = await js.create_object_store("O")
     await store.put("a", b"1")
     watcher = await store.watch()
-    there = await watcher.updates()
+    there = await watcher.updates(PATIENCE_S)
     assert there is not None
     assert (there.name, there.deleted) == ("a", False)
-    assert await watcher.updates() is None
+    assert await watcher.updates(PATIENCE_S) is None
     await store.delete("a")
-    gone = await watcher.updates()
+    gone = await watcher.updates(PATIENCE_S)
     assert gone is not None
     assert (gone.name, gone.deleted) == ("a", True)

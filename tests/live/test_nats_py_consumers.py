@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -13,6 +12,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy
 
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
 
 pytestmark = pytest.mark.both
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.both
 @pytest.fixture
 async def client(server: ServerProcess) -> AsyncIterator[Client]:
     """A connected client."""
-    connection = await nats.connect(server.url)
+    connection = await patient_client.connect(server.url)
     yield connection
     await connection.close()
 
 
 async def test_a_durable_goes_on_where_it_was_after_the_server_was_stopped(server: ServerProcess) -> None:
-    first = await nats.connect(server.url, allow_reconnect=False)
+    first = await patient_client.connect(server.url, allow_reconnect=False)
     js = first.jetstream()
     await js.add_stream(name="S", subjects=["s"])
     for number in range(5):
@@ -37,7 +37,7 @@ async def test_a_durable_goes_on_where_it_was_after_the_server_was_stopped(serve
     server.stop()
     await first.close()
     server.start()
-    second = await nats.connect(server.url)
+    second = await patient_client.connect(server.url)
     worker = await second.jetstream().pull_subscribe("s", "W")
     assert [message.data for message in await worker.fetch(3, timeout=20)] == [b"2", b"3", b"4"]
     await second.close()

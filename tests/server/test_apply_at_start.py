@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import nats
 import pytest
 from msgspec.structs import replace
 from nats.aio.client import Client
@@ -29,6 +28,7 @@ from natsctl.server.process.log import Log
 from natsctl.server.process.process import main
 from natsctl.server.process.provision import Documents, NotProvisionedError, provision
 from natsctl.testing.certificates import Authority
+from tests.support import patient_client
 from tests.support.operators import Visitor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -63,7 +63,7 @@ async def started(opts: ServerOptions, *paths: str, account: str = "", prune: bo
 
 async def names(server: ServerInstance, **login: object) -> dict[str, list[str]]:
     """The consumers by stream that a client sees."""
-    client: Client = await nats.connect(server.url, **login)  # type: ignore[arg-type]
+    client: Client = await patient_client.connect(server.url, **login)  # type: ignore[arg-type]
     js = client.jetstream()
     found = {
         str(one.config.name): [info.name for info in await js.consumers_info(str(one.config.name))]
@@ -93,7 +93,7 @@ async def test_a_start_makes_what_documents_say_and_a_restart_changes_nothing(tm
 
 async def test_prune_removes_what_the_documents_name_no_more(tmp_path: Path) -> None:
     server = await started(options(tmp_path), ORDERS)
-    client = await nats.connect(server.url)
+    client = await patient_client.connect(server.url)
     await client.jetstream().add_stream(name="BY_HAND", subjects=["hand"])
     await client.close()
     await server.stop()

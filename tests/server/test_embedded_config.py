@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import nats
 import pytest
 
 from natsctl.server.conf.syntax import ConfError
 from natsctl.server.embedded import EmbeddedServer, embedded_options
 from tests.server.leaf.crossing import across
+from tests.support import patient_client
 from tests.support.leaf_servers import leaf_port, linked, server
 
 
@@ -58,7 +58,10 @@ async def test_an_embedded_server_serves_its_streams_through_a_hub(tmp_path: Pat
         await asyncio.to_thread(embedded.start)
         try:
             await asyncio.to_thread(linked, hub)
-            async with await nats.connect(hub.url) as client, await nats.connect(embedded.url) as laptop:
+            async with (
+                await patient_client.connect(hub.url) as client,
+                await patient_client.connect(embedded.url) as laptop,
+            ):
                 await across(client, laptop)
                 js = client.jetstream(domain="laptop")
                 await js.add_stream(name="NOTES", subjects=["notes"])

@@ -19,7 +19,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -33,9 +32,11 @@ from websockets.typing import Origin
 from natsctl.server.process.flags import parse_command_line
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support import patient_client
 from tests.support.example_keys import example_files
 from tests.support.leaf_servers import eventually, leaf_port, linked
 from tests.support.operators import Visitor
+from tests.support.patient_client import PATIENCE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
 FOLDERS = {"/data/jetstream": "data", "/var/log/nats": "log", "/var/run/nats": "run", "/etc/nats": "etc"}
@@ -107,7 +108,7 @@ class Clients:
         if user:
             options |= {"user": user, "password": f"change-me-{number}"}
         options = {"allow_reconnect": False, "error_cb": note, **options}
-        client = await nats.connect(server.url, **options)
+        client = await patient_client.connect(server.url, **options)
         self.open.append(client)
         return client
 
@@ -260,8 +261,8 @@ async def test_exports_reach_those_who_import_them(start: Start, clients: Client
     theirs, plain = await shop.subscribe("store.prices.>"), await audit.subscribe("prices.>")
     await asyncio.gather(shop.flush(), audit.flush())
     await store.publish("prices.apple", b"3")
-    assert (await theirs.next_msg()).subject == "store.prices.apple"
-    assert (await plain.next_msg()).data == b"3"
+    assert (await theirs.next_msg(PATIENCE_S)).subject == "store.prices.apple"
+    assert (await plain.next_msg(PATIENCE_S)).data == b"3"
 
     async def answer(message: Msg) -> None:
         await message.respond(b"12 left")
@@ -283,7 +284,7 @@ async def test_jetstream_of_one_account_is_used_from_another(start: Start, clien
     [message] = await pull.fetch(1)
     await message.ack_sync()
     pushed = await js.subscribe("ORDERS.*", stream="ORDERS", config=ConsumerConfig(deliver_subject="deliver.SHOP.1"))
-    assert (await pushed.next_msg()).data == b"order 1"
+    assert (await pushed.next_msg(PATIENCE_S)).data == b"order 1"
     assert (await store.jetstream().stream_info("ORDERS")).state.messages == 1
     with pytest.raises((NotFoundError, ServiceUnavailableError, NoRespondersError)):
         await shop.jetstream().stream_info("ORDERS")
@@ -303,8 +304,8 @@ async def test_a_canary_takes_about_a_tenth(start: Start, clients: Clients) -> N
     await client.publish("orders.berlin.42.ship", b"")
     for _ in range(2):
         await client.publish("invoices.c7", b"")
-    assert (await shipping.next_msg()).subject == "shipping.42.berlin"
-    first, second = (await invoices.next_msg()).subject, (await invoices.next_msg()).subject
+    assert (await shipping.next_msg(PATIENCE_S)).subject == "shipping.42.berlin"
+    first, second = (await invoices.next_msg(PATIENCE_S)).subject, (await invoices.next_msg(PATIENCE_S)).subject
     assert first == second
     assert re.fullmatch(r"invoices\.c7\.(\d|1[0-5])", first)
     while sum(counts.values()) < 2000:
@@ -319,7 +320,7 @@ async def test_keys_sign_what_the_server_asks(start: Start, clients: Clients) ->
     heard = await admin.subscribe(">")
     await admin.flush()
     await sensor.publish("sensors.1", b"20")
-    assert (await heard.next_msg()).subject == "sensors.1"
+    assert (await heard.next_msg(PATIENCE_S)).subject == "sensors.1"
     await clients.refused(sensor, "doors.open")
     assert Visitor(server.url).show(user="app", **{"pass": "x"}) == [b"-ERR 'Authorization Violation'"]
 
@@ -333,7 +334,7 @@ async def test_jwts_of_an_operator_say_who_may_what(start: Start, clients: Clien
     heard = await reader.subscribe("prices.>")
     await reader.flush()
     await app.publish("prices.apple", b"3")
-    assert (await heard.next_msg()).data == b"3"
+    assert (await heard.next_msg(PATIENCE_S)).data == b"3"
     await clients.refused(reader, "prices.apple")
     system = await clients(server, user_credentials=str(EXAMPLES / "operator-system.creds"))
     connections = json.loads((await system.request("$SYS.REQ.SERVER.PING.CONNZ", b"")).data)["data"]
@@ -356,7 +357,7 @@ async def test_certificates_say_who_a_client_is(start: Start, clients: Clients, 
     heard = await joined["ops"].subscribe("sensors.>")
     await joined["ops"].flush()
     await joined["sensor"].publish("sensors.1.heat", b"20")
-    assert (await heard.next_msg()).data == b"20"
+    assert (await heard.next_msg(PATIENCE_S)).data == b"20"
     await clients.refused(joined["sensor"], "sensors.2.heat")
     assert not await asyncio.to_thread(answered, server, trusting(authority))
 
@@ -429,7 +430,7 @@ async def test_an_edge_shares_its_account_with_the_hub(start: Start, clients: Cl
     await reach(here, "ready", field)
     await here.publish("local.noise", b"")
     await here.publish("sensors.1", b"20")
-    assert (await field.next_msg()).subject == "sensors.1"  # and no local.noise before it
+    assert (await field.next_msg(PATIENCE_S)).subject == "sensors.1"  # and no local.noise before it
     assert await silent(others.next_msg)
 
     await here.jetstream().add_stream(name="EDGE", subjects=["edge.>"])

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from nats.js.api import DeliverPolicy
 
@@ -18,6 +17,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import StoreInUseError
 from natsctl.store.disk import PosixFile
+from tests.support import patient_client
 from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0
@@ -127,7 +127,7 @@ async def test_what_was_acked_is_there_after_a_restart(tmp_path: Path) -> None:
 
 async def test_what_a_flush_has_answered_is_seen_by_another_client(tmp_path: Path) -> None:
     async with ServerInstance(options(tmp_path)) as server:
-        publisher, client = await nats.connect(server.url), await nats.connect(server.url)
+        publisher, client = await patient_client.connect(server.url), await patient_client.connect(server.url)
         js = client.jetstream()
         await js.add_stream(name="S", subjects=["s"], allow_direct=True)
         await js.add_consumer("S", durable_name="W")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nats
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support import patient_client
 
 pytestmark = pytest.mark.asyncio
 
@@ -24,7 +24,8 @@ def configured(tmp_path: Path, kind: Kind, text: str) -> ServerProcess:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_everybody_else_is_let_in_and_has_jetstream(tmp_path: Path, kind: Kind) -> None:
     with configured(tmp_path, kind, "accounts { $SYS { users: [{ user: s, password: p }] } }\n") as process:
-        anyone, system = await nats.connect(process.url), await nats.connect(process.url, user="s", password="p")
+        anyone = await patient_client.connect(process.url)
+        system = await patient_client.connect(process.url, user="s", password="p")
         await anyone.jetstream().add_stream(name="S", subjects=["s"])
         refused = await system.request("$JS.API.INFO")
         assert b'"err_code":10039' in refused.data
@@ -39,7 +40,7 @@ async def test_everybody_else_is_let_in_and_has_jetstream(tmp_path: Path, kind: 
 async def test_an_account_without_jetstream_is_told_so(tmp_path: Path, kind: Kind) -> None:
     text = "accounts { A { users: [{ user: a, password: p }] } }\nno_auth_user: a\n"
     with configured(tmp_path, kind, text) as process:
-        client = await nats.connect(process.url)
+        client = await patient_client.connect(process.url)
         answer = await client.request("$JS.API.STREAM.NAMES")
         assert answer.data == (
             b'{"type":"io.nats.jetstream.api.v1.stream_names_response","error":{"code":503,"err_code":10039,'

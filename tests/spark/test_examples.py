@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import patient_client
+
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import nats
@@ -235,7 +237,7 @@ def give_up(api: JetStreamApi, name: str, number: int) -> None:
     api.create_consumer(name, "IMPATIENT", config)
 
     async def fetch_until_told() -> None:
-        client = await nats.connect(api.link.settings.urls[0])
+        client = await patient_client.connect(api.link.settings.urls[0])
         try:
             consumer = await client.jetstream().pull_subscribe_bind("IMPATIENT", name)
             fetched = 0

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import patient_client
+
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-import nats
 from nats.js.api import StreamConfig
 
 from natsctl.api.errors import StorageError, UsageError
@@ -178,7 +179,7 @@ def made(url: str, streams: dict[str, list[str]], messages: list[Message]) -> No
     """Make streams anew and publish the messages."""
 
     async def work() -> None:
-        connection = await nats.connect(url)
+        connection = await patient_client.connect(url)
         stream = connection.jetstream()
         for name, subjects in streams.items():
             await _removed(stream, name)
@@ -203,7 +204,7 @@ def rename(url: str, name: str) -> None:
     """Make a stream take no more messages, so that another may have its subjects."""
 
     async def work() -> None:
-        connection = await nats.connect(url)
+        connection = await patient_client.connect(url)
         await connection.jetstream().update_stream(StreamConfig(name=name, subjects=[f"was.{name}"]))
         await connection.close()
 
@@ -214,7 +215,7 @@ def stored(url: str, name: str) -> list[Message]:
     """Every message of a stream in its order."""
 
     async def work() -> list[Message]:
-        connection = await nats.connect(url)
+        connection = await patient_client.connect(url)
         stream = connection.jetstream()
         state = (await stream.stream_info(name)).state
         found = [await stream.get_msg(name, seq) for seq in range(1, state.last_seq + 1)]

@@ -13,6 +13,7 @@ from natsctl.spark.report.digest import BLOCK_MESSAGES, MOST_SLOTS, Counted, Cou
 from natsctl.spark.report.model import DeepReport, Gaps
 from natsctl.spark.report.page import html_page
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,10 +119,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 
 async def _fill(url: str) -> None:
-    import nats
     from nats.js.api import StreamConfig
 
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     stream = connection.jetstream()
     await stream.add_stream(StreamConfig(name="R", subjects=["r.>"], duplicate_window=0.1))
     for number in range(10):
@@ -155,10 +155,9 @@ def test_messages_with_an_id_are_counted_beside_more_headers_than_are_listed(
 
 
 async def _fill_many_headers(url: str, headers: dict[str, str]) -> None:
-    import nats
     from nats.js.api import StreamConfig
 
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     stream = connection.jetstream()
     await stream.add_stream(StreamConfig(name="H", subjects=["h"]))
     for ids in ({"nats-msg-id": "none"}, {"Nats-Msg-Id": "1"}, {"Nats-Msg-Id": "2", "nats-msg-id": "other"}):

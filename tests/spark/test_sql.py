@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import patient_client
+
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from typing import TYPE_CHECKING
 
-import nats
 from nats.js.api import StreamConfig
 
 from natsctl.cli.suggest import did_you_mean
@@ -35,7 +36,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 async def fill(url: str) -> None:
     """A stream of six messages without the third, one that grows, and a bucket with a key put twice and deleted."""
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     stream = connection.jetstream()
     await stream.add_stream(StreamConfig(name="my-stream", subjects=["my.>"]))
     for subject in SUBJECTS:
@@ -52,7 +53,7 @@ async def fill(url: str) -> None:
 
 
 async def publish(url: str) -> None:
-    connection = await nats.connect(url)
+    connection = await patient_client.connect(url)
     await connection.jetstream().publish("grow", b"later")
     await connection.close()
 

@@ -235,7 +235,7 @@ class EngineSession:
     # Judging
 
     def _stream(self, name: str) -> Stream:
-        streams = self._machine.engine.accounts["$G"].streams
+        streams = self._machine.streams
         if name not in streams:
             raise Violation(f"{name} is gone")
         return streams[name]
@@ -270,7 +270,7 @@ class EngineSession:
         if twin.report.damaged:
             raise Violation(f"the synced image alone is damaged: {twin.report.damaged}")
         for name, book in self._books.items():
-            stream = twin.engine.accounts["$G"].streams[name]
+            stream = twin.streams[name]
             there = snapshot_of(stream.store).messages
             for seq, message in book.before.messages.items():
                 if there.get(seq) != message and not book.may_go(message):
@@ -309,7 +309,7 @@ class EngineSession:
     def _find_lost(self) -> None:
         """Restore a stream whose deletion was interrupted, unless it is still, or again, there."""
         if self._lost is not None:
-            if self._lost[0] not in self._machine.engine.accounts["$G"].streams:
+            if self._lost[0] not in self._machine.streams:
                 self._upload(Jet(self._machine))
             self._lost = None
 

@@ -85,7 +85,7 @@ class Side:
 
     def stream(self, name: str) -> Stream:
         """Return a stream; raises Violation when it is gone."""
-        streams = self.up.machine.engine.accounts["$G"].streams
+        streams = self.up.machine.streams
         if name not in streams:
             raise Violation(f"{name} is gone")
         return streams[name]

@@ -8,11 +8,11 @@ import sys
 import threading
 from pathlib import Path
 
-import nats
 import pytest
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.testing.jetstream import JetStreamServer, jetstream_fixture
+from tests.support import patient_client
 
 ROOT = Path(__file__).parents[2]
 ORDERS = ROOT / "examples" / "configs" / "orders.yaml"
@@ -24,7 +24,7 @@ empty = jetstream_fixture()
 
 async def consumers(url: str) -> dict[str, list[str]]:
     """The consumers by stream."""
-    client = await nats.connect(url)
+    client = await patient_client.connect(url)
     js = client.jetstream()
     names = [str(one.config.name) for one in await js.streams_info()]
     found = {name: sorted(info.name for info in await js.consumers_info(name)) for name in names}
@@ -40,7 +40,7 @@ async def test_a_fixture_has_what_its_documents_say(shared: JetStreamServer) -> 
 
 
 async def test_reset_goes_back_to_the_documents_inside_a_running_loop(shared: JetStreamServer) -> None:
-    client = await nats.connect(shared.url)
+    client = await patient_client.connect(shared.url)
     js = client.jetstream()
     await js.publish("ORDERS.received", b"1")
     await js.delete_consumer("ORDERS", "NEW")

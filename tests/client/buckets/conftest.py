@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-import nats
 import pytest
 
 from natsctl.client.dial import connect
@@ -14,6 +13,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess, reference_binary
+from tests.support import patient_client
 
 Clients = Callable[..., AbstractAsyncContextManager[tuple[Manager, Any]]]
 ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
@@ -38,7 +38,7 @@ def clients(process: ServerProcess) -> Clients:
 
     @asynccontextmanager
     async def opened(**settings: str) -> AsyncIterator[tuple[Manager, Any]]:
-        theirs = await nats.connect(process.url)
+        theirs = await patient_client.connect(process.url)
         target = resolve(Settings(url=process.url, **settings), {"HOME": "/nowhere"})
         js = theirs.jetstream()
         try:

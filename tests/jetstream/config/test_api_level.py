@@ -105,7 +105,7 @@ def test_a_level_is_a_whole_number() -> None:
 def test_a_stored_stream_of_a_later_level_is_offline_and_says_why(jet: Jet) -> None:
     jet.stream()
     config = StreamConfig(name="S", subjects=["s.>"], metadata={"_nats.req.level": "6"})
-    jet.machine.engine.accounts["$G"].streams["S"].store.set_meta(StreamMeta(1, config).encode())
+    jet.machine.streams["S"].store.set_meta(StreamMeta(1, config).encode())
     jet.machine.settle()
     again = Jet(jet.machine.restarted())
     refusal = again.api("STREAM.INFO.S")["error"]

@@ -162,7 +162,7 @@ def test_a_journal_that_was_rewritten_says_the_same(jet: Jet) -> None:
     jet.ack(messages[1])
     jet.ack(messages[0], b"-NAK")
     before = jet.counts("A"), jet.counts("B")
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     session = jet.wire.session
     session.receive(b"PUB %b 0\r\n\r\n" % messages[2].reply)
     stream.consumer_set.rewrite()
@@ -181,7 +181,7 @@ def test_a_journal_that_was_rewritten_says_the_same(jet: Jet) -> None:
 def test_a_long_life_does_not_grow_the_journal_without_bound(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsctl.jetstream.consumers.consumer_set.REWRITE_BYTES", 4096)
     jet.consumer(max_ack_pending=-1)
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     for _ in range(60):
         jet.publish_many(20)
         for message in jet.pull(b"20"):
@@ -216,12 +216,12 @@ def test_a_state_can_be_taken_to_another_stream(jet: Jet) -> None:
     jet.consumer()
     jet.publish("1", "2", "3")
     jet.ack(jet.pull(b"2")[1], b"-NAK")
-    consumer = jet.machine.engine.accounts["$G"].streams["S"].consumers["C"]
+    consumer = jet.machine.streams["S"].consumers["C"]
     state, config, before = consumer.state.copy(), consumer.config, jet.counts()
     other = Jet()
     other.stream()
     other.publish("1", "2", "3")
-    stream = other.machine.engine.accounts["$G"].streams["S"]
+    stream = other.machine.streams["S"]
     stream.consumer_set.create("C", config, state, created_ns=7)
     other.machine.settle()
     assert other.counts() == before

@@ -176,7 +176,7 @@ def test_acked_messages_leave_no_deadlines_behind(jet: Jet) -> None:
     for _ in range(20):
         for message in jet.pull(b"1000"):
             jet.wire.session.receive(b"PUB %b 0\r\n\r\n" % message.reply)
-    consumer = jet.machine.engine.accounts["$G"].streams["S"].consumers["C"]
+    consumer = jet.machine.streams["S"].consumers["C"]
     jet.machine.settle()
     assert not consumer.state.pending
     assert sum(len(entry[2]) for entry in consumer.redelivery.due) < 6000

@@ -66,7 +66,7 @@ class Life:
 
     def check(self) -> None:
         """Compare every counter with what the store says."""
-        stream = self.jet.machine.engine.accounts["$G"].streams["S"]
+        stream = self.jet.machine.streams["S"]
         for name in self.names:
             consumer, counts = stream.consumers[name], self.jet.counts(name)
             pending = counts["pending"]
@@ -85,10 +85,10 @@ class Life:
 
     def crash(self) -> None:
         """End the process and compare what comes back."""
-        stream = self.jet.machine.engine.accounts["$G"].streams["S"]
+        stream = self.jet.machine.streams["S"]
         before = {name: (self.jet.counts(name), stream.consumers[name].state.encode()) for name in self.names}
         self.jet = Jet(self.jet.machine.restarted())
-        stream = self.jet.machine.engine.accounts["$G"].streams["S"]
+        stream = self.jet.machine.streams["S"]
         for name in self.names:
             counts, state = before[name]
             assert self.jet.counts(name) == counts | {"waiting": 0}, name

@@ -27,7 +27,7 @@ def test_a_message_arrives_under_its_own_subject_with_an_ack_subject(jet: Jet) -
     (message,) = jet.pull()
     assert message.subject == b"s.orders.1"
     assert message.payload == b"a"
-    ts = jet.machine.engine.accounts["$G"].streams["S"].store.last_ts_ns
+    ts = jet.machine.streams["S"].store.last_ts_ns
     assert message.reply == b"$JS.ACK.S.C.1.1.1.%d.0" % ts
 
 

@@ -133,7 +133,7 @@ def test_an_ack_whose_removal_was_lost_is_swept_at_recovery(jet: Jet) -> None:
     jet.stream(retention="workqueue")
     jet.consumer()
     jet.publish("1", "2")
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     stream.retention.removes = False  # as if the removal had not reached the disk
     jet.double_ack(pull(jet, 1)[0])
     assert left(jet) == [1, 2]

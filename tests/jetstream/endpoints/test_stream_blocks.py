@@ -215,7 +215,7 @@ def test_blocks_hold_what_gets_find(jet: Jet, change: Callable[[Jet], None], com
     fill(jet, 60, compression=compression, allow_rollup_hdrs=True, allow_msg_ttl=True)
     change(jet)
     jet.publish("new", subject="s.0")
-    stream = jet.machine.engine.accounts["$G"].streams["S"].store
+    stream = jet.machine.streams["S"].store
     last = stream.last_seq
     for filters in ([], ["s.1"], ["s.0", "s.2"]):
         found = held(asked(jet, seq=1, filters=filters))

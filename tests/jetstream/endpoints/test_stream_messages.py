@@ -145,7 +145,7 @@ def test_an_answer_waits_for_no_message_that_comes_after_the_request(jet: Jet) -
     """Somebody publishes while every commit is in flight, so that there is always one more to come."""
     jet.stream(max_msgs_per_subject=1, allow_direct=True)
     jet.publish("0")
-    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    store = jet.machine.streams["S"].store
     jet.machine.hold_commits = True
 
     def commit_while_publishing(payload: str) -> None:

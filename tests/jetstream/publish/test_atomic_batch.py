@@ -203,7 +203,7 @@ class Work:
 def stored_places(jet: Jet) -> dict[str, list[int]]:
     """Return the places of each batch that are in the stream, in order."""
     found: dict[str, list[int]] = {}
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     for message in stream.store.read_from(1, max_msgs=100_000):
         name, place, _ = (message.payload + b"  ").split(b" ", 2)
         if name.startswith(b"b") and place.isdigit():

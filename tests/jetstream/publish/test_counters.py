@@ -58,7 +58,7 @@ def test_deleting_the_last_message_goes_back_to_the_one_before(jet: Jet) -> None
 
 def test_a_message_that_is_no_counters_breaks_it(jet: Jet) -> None:
     jet.stream(allow_msg_counter=True)
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     stream.store.append(b"s.a", b"", b"no json", 0)
     jet.machine.settle()
     assert add(jet, "1")["error"]["err_code"] == 10172

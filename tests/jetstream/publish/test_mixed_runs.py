@@ -74,11 +74,11 @@ def outcome(together: bool, messages: Sequence[tuple[Any, ...]], config: dict[st
         jet.wire.session.receive(chunk)
     jet.machine.settle()
     acks = [(message.subject, message.payload) for message in jet.wire.take(sid)]
-    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    store = jet.machine.streams["S"].store
     kept = [(m.seq, m.subject, m.header, m.payload) for m in store.read_from(1)]
     state = (store.first_seq, store.last_seq, store.messages, store.bytes)
     again = jet.machine.restarted() if config["storage"] == "file" else jet.machine
-    dedupe = again.engine.accounts["$G"].streams["S"].dedupe
+    dedupe = again.streams["S"].dedupe
     known = [dedupe.find(str(number).encode()) for number in range(40)] + [len(dedupe), dedupe.last_id]
     return [sorted(acks), kept, state, texts(jet.pull({"batch": 50, "no_wait": True})), texts(watch.take()), known]
 
@@ -96,7 +96,7 @@ def chunk(count: int) -> bytes:
 def test_messages_with_new_ids_are_stored_together(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     jet.stream()
     acks = jet.listen("in.*")
-    intake = jet.machine.engine.accounts["$G"].streams["S"].intake
+    intake = jet.machine.streams["S"].intake
     with monkeypatch.context() as patch:
         patch.setattr(type(intake), "publish", None)
         for first in (0, 50):
@@ -118,7 +118,7 @@ def test_messages_on_new_subjects_are_stored_in_order_and_survive(storage: str) 
     jet.wire.send(chunk(500))
     assert [m.payload for m in jet.heard(acks)] == [b'{"stream":"S","seq":%d}' % seq for seq in range(1, 501)]
     machine = jet.machine.restarted() if storage == "file" else jet.machine
-    store = machine.engine.accounts["$G"].streams["S"].store
+    store = machine.streams["S"].store
     assert [m.subject for m in store.read_from(1, max_msgs=600)] == [b"s.%d.x" % number for number in range(500)]
     assert store.last_seq_of(b"s.7.x") == 8 and store.count_of(b"s.7.x") == 1
 
@@ -130,6 +130,6 @@ def test_a_store_that_is_full_refuses_each(jet: Jet, monkeypatch: pytest.MonkeyP
     def full(messages: object) -> None:
         raise StoreFullError("no space left")
 
-    monkeypatch.setattr(jet.machine.engine.accounts["$G"].streams["S"].store, "append_copies", full)
+    monkeypatch.setattr(jet.machine.streams["S"].store, "append_copies", full)
     jet.wire.send(chunk(6))
     assert [m.json()["error"]["err_code"] for m in jet.heard(acks)] == [10047] * 6

@@ -55,7 +55,7 @@ def test_messages_published_during_a_commit_wait_for_the_next(jet: Jet) -> None:
     sid = jet.wire.subscribe("inbox")
     jet.machine.hold_commits = True
     jet.wire.publish("s.a", b"1", "inbox")
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     commit = stream.store.begin_commit()
     assert commit is not None
     jet.wire.publish("s.a", b"2", "inbox")
@@ -126,7 +126,7 @@ def test_ids_leave_memory_without_further_publishing(jet: Jet) -> None:
     jet.stream(duplicate_window=SECOND)
     for number in range(10):
         publish(jet, Nats_Msg_Id=str(number))
-    dedupe = jet.machine.engine.accounts["$G"].streams["S"].dedupe
+    dedupe = jet.machine.streams["S"].dedupe
     assert len(dedupe) == 10
     jet.advance(2.1)
     assert len(dedupe) == 0
@@ -240,7 +240,7 @@ def test_headers_are_stored_as_they_came(jet: Jet) -> None:
     jet.stream(allow_direct=True)
     header = b"NATS/1.0\r\nNats-Msg-Id: 1\r\nX:  y \r\nX: z\r\n\r\n"
     jet.wire.publish("s.a", b"x", "", header)
-    stored = jet.machine.engine.accounts["$G"].streams["S"].store.get(1)
+    stored = jet.machine.streams["S"].store.get(1)
     assert stored is not None
     assert (stored.header, stored.payload, stored.subject) == (header, b"x", b"s.a")
 
@@ -325,7 +325,7 @@ def test_a_chunk_of_messages_is_answered_as_each_by_itself(chunk: bytes, config:
 def test_a_message_that_no_file_can_hold_is_refused_before_all_else(jet: Jet) -> None:
     jet.stream(max_msg_size=64, sealed=False)
     jet.stream("M", "m.>", storage="memory", max_msg_size=64)
-    streams = jet.machine.engine.accounts["$G"].streams
+    streams = jet.machine.streams
     message = Incoming(b"s.a", b"", b"", bytes(MAX_RECORD_BYTES))
     refused = judge(streams["S"], message)
     assert isinstance(refused, ApiError) and refused.description == "message too large"
@@ -342,7 +342,7 @@ def test_few_checks_judge_a_common_message_as_all_of_them(wish: dict[bytes, byte
     jet.stream(max_msg_size=200)
     jet.publish("1", "2")
     publish(jet, Nats_Msg_Id="id")
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     block = b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in wish.items()) + b"\r\n"
     few, everything = Incoming(b"s.a", b"", block, b""), Incoming(b"s.a", b"", block, b"")
     outcome = judge(stream, few)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import nats
 import pytest
 from nats.js.api import KeyValueConfig
 from nats.js.errors import KeyNotFoundError
 
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
 
 WITHIN_S = 20.0
 
 
 @pytest.mark.both
 async def test_a_key_goes_with_its_ttl_and_a_watcher_hears_of_it(server: ServerProcess) -> None:
-    client = await nats.connect(server.url)
+    client = await patient_client.connect(server.url)
     try:
         js = client.jetstream()
         bucket = await js.create_key_value(KeyValueConfig(bucket="B", limit_marker_ttl=2.0))

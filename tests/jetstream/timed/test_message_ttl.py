@@ -240,7 +240,7 @@ def test_a_lifetime_counts_from_when_the_message_came_after_a_clock_was_ahead(je
 def test_deadlines_do_not_outnumber_messages(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_ttl, "STALE_SLACK", 1000)
     jet.stream(allow_msg_ttl=True, max_msgs_per_subject=1)
-    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream = jet.machine.streams["S"]
     block = headers.encode([(b"Nats-TTL", b"10000s")])
     line = b"HPUB s.a %d %d\r\n%b\r\n" % (len(block), len(block), block)
     for _ in range(50):

@@ -131,7 +131,7 @@ def test_a_restart_does_not_move_what_is_to_come(jet: Jet) -> None:
     ok(jet.api("STREAM.PURGE.S", {"filter": "s.out"}))
     jet.advance(29)
     jet = Jet(jet.machine.restarted())
-    jet.machine.engine.accounts["$G"].streams["S"].consumer_set.rewrite()
+    jet.machine.streams["S"].consumer_set.rewrite()
     jet.advance(1)
     jet = Jet(jet.machine.restarted())
     jet.advance(40)

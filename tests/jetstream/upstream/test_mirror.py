@@ -206,7 +206,7 @@ def test_its_consumer_at_the_origin_is_not_shown_and_goes_with_it(jet: Jet) -> N
     mirror(jet)
     assert ok(jet.api("CONSUMER.NAMES.S"))["total"] == 0
     assert ok(jet.api("STREAM.INFO.S"))["state"]["consumer_count"] == 0
-    origin = jet.machine.engine.accounts["$G"].streams["S"]
+    origin = jet.machine.streams["S"]
     assert len(origin.consumers) == 1
     ok(jet.api("STREAM.DELETE.M"))
     jet.advance(PATIENCE_S)
@@ -217,7 +217,7 @@ def test_a_lost_delivery_is_noticed_and_taken_again(jet: Jet) -> None:
     jet.stream("S")
     mirror(jet)
     jet.publish("a")
-    connection = jet.machine.engine.accounts["$G"].streams["M"].upstreams._mirror.upstream  # type: ignore[union-attr]  # there is one
+    connection = jet.machine.streams["M"].upstreams._mirror.upstream  # type: ignore[union-attr]  # there is one
     connection.dseq += 1  # as if one more had been delivered and not arrived
     jet.advance(3)
     jet.publish("b")
@@ -234,7 +234,7 @@ def test_flow_control_is_answered_when_the_messages_are_durable(jet: Jet) -> Non
     answered = jet.listen("$JS.FC.>")
     jet.machine.hold_commits = True
     jet.wire.publish("$JS.API.STREAM.CREATE.M", b'{"name":"M","mirror":{"name":"S"}}', "x")
-    stream = jet.machine.engine.accounts["$G"].streams["M"]
+    stream = jet.machine.streams["M"]
     assert not jet.heard(answered)
     assert 0 < stream.store.bytes < 3 << 20, "the origin waits for the disk of the mirror"
     jet.machine.hold_commits = False

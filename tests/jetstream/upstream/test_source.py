@@ -196,7 +196,7 @@ def test_positions_survive_a_rewritten_journal(jet: Jet) -> None:
     sourcing(jet, "S")
     jet.publish("a")
     ok(jet.api("STREAM.PURGE.X"))
-    stream = jet.machine.engine.accounts["$G"].streams["X"]
+    stream = jet.machine.streams["X"]
     stream.consumer_set.rewrite()
     jet.machine.settle()
     again = killed(jet)
@@ -293,7 +293,7 @@ def test_sourcing_consumes_from_streams_that_keep_what_is_wanted(jet: Jet, reten
 def test_nothing_leaves_a_work_queue_before_it_is_durable_where_it_goes(jet: Jet) -> None:
     jet.stream("S", retention="workqueue")
     sourcing(jet, "S", name="X")
-    target = jet.machine.engine.accounts["$G"].streams["X"].store
+    target = jet.machine.streams["X"].store
     begin = target.begin_commit
     target.begin_commit = lambda: None  # type: ignore[method-assign]  # a disk that takes its time
     jet.publish("a", "b")
@@ -365,7 +365,7 @@ def test_an_origin_can_be_reached_by_the_prefix_of_its_domain() -> None:
     jet.publish("a", "b")
     assert texts(jet) == texts(jet, "M") == ["a", "b"]
     assert info(jet)["sources"][0]["external"] == external
-    consumers = jet.machine.engine.accounts["$G"].streams["S"].consumers.values()
+    consumers = jet.machine.streams["S"].consumers.values()
     assert sorted(c.config.deliver_subject[:13] for c in consumers) == ["over.there.M.", "over.there.S."]
 
 
@@ -387,9 +387,9 @@ def test_an_older_server_is_asked_for_less(jet: Jet) -> None:
 def test_an_answer_that_does_not_reach_the_origin_is_an_error(jet: Jet) -> None:
     jet.stream("S")
     sourcing(jet, "S")
-    stream = jet.machine.engine.accounts["$G"].streams["X"]
+    stream = jet.machine.streams["X"]
     (source,) = stream.upstreams.sources.sources.values()
-    (consumer,) = jet.machine.engine.accounts["$G"].streams["S"].consumers.values()
+    (consumer,) = jet.machine.streams["S"].consumers.values()
     to = consumer.config.deliver_subject
     beat = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: $JS.FC.gone\r\n\r\n"
     answered = jet.listen("$JS.FC.gone")
@@ -406,7 +406,7 @@ def test_what_clients_send_to_a_deliver_subject_is_left_out(jet: Jet) -> None:
     jet.stream("S")
     sourcing(jet, "S")
     jet.publish("a")
-    (consumer,) = jet.machine.engine.accounts["$G"].streams["S"].consumers.values()
+    (consumer,) = jet.machine.streams["S"].consumers.values()
     for reply in ("", "x", "$JS.ACK.S", "$JS.ACK.S.other.1.9.9.9.0", f"$JS.ACK.S.{consumer.name}.1.x.2.3.0"):
         jet.wire.publish(consumer.config.deliver_subject, b"forged", reply)
     jet.publish("b")

@@ -23,14 +23,14 @@ def copied(jet: Jet) -> Jet:
 
 def connection(jet: Jet) -> Upstream:
     """Return the mirror's connection."""
-    mirror = jet.machine.engine.accounts["$G"].streams["M"].upstreams._mirror
+    mirror = jet.machine.streams["M"].upstreams._mirror
     assert mirror is not None
     return mirror.upstream
 
 
 def consumers(jet: Jet) -> dict[str, Any]:
     """Return the consumers of the origin."""
-    return jet.machine.engine.accounts["$G"].streams["S"].consumers
+    return jet.machine.streams["S"].consumers
 
 
 def stored(jet: Jet) -> int:

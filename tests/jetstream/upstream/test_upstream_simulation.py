@@ -78,7 +78,7 @@ class Life:
         self.jet = Jet(machine.restarted(self.crash))
 
     def store(self, name: str) -> object:
-        return self.jet.machine.engine.accounts["$G"].streams[name].store
+        return self.jet.machine.streams[name].store
 
     def settle(self) -> None:
         """Let everything arrive and compare."""

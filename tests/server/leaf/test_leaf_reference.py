@@ -15,7 +15,9 @@ from nats.js.api import ExternalStream, StreamSource
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.server.leaf.crossing import across
+from tests.support import patient_client
 from tests.support.leaf_servers import TcpLink, eventually, joined, leaf_port, linked, server
+from tests.support.patient_client import PATIENCE_S
 
 Pair = tuple[ServerProcess, ServerProcess, TcpLink]
 
@@ -50,7 +52,7 @@ async def clients(pair: Pair) -> AsyncIterator[tuple[Client, Client]]:
 
 
 async def connected(process: ServerProcess, user: str = "a", password: str = "a") -> Client:
-    return await nats.connect(process.url, user=user, password=password, allow_reconnect=False)
+    return await patient_client.connect(process.url, user=user, password=password, allow_reconnect=False)
 
 
 async def test_messages_cross_once_with_headers_however_many_want_them(pair: Pair) -> None:
@@ -237,8 +239,8 @@ async def test_users_of_the_block_decide_the_account_and_denied_subjects_do_not_
             await across(near, far)
             await across(far, near)
             await stranger.flush()
-            assert [(await arrived.next_msg()).subject, arrived.pending_msgs] == ["in.open", 0]
-            assert [(await left.next_msg()).subject, left.pending_msgs] == ["out.open", 0]
+            assert [(await arrived.next_msg(PATIENCE_S)).subject, arrived.pending_msgs] == ["in.open", 0]
+            assert [(await left.next_msg(PATIENCE_S)).subject, left.pending_msgs] == ["out.open", 0]
             assert alien.pending_msgs == 0
 
 

@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from nats.aio.client import Client
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.server.leaf.crossing import across
+from tests.support import patient_client
 from tests.support.leaf_servers import eventually, joined, linked, server
 from tests.support.operators import Key, Operator
+from tests.support.patient_client import PATIENCE_S
 
 PAIRS = [
     pytest.param(("natsctl", "natsctl"), id="both"),
@@ -43,7 +44,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @asynccontextmanager
 async def connected(process: ServerProcess, **options: Any) -> AsyncIterator[Client]:
-    client = await nats.connect(process.url, allow_reconnect=False, **options)
+    client = await patient_client.connect(process.url, allow_reconnect=False, **options)
     try:
         yield client
     finally:
@@ -58,7 +59,7 @@ async def crosses(hub: ServerProcess, spoke: ServerProcess, **hub_options: Any) 
             await across(here, there)
             await here.publish("crosses", b"probe")
             await here.flush()
-            assert (await sub.next_msg()).data == b"probe"
+            assert (await sub.next_msg(PATIENCE_S)).data == b"probe"
             await sub.unsubscribe()
 
 
@@ -134,7 +135,7 @@ async def test_a_link_with_the_creds_file_of_an_operators_user(kinds: tuple[Kind
             sub = await near.subscribe("crosses")
             await across(far, near)
             await far.publish("crosses", b"x")
-            assert (await sub.next_msg()).data == b"x"
+            assert (await sub.next_msg(PATIENCE_S)).data == b"x"
         seed = login.key.seed.decode()
         for log in (hub_process.log(), spoke_process.log()):
             assert seed not in log and login.jwt not in log

@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-import nats
 import pytest
 
 from natsctl.api.errors import ApiResponseError
@@ -25,6 +24,7 @@ from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.store.disk import File, PosixDisk
+from tests.support import patient_client
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
     """A server with one stream that is well."""
     options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
     async with ServerInstance(options) as running:
-        client = await nats.connect(running.url)
+        client = await patient_client.connect(running.url)
         await client.jetstream().add_stream(name="GOOD", subjects=["good"])
         await client.close()
         yield running
@@ -139,7 +139,7 @@ async def test_a_full_disk_is_unhealthy_until_there_is_room(server: ServerInstan
         assert asked(server)["status_code"] == 200
         with patch("natsctl.store.file_commit.write_all", full_disk):
             store.release_reserve()
-            client = await nats.connect(server.url)
+            client = await patient_client.connect(server.url)
             answer = await client.request("good", b"x" * 100, timeout=30)
             assert msgspec.json.decode(answer.data)["error"]["err_code"] == 10047
         health = asked(server, details=True)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import nats
 import pytest
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, as_released, reference_binary
+from tests.support import patient_client
 
 from .test_reference import OF_BUILDS, PASSING, drop, monitoring_port, shape
 
@@ -63,7 +63,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict
 
     async def talk(process: ServerProcess) -> dict[str, tuple[int, str]]:
         url = process.url.replace("nats://", "tls://")
-        connection = await nats.connect(url, token="hidden-word", tls=context, name="alice")
+        connection = await patient_client.connect(url, token="hidden-word", tls=context, name="alice")
         await connection.flush()
         port = monitoring_port(process)
         found = {path: await asyncio.to_thread(ask, port, path) for path in PATHS}

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 from unittest.mock import patch
 
-import nats
 from nats.js.api import ConsumerConfig
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,6 +12,7 @@ from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor import metrics
 from natsctl.server.monitor.metrics import family, labels
 from natsctl.server.options import ServerOptions
+from tests.support import patient_client
 
 from .test_endpoints import ask
 
@@ -56,7 +56,7 @@ def options(folder: Path) -> ServerOptions:
 
 async def test_server_accounts_streams_consumers_and_process_are_told(tmp_path: Path) -> None:
     async with ServerInstance(options(tmp_path)) as server:
-        client = await nats.connect(server.url)
+        client = await patient_client.connect(server.url)
         js = client.jetstream()
         await js.add_stream(name="ORDERS", subjects=["orders.*"])
         await js.add_consumer("ORDERS", ConsumerConfig(durable_name="billing"))
@@ -88,7 +88,7 @@ async def test_without_jetstream_the_page_says_so(tmp_path: Path) -> None:
 
 async def test_what_is_beyond_the_limits_is_counted_and_not_told(tmp_path: Path) -> None:
     async with ServerInstance(options(tmp_path)) as server:
-        client = await nats.connect(server.url)
+        client = await patient_client.connect(server.url)
         js = client.jetstream()
         for number in range(4):
             await js.add_stream(name=f"S{number}", subjects=[f"s{number}"])

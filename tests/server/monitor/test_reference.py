@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.js.api import ConsumerConfig, StreamSource
 
 from natsctl.testing.process import Kind, ServerProcess, as_released, reference_binary
+from tests.support import patient_client
 
 CONFIG = """
 http: 127.0.0.1:-1
@@ -65,12 +65,12 @@ async def clients(url: str, port: int) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
 
         async def client(user: str, name: str) -> Client:
-            connection = await nats.connect(url, user=user, password="hidden-word", name=name)
+            connection = await patient_client.connect(url, user=user, password="hidden-word", name=name)
             stack.push_async_callback(connection.close)
             return connection
 
         alice, bob = await client("a", "alice"), await client("b", "bob")
-        gone = await nats.connect(url, user="b", password="hidden-word", name="gone")
+        gone = await patient_client.connect(url, user="b", password="hidden-word", name="gone")
         await gone.subscribe("zzz")
         await gone.flush()
         await gone.close()

@@ -12,6 +12,7 @@ from nats.js.api import ConsumerConfig
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
+from tests.support import patient_client
 from tests.support.servers import quiet_ports
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def options(folder: Path, http_port: int = -1, base: str = "") -> ServerOptions:
 @asynccontextmanager
 async def traffic(server: ServerInstance) -> AsyncIterator[nats.NATS]:
     """Have a stream, a consumer and a client whose names are markup, as far as names may be."""
-    client = await nats.connect(server.url, name=MARKUP)
+    client = await patient_client.connect(server.url, name=MARKUP)
     js = client.jetstream()
     await js.add_stream(name="ORDERS", subjects=["orders.>"], description=MARKUP)
     await js.add_consumer("ORDERS", ConsumerConfig(durable_name="billing", description=MARKUP))

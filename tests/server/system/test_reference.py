@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import cramjam
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError, TimeoutError
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.support import patient_client
 
 pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 
@@ -109,15 +109,15 @@ class Conversation:
         self.id = ""
 
     async def start(self) -> None:
-        self.system = await nats.connect(self.process.url, user="s", password="p", name="operator")
-        self.client = await nats.connect(self.process.url, user="a", password="p", name="client")
+        self.system = await patient_client.connect(self.process.url, user="s", password="p", name="operator")
+        self.client = await patient_client.connect(self.process.url, user="a", password="p", name="client")
         self.id = json.loads((await self.system.request("$SYS.REQ.SERVER.PING.IDZ")).data)["id"]
         js = self.client.jetstream()
         await js.add_stream(name="S", subjects=["s.>"])
         await js.publish("s.a", b"x")
         await self.client.subscribe("foo")
         await self.client.flush()
-        gone = await nats.connect(self.process.url, user="b", password="p", name="gone")
+        gone = await patient_client.connect(self.process.url, user="b", password="p", name="gone")
         await gone.close()
         async with asyncio.timeout(WITHIN_S):
             while not await self._ended():
