@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 UNBOUNDED_BYTES: Final = (1 << 31) - 1
-"""What a limit of none is: sizes in the protocol have fewer digits."""
+"""The value of an absent limit: sizes in the protocol have fewer digits."""
 
 
 def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerOptions:
@@ -129,7 +129,7 @@ def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | Non
 
 
 def map_default_domains(options: ServerOptions, broker: Broker, engine: Engine | None, log: Log) -> None:
-    """Send what accounts ask of JetStream to the domains that options name for them."""
+    """Map accounts' requests to JetStream to the default domains of the options."""
     if not options.default_js_domain:
         return
     from natsctl.jetstream.domain import map_default_domain

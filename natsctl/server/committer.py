@@ -5,7 +5,7 @@ is appended while a sync is in flight gathers for the next one, without any arti
 run the disk part (the system calls release the GIL); finished commits come back to the loop thread in one call, where
 acks leave. A commit goes to the worker that was busy last: it wakes in half the time of one that has slept long. A
 stream whose disk is slow holds one worker; the streams of other disks go on with the rest. A fault in what one stream
-does around its commit is told and holds up no other stream.
+does around its commit is reported and holds up no other stream.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Committer:
     ) -> None:
         """Prepare to commit `store`.
 
-        `post` runs a call on the loop thread, `finished` is told after commits ended, `fault` of faults in our code.
+        `post` runs a call on the loop thread, `finished` is called after commits ended, `fault` for faults in our code.
         """
         self._store = store
         self._post = post
@@ -93,7 +93,7 @@ class Committer:
         """The streams of which a commit is under way."""
         return (one for one in self.in_flight if isinstance(one, StreamStore))
 
-    def kick(self) -> bool:
+    def start_commits(self) -> bool:
         """Begin a commit for everything that has something to write and none in flight.
 
         Returns whether one needed no disk and has ended here, so that there may be something to deliver.
@@ -121,7 +121,7 @@ class Committer:
     def _end(self, stream: Committable, commit: Commit, error: OSError | StoreError | None) -> None:
         try:
             stream.finish_commit(commit, error)
-        except Exception as fault:  # the commits that ended with this one still have to be told
+        except Exception as fault:  # the commits that ended with this one still have to be reported
             self._fault("the end of a commit", fault)
 
     def _give(self, job: _Job) -> None:
@@ -159,7 +159,7 @@ class Committer:
 
 
 def run(commit: Commit) -> OSError | StoreError | None:
-    """Do the disk part of a commit and return what went wrong; a fault in our own code counts as a failed write."""
+    """Run the disk part of a commit and return its error; a fault in our own code counts as a failed write."""
     try:
         commit.run()
     except (OSError, StoreError) as error:

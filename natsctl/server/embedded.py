@@ -1,9 +1,8 @@
-"""What a user may say about the embedded server: `nats.conf` in the data folder, or the file of NATSCTL_SERVER_CONFIG.
+"""The embedded server: JetStream for a command that names no server, on the user's own data folder.
 
-The embedded server belongs to the commands of one user: where it listens, who may connect and where it keeps its data
-is not for a file to say. What it is for is to be a leaf node of another server, with a name and a JetStream domain.
-
-The embedded server: JetStream for a command that was told of no server, on the user's own data folder.
+It may have a configuration, `nats.conf` in the data folder or the file of NATSCTL_SERVER_CONFIG, which makes it a leaf
+node of another server, with a name and a JetStream domain. Its address, its users and its data folder are fixed: it
+belongs to the commands of one user.
 
 The first command on a folder owns the server: it holds the store's lock, listens on 127.0.0.1 with a random token, and
 publishes where in `server.json`.  Commands that come meanwhile are guests of that server.  Each guest keeps one idle
@@ -12,7 +11,7 @@ connection to it, so the owner knows its guests, and they know when it is gone.
 An owner that ends waits a moment for short guests, then hands over: it stops with everything synced, and the first
 guest that gets the store's lock serves on at the same address with the same token, so that the clients of all others,
 which reconnect by themselves, find it again.  The same happens when an owner is killed.  There are never two servers
-on one store, because nobody serves without its lock.
+on one store, because no process serves without its lock.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ SERVER_NAME: Final = "natsctl-embedded"
 def embedded_options(data_dir: Path, environment: Mapping[str, str]) -> ServerOptions:
     """Return the options of the embedded server of a data folder, but for its address and token.
 
-    Raises ConfError, OSError where the file that was named can not be read.
+    Raises ConfError, OSError where the named file cannot be read.
     """
     options = ServerOptions(host="127.0.0.1", port=-1, server_name=SERVER_NAME)
     named = environment.get(VARIABLE, "")
@@ -72,15 +71,15 @@ def embedded_options(data_dir: Path, environment: Mapping[str, str]) -> ServerOp
 
 
 START_WAIT_S: Final = 10.0
-"""How long a command waits for a locked store to be shared or released."""
+"""Time that a command waits for a locked store to be shared or released."""
 
 GUEST_WAIT_S: Final = 2.0
-"""How long an owner that ends waits for its guests before it hands over."""
+"""Time that an owner that ends waits for its guests before it hands over."""
 
 RETRY_S: Final = 0.02
 
 PORT_WAIT_S: Final = 2.0
-"""How long a successor waits for the address of its predecessor before it takes another one."""
+"""Time that a successor waits for the address of its predecessor before it takes another one."""
 
 
 def default_data_dir() -> Path:
@@ -93,7 +92,7 @@ class EmbeddedServer:
     """Owns the server of a data folder, or is a guest of the command that owns it; thread-safe."""
 
     def __init__(self, data_dir: Path | None = None, notify: Callable[[str], None] | None = None) -> None:
-        """Prepare; `notify` is told in a sentence for a person when the end is delayed or the server handed over."""
+        """Prepare; `notify` receives a sentence for the user when the end is delayed or the server handed over."""
         self.data_dir = data_dir or default_data_dir()
         self._notify = notify or (lambda text: None)
         self._lock = threading.Lock()
@@ -105,7 +104,7 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Where clients connect, with the token in it; the same for owner and guests."""
+        """The URL for clients, with the token in it; the same for owner and guests."""
         if self._shared is None:
             raise RuntimeError("the embedded server is not started")
         return self._shared.client_url
@@ -117,7 +116,7 @@ class EmbeddedServer:
 
     @property
     def joined(self) -> bool:
-        """Whether this is a guest of a server that is there."""
+        """Whether this is a guest of another process's server."""
         return self._guest is not None
 
     def start(self) -> str:

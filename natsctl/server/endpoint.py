@@ -1,4 +1,4 @@
-"""What a server listens on: one endpoint per kind of peer, all opened, closed and named the same way."""
+"""Listeners of a server: one endpoint per kind of peer, all opened, closed and named the same way."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Endpoint(Protocol):
 
     @property
     def port(self) -> int:
-        """Where it listens, 0 before `start`."""
+        """The port, 0 before `start`."""
 
     async def start(self) -> None:
-        """Listen; raises OSError when the address can not be used."""
+        """Listen; raises OSError when the address cannot be used."""
 
     def stop_accepting(self) -> None:
         """Close the listener; those who are in stay."""
 
     async def stop(self) -> None:
-        """Close the listener, and the connections that nobody else closes."""
+        """Close the listener, and those connections that no other part of the server closes."""
 
 
 class TransportEndpoint:
@@ -49,7 +49,7 @@ class TransportEndpoint:
 
     @property
     def port(self) -> int:
-        """Where it listens, 0 before the address was taken."""
+        """The port, 0 before the address was taken."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else 0
 
     def bind(self) -> None:
@@ -58,7 +58,7 @@ class TransportEndpoint:
             self._socket = bind(self._host, self._port)
 
     async def start(self) -> None:
-        """Listen; raises OSError when the address can not be used."""
+        """Listen; raises OSError when the address cannot be used."""
         self.bind()
         assert self._socket is not None
         self._server = await asyncio.get_running_loop().create_server(

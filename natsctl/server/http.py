@@ -3,8 +3,8 @@
 Theory of operation. One task serves one connection, one request after the other; what a client sends ahead waits in
 h11. A body may be an iterator: its pieces are made while it is written, so that a slow reader holds no more than a
 chunk of it. All connections together work on one answer at a time, for a slice of time each, so that between two slices
-the loop has served everybody else, however many ask. When every place is taken, the connection
-that has been idle for longest makes room; where none is idle the new one is told 503. Whoever takes too long for a
+the loop has served the other connections, however many there are. When every place is taken, the connection that has
+been idle for longest makes room; where none is idle the new one gets status 503. A client that takes too long for a
 request, or takes too little of an answer, is cut off.
 """
 
@@ -27,25 +27,25 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 """Longest request line with headers."""
 
 MAX_BODY_BYTES: Final = 64 * 1024
-"""What a request may carry, unread, for its connection to go on."""
+"""Bytes of an unread body up to which a connection is kept."""
 
 MAX_CONNECTIONS: Final = 512
 """Connections at one time."""
 
 HEAD_S: Final = 5.0
-"""How long a request may take to arrive, and a TLS handshake. Source: nats-server, ReadHeaderTimeout."""
+"""Time limit of a request's arrival, and of a TLS handshake. Source: nats-server, ReadHeaderTimeout."""
 
 IDLE_S: Final = 120.0
-"""How long a connection may stay between two requests."""
+"""Time that a connection may stay idle between two requests."""
 
 WRITE_S: Final = 30.0
-"""How long a chunk of an answer may wait for the client to take it."""
+"""Time limit for the client to take a chunk of an answer."""
 
 CHUNK_BYTES: Final = 64 * 1024
-"""How much of an answer is gathered before it is written."""
+"""Bytes of an answer that are gathered before they are written."""
 
 SLICE_S: Final = 0.002
-"""How long an answer may be worked on before others have their turn."""
+"""Time slice of one answer before others have their turn."""
 
 READ_BYTES: Final = 64 * 1024
 
@@ -53,7 +53,7 @@ Body = bytes | Iterator[bytes]
 
 
 class Request(NamedTuple):
-    """The method and the target as they stand in the request line, and what tells a browser's page from its owner."""
+    """Method and target as in the request line, and the headers that distinguish a browser's page from its owner."""
 
     method: str
     target: str
@@ -62,7 +62,7 @@ class Request(NamedTuple):
     origin: str = ""
     """The header Origin; empty where there is none."""
     loopback: bool = False
-    """Whether it came over a loopback address."""
+    """True for a request over a loopback address."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class HttpServer:
     ) -> None:
         """Prepare to listen on `host`:`port`, under TLS with `context`.
 
-        `answer` is asked on the event loop and must be quick; `fault` is told where it, or a body, raised.
+        `answer` runs on the event loop and must be quick; `fault` is called when it, or a body, raised.
         """
         self._host = host
         self._port = port
@@ -105,11 +105,11 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """Where it listens, 0 before `start`."""
+        """The port, 0 before `start`."""
         return int(self._server.sockets[0].getsockname()[1]) if self._server and self._server.sockets else 0
 
     async def start(self) -> None:
-        """Listen; raises OSError when the address can not be used."""
+        """Listen; raises OSError when the address cannot be used."""
         timeout = HEAD_S if self._context is not None else None
         self._server = await asyncio.start_server(
             self._serve,
@@ -286,7 +286,7 @@ class _Conversation:
             await self._writer.drain()
 
     async def next(self) -> bool:
-        """Read what is left of the request and tell whether another may follow; raises TimeoutError."""
+        """Read the rest of the request and return whether another may follow; raises TimeoutError."""
         if self._wire.they_are_waiting_for_100_continue:
             return False
         left = MAX_BODY_BYTES

@@ -1,6 +1,6 @@
-"""A door by which this process comes in as a client of its own server, whoever else may and before anybody else can.
+"""The in-process listener: this process connects to its own server as a client, before the server listens for others.
 
-The door listens on the loopback for as long as it is open and lets in who shows its token, drawn for this once, into
+It listens on the loopback for as long as it is open and accepts the one token that was drawn for it, into
 one account with every permission of it. What is done through it is the protocol's: a client cannot tell it from any
 other server. Connections are IN_PROCESS, as configuration and JWTs call them, so that neither the listener's TLS nor
 its users are asked.
@@ -27,15 +27,15 @@ TYPE: Final = "IN_PROCESS"
 TOKEN_BYTES: Final = 24
 
 
-class Way(NamedTuple):
-    """Where a door is, and what it wants to be shown."""
+class InProcessAddress(NamedTuple):
+    """The address of an in-process listener, and the token that it accepts."""
 
     url: str
     token: str
 
 
-class _Doorkeeper:
-    """Knows one token, and the account that it stands for."""
+class _TokenAuthenticator:
+    """Authenticator of one token, for one account."""
 
     required = True
     wants_nonce = False
@@ -51,12 +51,12 @@ class _Doorkeeper:
         return self._grant if secrets.compare_digest(shown.encode(), self._token.encode()) else Refusal()
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
-        """Return whether this door let the client in."""
+        """Return whether this authenticator let the client in."""
         return grant == self._grant
 
 
 class _InProcessConnection(ClientConnection):
-    """The transport side of a session that came through the door."""
+    """The transport side of an in-process session."""
 
     __slots__ = ()
 
@@ -68,20 +68,20 @@ class _InProcessConnection(ClientConnection):
         self._shell.wake()
 
 
-class InProcessDoor:
-    """Open while its context lasts; entering tells the way in."""
+class InProcessListener:
+    """An async context manager that listens while its context lasts; entering returns the address."""
 
     def __init__(self, broker: Broker, shell: Shell, account: str) -> None:
-        """Prepare a door into an account that exists."""
+        """Prepare a listener for an account that exists."""
         self._broker = broker
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._keeper = _Doorkeeper(self._token, account)
+        self._authenticator = _TokenAuthenticator(self._token, account)
         self._endpoint = TransportEndpoint(HOST, 0, lambda: _InProcessConnection(shell))
 
-    async def __aenter__(self) -> Way:
-        self._broker.options.listener_auth[TYPE] = self._keeper
+    async def __aenter__(self) -> InProcessAddress:
+        self._broker.options.listener_auth[TYPE] = self._authenticator
         await self._endpoint.start()
-        return Way(f"nats://{HOST}:{self._endpoint.port}", self._token)
+        return InProcessAddress(f"nats://{HOST}:{self._endpoint.port}", self._token)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

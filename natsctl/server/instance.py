@@ -1,4 +1,4 @@
-"""One running server: store, broker and engine put together, a listener in front, and the way up and down.
+"""One running server: store, broker, engine and listeners, their start and their stop.
 
 Up: the store is locked and recovered, the engine takes its streams from it, and only then the listener opens, so that a
 client that was accepted meets a server that is ready.  Down: nothing is accepted or read any more, what was read is
@@ -23,7 +23,7 @@ from natsctl.server.loops import SystemClock
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
-from natsctl.server.tls.gate import TlsGate
+from natsctl.server.tls.contexts import ListenerTls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
-    from natsctl.server.in_process import InProcessDoor
+    from natsctl.server.in_process import InProcessListener
     from natsctl.server.leaf.leafs import LeafNodes
     from natsctl.server.options import ServerOptions, WebSocketOptions
     from natsctl.server.system.system import System
-    from natsctl.server.tls.gate import GateContexts
-    from natsctl.server.websocket.upgrade import WebSocketDoor
+    from natsctl.server.tls.contexts import TlsContexts
+    from natsctl.server.websocket.upgrade import Upgrader
     from natsctl.store.store import Store
 
 CLOSE_CLIENTS_S: Final = 3.0
-"""How long a stopping server waits for its clients' transports to close."""
+"""Time that a stopping server waits for its clients' transports to close."""
 
 
 class ServerInstance:
@@ -64,14 +64,14 @@ class ServerInstance:
         self.reload: Callable[[], None] = no_reload
         """Reads the configuration again, where there is one; raises BadRequestError with the reason of a refusal."""
         self.http_requests: dict[str, int] = {}
-        """How often each endpoint of monitoring was asked."""
+        """Requests to each endpoint of monitoring."""
         self.config_load_ns = 0
-        """When the configuration was last read again, wall clock; 0: it is that of the start."""
+        """Time of the last reload of the configuration, wall clock; 0: none since the start."""
         self.endpoints: dict[str, Endpoint] = {}
-        """What listens, by kind of peer: `clients`, `websocket`, `monitoring`; in the order they are opened."""
-        self.gates: dict[str, TlsGate] = {}
-        """The TLS of each listener; a reload puts other files behind them."""
-        self.websocket_door: WebSocketDoor | None = None
+        """The listeners by kind of peer: `clients`, `websocket`, `monitoring`; in the order they are opened."""
+        self.listener_tls: dict[str, ListenerTls] = {}
+        """The TLS of each listener; a reload replaces the files."""
+        self.upgrader: Upgrader | None = None
 
     @property
     def engine(self) -> Engine | None:
@@ -80,27 +80,27 @@ class ServerInstance:
 
     @property
     def lag_s(self) -> float:
-        """The longest time by which the event loop was late within the last minute, in seconds."""
+        """The longest delay of the event loop within the last minute, in seconds."""
         return self._shell.lag_s if self._shell is not None else 0.0
 
     @property
     def committer(self) -> Committer | None:
-        """Who writes the running server's streams, None without JetStream."""
+        """The writer of the running server's streams, None without JetStream."""
         return self._shell.committer if self._shell is not None else None
 
     def port_of(self, kind: str) -> int:
-        """Return where an endpoint listens, 0 where there is none of that kind."""
+        """Return the port of an endpoint, 0 where there is none of that kind."""
         return self.endpoints[kind].port if kind in self.endpoints else 0
 
     @property
     def url(self) -> str:
-        """Where clients on this machine connect, without credentials."""
+        """The URL for clients on this machine, without credentials."""
         host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host
         scheme = "tls" if self.options.tls else "nats"
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
     def urls(self) -> dict[str, list[str]]:
-        """Return where programs on this machine reach each listener, by kind."""
+        """Return the URLs of each listener for programs on this machine, by kind."""
         options = self.options
         secured = options.websocket is not None and options.websocket.tls is not None
         schemes = {
@@ -128,7 +128,7 @@ class ServerInstance:
         return self._broker
 
     async def start(self, prepare: Callable[[ServerInstance], Awaitable[None]] | None = None) -> None:
-        """Recover the store, let `prepare` do what it has to do before anybody else, and listen.
+        """Recover the store, run `prepare` before any client is accepted, and listen.
 
         Raises StorageError when the store is locked or cannot be opened, OSError when the address or a TLS file cannot
         be used, and what `prepare` raises; nothing is left running then.
@@ -178,8 +178,8 @@ class ServerInstance:
 
         return LeafNodes(self.options, shell)
 
-    def follow_leafnodes(self, options: ServerOptions, contexts: GateContexts | None = None) -> None:
-        """Go by other options of leaf nodes; `contexts` are their listener's. A server without any may get remotes."""
+    def follow_leafnodes(self, options: ServerOptions, contexts: TlsContexts | None = None) -> None:
+        """Apply other options of leaf nodes; `contexts` are their listener's. A server without any may get remotes."""
         if self.leafs is not None:
             self.leafs.apply(options, contexts)
         elif options.leafnodes is not None:
@@ -196,12 +196,12 @@ class ServerInstance:
         return system
 
     def _client_endpoint(self) -> TransportEndpoint:
-        gate = TlsGate(self.options.tls, self.options.allow_non_tls)
-        self.gates["clients"] = gate
-        return TransportEndpoint(self.options.host, self.options.port, lambda: client_connection(self._running, gate))
+        tls = ListenerTls(self.options.tls, self.options.allow_non_tls)
+        self.listener_tls["clients"] = tls
+        return TransportEndpoint(self.options.host, self.options.port, lambda: client_connection(self._running, tls))
 
     def _more_endpoints(self) -> dict[str, Endpoint]:
-        """Return what is opened before clients are let in: one that is in finds it."""
+        """Return the endpoints that are opened before that of clients, so that a client finds them open."""
         found: dict[str, Endpoint] = {}
         if self.options.http_port or self.options.https_port:
             found["monitoring"] = self._monitor()
@@ -218,19 +218,19 @@ class ServerInstance:
 
     def _websocket(self, options: WebSocketOptions) -> Endpoint:
         from natsctl.server.websocket.connection import WebSocketConnection
-        from natsctl.server.websocket.upgrade import WebSocketDoor
+        from natsctl.server.websocket.upgrade import Upgrader
 
-        gate = TlsGate(options.tls)
-        self.gates["websocket"] = gate
-        door = self.websocket_door = WebSocketDoor(options, self.options.max_payload)
-        return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, gate, door))
+        tls = ListenerTls(options.tls)
+        self.listener_tls["websocket"] = tls
+        upgrader = self.upgrader = Upgrader(options, self.options.max_payload)
+        return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, tls, upgrader))
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
         from natsctl.api.catalogue import entries
         from natsctl.jetstream.engine import Engine
         from natsctl.server.storage import engine_options, open_store
 
-        entries()  # read now: once descriptors are short, it could not be
+        entries()  # read now: later, descriptors may be short
         self.store = open_store(self.options, self.log, rng)
         options = engine_options(self.options, self._operated)
         if self.options.operator is not None:
@@ -241,14 +241,14 @@ class ServerInstance:
         engine.recover()
         return engine
 
-    def door_into(self, account: str) -> InProcessDoor:
-        """Return a door by which this process may come into an account that there is."""
-        from natsctl.server.in_process import InProcessDoor
+    def in_process_listener(self, account: str) -> InProcessListener:
+        """Return a listener through which this process connects to an existing account."""
+        from natsctl.server.in_process import InProcessListener
 
-        return InProcessDoor(self.broker, self._running, account)
+        return InProcessListener(self.broker, self._running, account)
 
     def enter_lame_duck(self) -> None:
-        """Accept nobody any more, and tell the clients to look for another server; those who stay are served on."""
+        """Accept no connection any more, and send clients to another server; those that stay are still served."""
         if self.leafs is not None:
             self.leafs.stop_connecting()
         for kind in ("clients", "websocket", "leafnodes"):
@@ -261,11 +261,11 @@ class ServerInstance:
             self._shell.turn()
 
     def set_write_deadline(self, seconds: float) -> None:
-        """Give clients so long to take what they are sent, from now on."""
+        """Set the time limit for clients to take their output, from now on."""
         self._running.write_deadline_s = seconds
 
     def wake(self) -> None:
-        """Ask for a turn: something was changed from outside."""
+        """Request a turn: something was changed from outside."""
         self._running.wake()
 
     async def stop(self) -> None:
@@ -274,8 +274,8 @@ class ServerInstance:
         self.endpoints, self._shell, self.store = {}, None, None
         for endpoint in endpoints.values():
             await endpoint.stop()
-        if self.websocket_door is not None:
-            self.websocket_door.close()
+        if self.upgrader is not None:
+            self.upgrader.close()
         if shell is not None:
             if self.leafs is not None:
                 self.leafs.stop()
@@ -297,21 +297,21 @@ class ServerInstance:
 
 
 def no_reload() -> None:
-    """Say that there is nothing to read again. Raises BadRequestError."""
+    """Refuse a reload: there is no configuration file. Raises BadRequestError."""
     raise BadRequestError("can only reload config when a file is provided using -c or --config")
 
 
 async def _quiet(shell: Shell) -> None:
-    """Answer what was read, then close every client and wait (bounded) until they are gone."""
+    """Answer everything that was read, then close every client and wait (bounded) until they are gone."""
     for connection in tuple(shell.connections.values()):
         connection.pause()
-    await shell.settle()
+    await shell.drain()
     if shell.engine is not None:
         shell.engine.shut_down()
         shell.turn()
     deadline = shell.loop.time() + CLOSE_CLIENTS_S
     while shell.connections and shell.loop.time() < deadline:
         for connection in tuple(shell.connections.values()):
-            if not connection.closing:  # also who was accepted, or let in, only now
+            if not connection.closing:  # also those accepted only now
                 connection.close()
         await asyncio.sleep(0.005)

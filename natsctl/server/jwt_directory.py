@@ -37,7 +37,7 @@ class DirectoryOptions(msgspec.Struct, frozen=True):
     limit: int = 0
     """Accounts that are kept; 0: any number."""
     ttl_s: float = 0.0
-    """How long a JWT is kept that nobody asks for; 0: for ever."""
+    """Time that an unused JWT is kept; 0: for ever."""
 
 
 class OperatorOptions(Confidential, frozen=True):
@@ -73,7 +73,7 @@ class JwtDirectory:
         self._used: dict[str, float] = dict.fromkeys(self._found(), time.time())
 
     def reload(self) -> None:
-        """Take note of the files that are there now; JWTs are read when they are asked for."""
+        """Record the files that exist now; JWTs are read on request."""
         before = self._used
         now_s = time.time()
         self._used = {account: before.get(account, now_s) for account in self._found()}
@@ -96,13 +96,13 @@ class JwtDirectory:
 
     @property
     def may_delete(self) -> bool:
-        """True where operators may have accounts deleted; a cache forgets what it is told to."""
+        """True where operators may delete accounts; a cache may always forget them."""
         return not self.full or self._options.deleting != "no"
 
     def fetch(self, account: str) -> str | None:
         """Return the JWT of an account, None where there is none."""
         if not is_public(account, "account") or (account in self._used and self._drop_if_old(account)):
-            return None  # a file that nobody has announced yet is read all the same, as nats-server does
+            return None  # a file that was not announced is read all the same, as nats-server does
         try:
             return _read(self._path(account)).decode() or None
         except (OSError, UnicodeDecodeError):
@@ -174,7 +174,7 @@ class JwtDirectory:
             self._forget(next(iter(self._used)))
 
     def _write(self, path: Path, token: str) -> None:
-        """Put a JWT in its place, durably; what lies there, be it a link or a pipe, is replaced and not written to."""
+        """Write a JWT durably; an entry of its name, be it a link or a pipe, is replaced and not written to."""
         beside = path.with_suffix(".tmp")
         try:
             beside.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """One client connection: bytes of a transport into a broker session, and the session's output back.
 
 The session does the thinking.  Here are the buffers: output stays in the session while the transport is full, so that
-the session's own pending bytes tell a slow consumer; reading stops while too much that this client published awaits a
+the session's own pending bytes reveal a slow consumer; reading stops while too much that this client published awaits a
 sync.
 """
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.server.process.protocol_trace import ProtocolTrace
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.gate import TlsGate
+    from natsctl.server.tls.contexts import ListenerTls
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
-"""What the transport may hold before output waits in the session instead."""
+"""Bytes that the transport may hold before output waits in the session instead."""
 
 MAPPED: Final = "::ffff:"
-"""How an IPv4 address begins for a listener of both families."""
+"""The prefix of an IPv4 address on a listener of both families."""
 
 MUCH_UNREAD_BYTES: Final = 512
 """Input left when a connection is closed that makes the close a reset.
@@ -42,12 +42,12 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = ("_shell", "_traces", "blocked_since", "closing", "paused", "ready", "session", "transport")
 
     mark: ClassVar = "cid"
-    """What stands before the connection's number in log lines."""
+    """The label before the connection's number in log lines."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._traces: tuple[ProtocolTrace, ProtocolTrace] | None = None
-        """What arrives and what is sent, once the log shows it."""
+        """The traces of input and output, once the log shows them."""
         self.session: Session
         self.transport: asyncio.Transport
         self.blocked_since = 0.0
@@ -68,11 +68,11 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def name(self) -> str:
-        """How log lines call this connection."""
+        """The name of this connection in log lines."""
         return f"{joined(self.session.host, self.session.port)} - {self.mark}:{self.session.cid}"
 
     def data_received(self, data: bytes) -> None:
-        """Give a chunk to the session."""
+        """Pass a chunk to the session."""
         if self._shell.log.tracing:
             self._trace(data, sent=False)
         self._shell.received(self, data)
@@ -92,7 +92,7 @@ class ClientConnection(asyncio.Protocol):
         self._shell.blocked(self)
 
     def resume_writing(self) -> None:
-        """Go on with what has gathered in the session."""
+        """Resume with the input that has gathered in the session."""
         self.blocked_since = 0.0
         self.flush()
 
@@ -148,19 +148,19 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.resume_reading()
 
 
-def client_connection(shell: Shell, gate: TlsGate) -> ClientConnection:
-    """Return the protocol of a new connection, as the gate is now."""
-    if gate.options is None:
+def client_connection(shell: Shell, tls: ListenerTls) -> ClientConnection:
+    """Return the protocol of a new connection, for the current TLS of the listener."""
+    if tls.options is None:
         return ClientConnection(shell)
     from natsctl.server.tls.listener import TlsConnection
 
-    return TlsConnection(shell, gate)
+    return TlsConnection(shell, tls)
 
 
 def is_gone(transport: asyncio.Transport) -> bool:
     """Return whether the other side reset the connection before it was accepted, and end it then without a trace.
 
-    Nobody can say any more whose it was.
+    Its peer is unknown by now.
     """
     if peer_of(transport)[0]:
         return False
@@ -170,7 +170,7 @@ def is_gone(transport: asyncio.Transport) -> bool:
 
 
 def reset_at_close(transport: asyncio.Transport) -> None:
-    """Have the connection reset after the last output, so that a client that goes on writing finds out at once."""
+    """Reset the connection after the last output, so that a client that goes on writing notices at once."""
     sock = transport.get_extra_info("socket")
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -43,7 +43,7 @@ class Logins:
         self._future: Future[Answer] | None = None
 
     def begin(self, session: Session) -> bool:
-        """Have the answer for a session worked out; False where that is under way."""
+        """Begin to work out the answer for a session; False where that is under way."""
         if session is self._running or session in self._waiting.get(session.host, ()):
             return False
         if session.login.pending is not None:
@@ -52,7 +52,7 @@ class Logins:
         return True
 
     def _next(self) -> None:
-        """Give the thread something to do, unless it has."""
+        """Start the next job of the thread, unless one is running."""
         while self._running is None and self._waiting:
             host = next(iter(self._waiting))
             sessions = self._waiting.pop(host)
@@ -70,7 +70,7 @@ class Logins:
                 self._future.add_done_callback(partial(self._done, session))
 
     def _done(self, session: Session, future: Future[Answer]) -> None:
-        """Go back to the loop; runs in the thread, or where the future was cancelled."""
+        """Pass the result to the loop; runs in the thread, or where the future was cancelled."""
         if not future.cancelled():
             self._loop.call_soon_threadsafe(self._bring, session, future)
 
@@ -84,7 +84,7 @@ class Logins:
         self._next()
 
     def forget(self, session: Session) -> None:
-        """Give up on a session that has ended."""
+        """Forget a session that has ended."""
         sessions = self._waiting.get(session.host)
         if sessions is not None and session in sessions:
             del sessions[session]
@@ -106,7 +106,7 @@ class Logins:
 
 
 def authenticator(options: ServerOptions) -> Authenticator | None:
-    """Return who knows the users, None where everybody is let in."""
+    """Return the authenticator of the users, None where every client is accepted."""
     if options.operator is not None:
         from natsctl.server.operator_mode import jwt_authenticator
 
@@ -118,7 +118,7 @@ def authenticator(options: ServerOptions) -> Authenticator | None:
 
     users = options.users + ((User(options.user, options.password),) if options.user else ())
     if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
-        # Who names users of the system account alone does not mean to lock everybody else out.
+        # A configuration with users of the system account alone does not mean to lock all others out.
         import secrets
 
         anyone = User(secrets.token_hex(16), secrets.token_hex(16))

@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long a commit worker that comes back from its sync may wait for the interpreter (Python's default is 5 ms)."""
+"""Time that a commit worker may wait for the interpreter after its sync (Python's default is 5 ms)."""
 
 GC_THRESHOLD: Final = (50_000, 5, 200)
 """Allocations between collections: messages are tuples without cycles, so frequent collections find nothing.

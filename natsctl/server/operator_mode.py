@@ -42,7 +42,7 @@ def trust(options: ServerOptions) -> Trust:
 def jwt_authenticator(options: ServerOptions) -> JwtAuthenticator | None:
     """Return who knows the users where JWTs say it, None where configuration does.
 
-    Raises OSError where the resolver's folder can not be used.
+    Raises OSError where the resolver's folder cannot be used.
     """
     trusted = trust(options)
     if options.operator is None or not trusted.keys:
@@ -113,7 +113,7 @@ def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> No
 
 
 def _read_again(book: AccountBook, folder: JwtDirectory, now_ns: int, log: Log) -> None:
-    """Put in force what somebody has written into the folder of accounts that are alive."""
+    """Apply the JWTs of active accounts that another program has written into the folder."""
     folder.reload()
     for account in folder.accounts():
         token = folder.fetch(account) if book.get(account) is not None else None
@@ -131,7 +131,7 @@ def _first_system_account(trusted: Trust) -> AccountClaims:
 
 
 def announce_operators(log: Log, options: ServerOptions, now_s: int) -> None:
-    """Say whom the server trusts, and what is wrong with preloaded accounts."""
+    """Log the trusted operators, and faults of preloaded accounts."""
     operator = options.operator
     if operator is None:
         return
@@ -151,7 +151,7 @@ def announce_operators(log: Log, options: ServerOptions, now_s: int) -> None:
 
 
 def announce_directory(log: Log, options: ServerOptions) -> None:
-    """Say where account JWTs are kept."""
+    """Log the folder of account JWTs."""
     directory = options.operator.directory if options.operator is not None else None
     if directory is not None:
         kept = "all" if directory.full else "some"

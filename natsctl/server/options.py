@@ -1,4 +1,4 @@
-"""What one server run is told: every flag of `natsctl server run` as a typed value."""
+"""Options of one server: every flag of `natsctl server run` as a typed value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from natsctl.server.leaf.options import LeafNodesOptions
 
 SyncPolicy = Literal["always", "never"] | int
-"""When messages are synced: before every ack, left to the kernel, or every so many nanoseconds."""
+"""The time at which messages are synced: before every ack, left to the kernel, or at an interval in nanoseconds."""
 
 DEFAULT_PORT: Final = 4222
 DEFAULT_HOST: Final = "0.0.0.0"
@@ -81,20 +81,20 @@ class WebSocketOptions(msgspec.Struct, frozen=True):
     password: str = ""
     token: str = ""
     auth_timeout_s: float = 0.0
-    """How long a client of this listener has for its CONNECT; 0: as everywhere."""
+    """Time limit of the CONNECT of clients of this listener; 0: the server's."""
     no_auth_user: str = ""
     jwt_cookie: str = ""
     user_cookie: str = ""
     pass_cookie: str = ""
     token_cookie: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-    """What the answer to a handshake carries besides the protocol's own."""
+    """Headers of the answer to a handshake besides the protocol's own."""
     ping_interval_s: float = 0.0
-    """How often clients of this listener are asked whether they live; 0: as everywhere."""
+    """Interval of PINGs to clients of this listener; 0: the server's."""
 
 
 class JetStreamLimits(msgspec.Struct, frozen=True):
-    """What every account may ask of JetStream, as the engine's options name it; 0: none, or the default."""
+    """Limits of JetStream for every account, named as in the engine's options; 0: none, or the default."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -114,11 +114,11 @@ class ServerOptions(msgspec.Struct, frozen=True):
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     client_advertise: str = ""
-    """Where clients are told to connect instead of `host` and `port`."""
+    """The address that clients are advertised instead of `host` and `port`."""
     server_name: str = ""
     config_file: Path | None = None
     config_digest: str = ""
-    """What the configuration file says, as one hash: `sha256:…`."""
+    """The digest of the configuration file: `sha256:…`."""
     jetstream: bool = False
     store_dir: Path | None = None
     sync: SyncPolicy = "always"
@@ -140,13 +140,13 @@ class ServerOptions(msgspec.Struct, frozen=True):
     operator: OperatorOptions | None = None
     """Users, accounts and what they may are said by JWTs."""
     auth_timeout_s: float = 0.0
-    """How long a client has for its CONNECT; 0: as `login_timeout_s` says."""
+    """Time limit of a client's CONNECT; 0: as in `login_timeout_s`."""
     http_host: str = ""
     """Empty: as for clients."""
     http_port: int = 0
-    """Where monitoring answers; 0: nowhere, -1: any free port."""
+    """The port of monitoring; 0: none, -1: any free port."""
     https_port: int = 0
-    """Where monitoring answers under TLS instead."""
+    """The port of monitoring under TLS instead."""
     http_base_path: str = ""
     tls: TlsOptions | None = None
     allow_non_tls: bool = False
@@ -158,7 +158,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     server_tags: tuple[str, ...] = ()
     server_metadata: tuple[tuple[str, str], ...] = ()
     unserved: tuple[str, ...] = ()
-    """Keys of the configuration file that ask for what this server does not do; told at the start."""
+    """Keys of the configuration file for features that this server does not have; logged at the start."""
     max_payload: int = MAX_PAYLOAD_BYTES
     max_pending: int = MAX_PENDING_BYTES
     max_control_line: int = MAX_CONTROL_LINE_BYTES
@@ -188,20 +188,20 @@ class ServerOptions(msgspec.Struct, frozen=True):
     debug: bool = False
     trace: bool = False
     max_traced_bytes: int = 0
-    """What a trace line shows of what was sent or received; 0: as much as is useful."""
+    """Bytes of a payload in a trace line; 0: a useful number."""
     pid_file: Path | None = None
     ports_file_dir: Path | None = None
 
     @property
     def login_timeout_s(self) -> float:
-        """How long a client has for its CONNECT; under TLS the default leaves time for the handshake."""
+        """Time limit of a client's CONNECT; under TLS the default leaves time for the handshake."""
         if self.auth_timeout_s > 0:
             return self.auth_timeout_s
         return self.tls.timeout_s + 1 if self.tls is not None else AUTH_TIMEOUT_S
 
     @property
     def monitoring_host(self) -> str:
-        """Where monitoring listens."""
+        """The address of monitoring."""
         return self.http_host or self.host
 
     @property

@@ -1,9 +1,9 @@
 """Reload: a changed configuration on a running server.
 
 Everything is read and checked first: the file and the flags over it, differences that need a restart, certificates,
-users. Only then anything changes, so that a bad file changes nothing. `told` is the operator's last configuration,
-before anything was derived from the machine or from the ports that were found free; differences are between two of
-those.
+users. Only then anything changes, so that a bad file changes nothing. `configured` is the operator's last
+configuration, before anything was derived from the machine or from the ports that were found free; differences are
+between two of those.
 
 Of the block `leafnodes`, remotes may come and go. Its users and accounts may change too, where nats-server refuses
 that: links are held to them. Names and texts of refusals are nats-server's: tools and people look for them.
@@ -28,7 +28,7 @@ from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.operator_mode import reload_operator_mode
 from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.process.flags import FlagError
-from natsctl.server.tls.gate import GateContexts, gate_contexts
+from natsctl.server.tls.contexts import TlsContexts, tls_contexts
 
 if TYPE_CHECKING:
     from natsctl.broker.options import BrokerOptions
@@ -59,7 +59,7 @@ _LISTENER: Final[tuple[tuple[str, Callable[[LeafNodesOptions], Any], Callable[[A
     ("IsolateLeafnodeInterest", lambda block: block.isolate, _plain),
     ("DialTimeout", lambda block: block.dial_timeout_s, format_seconds),
 )
-"""What stays of the block: nats-server's field, where it is here, how its value is shown."""
+"""Fixed options of the block: nats-server's field, its place here, the form of its value."""
 
 _REMOTE: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("NoRandomize", "no_randomize", _plain),
@@ -72,7 +72,7 @@ _REMOTE: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("RequestIsolation", "request_isolation", _plain),
     ("IgnoreDiscoveredServers", "ignore_discovered_servers", _plain),
 )
-"""What stays of a remote as long as it is the same one; whether it is disabled, and its TLS, may change."""
+"""Fixed options of a remote as long as it is the same one; whether it is disabled, and its TLS, may change."""
 
 
 def refuse_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> None:
@@ -153,7 +153,7 @@ SAYS: Final[dict[str, Callable[[Any], str]]] = {
 """Options that a reload takes, in the order of their log lines."""
 
 _ALWAYS: Final = ("users", "accounts")
-"""Told at every reload, as nats-server does, which can not tell whether they differ."""
+"""Logged at every reload, as nats-server does, which cannot compare them."""
 
 
 def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> ServerOptions:
@@ -233,13 +233,13 @@ def _text(value: object) -> str:
 
 
 class Reloader:
-    """What a server was told last, and how it is told anew."""
+    """The last configuration of a server, and its reload."""
 
-    def __init__(self, server: ServerInstance, read: Callable[[], ServerOptions], told: ServerOptions) -> None:
+    def __init__(self, server: ServerInstance, read: Callable[[], ServerOptions], configured: ServerOptions) -> None:
         """`read` returns the options as they are now; it raises what is wrong with them."""
         self._server = server
         self._read = read
-        self._told = told
+        self._configured = configured
         self.applied: Callable[[ServerOptions, ServerOptions], None] = lambda old, new: None
         """Called with the options before and after, for what the process does beside the server."""
 
@@ -248,7 +248,7 @@ class Reloader:
 
         Raises BadRequestError with the reason, and then everything is as before.
         """
-        server, old = self._server, self._told
+        server, old = self._server, self._configured
         try:
             new = self._read()
             if new.config_file is None:
@@ -264,7 +264,7 @@ class Reloader:
         self._apply(old, new, derived, broker, contexts)
 
     def _prepared(self, new: ServerOptions) -> BrokerOptions:
-        """Return the broker's new options; raises where users can not be read."""
+        """Return the broker's new options; raises where users cannot be read."""
         server = self._server
         options = broker_options(new, server.server_id, server.port)
         if options.websocket is not None:
@@ -280,11 +280,11 @@ class Reloader:
         new: ServerOptions,
         derived: ServerOptions,
         options: BrokerOptions,
-        contexts: dict[str, GateContexts],
+        contexts: dict[str, TlsContexts],
     ) -> None:
         server, broker = self._server, self._server.broker
         lines = list(changed(old, new))
-        self._told, server.options = new, derived
+        self._configured, server.options = new, derived
         broker.options = options
         _replace_gates(server, new, contexts)
         _close_unpinned(server, old, new)
@@ -317,7 +317,7 @@ def _names_reload(options: ServerOptions) -> set[str]:
     return {name for user in _credentials(options) for name in (user.name, user.nkey) if name}
 
 
-def _contexts(new: ServerOptions) -> dict[str, GateContexts]:
+def _contexts(new: ServerOptions) -> dict[str, TlsContexts]:
     """Return the TLS of each kind of listener that has any; raises TlsFileError.
 
     The files are read here once: others that are swapped in afterwards must not fail what has begun to change.
@@ -327,15 +327,15 @@ def _contexts(new: ServerOptions) -> dict[str, GateContexts]:
         "websocket": new.websocket.tls if new.websocket is not None else None,
         "leafnodes": new.leafnodes.tls if new.leafnodes is not None else None,
     }
-    return {kind: gate_contexts(tls) for kind, tls in blocks.items() if tls is not None}
+    return {kind: tls_contexts(tls) for kind, tls in blocks.items() if tls is not None}
 
 
-def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, GateContexts]) -> None:
-    """Put the certificates, which were read without a fault, before new connections."""
-    if "clients" in server.gates:
-        server.gates["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))
-    if "websocket" in server.gates and new.websocket is not None:
-        server.gates["websocket"].replace(new.websocket.tls, contexts=contexts.get("websocket"))
+def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, TlsContexts]) -> None:
+    """Use the certificates, which were read without a fault, for new connections."""
+    if "clients" in server.listener_tls:
+        server.listener_tls["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))
+    if "websocket" in server.listener_tls and new.websocket is not None:
+        server.listener_tls["websocket"].replace(new.websocket.tls, contexts=contexts.get("websocket"))
 
 
 def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptions) -> None:

@@ -79,7 +79,7 @@ KEPT_MOST: Final = 640
 
 
 class DescriptorShares(NamedTuple):
-    """What a limit on descriptors is divided into."""
+    """The shares of a limit on descriptors."""
 
     clients: int
     open_streams: int
@@ -95,7 +95,7 @@ def descriptor_shares() -> DescriptorShares:
 
 
 def raise_descriptor_limit() -> None:
-    """Give this process as many descriptors as the system lets it have, as servers written in Go do by themselves."""
+    """Raise this process's limit on descriptors to the system's maximum, as Go does for its servers."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):  # some systems name a limit that they do not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

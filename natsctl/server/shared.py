@@ -1,4 +1,4 @@
-"""`server.json`: how a command that owns the embedded server tells others where it is, and how they check it.
+"""`server.json`: the address of the embedded server, written by the command that owns it and checked by others.
 
 The file is a hint, the store's lock is the truth: a file whose server does not answer under the id in it is stale.
 """
@@ -16,7 +16,7 @@ from natsctl.server.process.announcement import write_atomically
 FILE_NAME: Final = "server.json"
 
 ANSWER_WITHIN_S: Final = 2.0
-"""How long a server that a file names may take to answer before the file counts as stale."""
+"""Time limit of an answer from the server that a file names; after it, the file counts as stale."""
 
 GUEST_NAME: Final = "natsctl-embedded-guest"
 """Client name of the connection by which a command holds on to another command's server."""
@@ -105,7 +105,7 @@ def join(shared: SharedServer) -> GuestConnection | None:
 
 
 def _greet(sock: socket.socket, shared: SharedServer) -> bool:
-    """Tell whether the server is the one named and takes the token."""
+    """Return whether the server is the one named and accepts the token."""
     verb, _, body = _read_line(sock).partition(b" ")
     if verb != b"INFO" or msgspec.json.decode(body, type=dict[str, object]).get("server_id") != shared.server_id:
         return False

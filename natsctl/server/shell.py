@@ -45,8 +45,8 @@ MAX_LINES: Final = 200
 SECOND_NS: Final = 1_000_000_000
 
 
-class Notices:
-    """Writes what the broker has to say of sessions."""
+class OffenceLog:
+    """Log of offences of clients, limited to `MAX_LINES` a second."""
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self._log = log
@@ -54,7 +54,7 @@ class Notices:
         self._began_ns = 0
         self._lines = 0
 
-    def tell(self, session: Session, text: str) -> None:
+    def log(self, session: Session, text: str) -> None:
         """Write one [ERR] line, unless there were too many."""
         now = self._clock.monotonic_ns()
         if now - self._began_ns >= SECOND_NS:
@@ -75,14 +75,14 @@ TURN_BYTES: Final = 1 << 20
 
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
-"""What may await one stream's sync before its publishers are paused (docs/adr/0002)."""
+"""Bytes that may await one stream's sync before its publishers are paused (docs/adr/0002)."""
 
 FOR_MANY: Final = "natsctl.store.bulk"
 MANY_MESSAGES: Final = 20_000
 """Messages of a stream from which on what works on very many is imported, beside the loop."""
 
 SETTLE_S: Final = 10.0
-"""How long a stopping server waits for the last commits; the store's own close syncs what is left."""
+"""Time that a stopping server waits for the last commits; the store's own close syncs the rest."""
 
 OFFENCES: Final = frozenset(CloseReason) - {
     CloseReason.CLIENT_CLOSED,
@@ -94,14 +94,14 @@ OFFENCES: Final = frozenset(CloseReason) - {
 """Why clients are cut off that an operator wants to see without debugging; the write deadline has its own line."""
 
 UNFINISHED_S: Final = 0.02
-"""How much of a turn may go into what sessions have put off."""
+"""Time of a turn for the deferred work of sessions."""
 
 LAG_KEPT_S: Final = 60.0
-"""How long the worst lag of the loop is remembered."""
+"""Time that the worst lag of the loop is remembered."""
 TICK_S: Final = 0.5
-"""How often sessions look at their clocks (ping, stale, authentication, write deadline)."""
+"""Interval at which sessions check their timers (ping, stale, authentication, write deadline)."""
 TICK_LEAST_S: Final = 0.02
-"""How soon they do so again where something is due in time."""
+"""Interval of those checks while one is due soon."""
 
 
 class Shell:
@@ -127,11 +127,11 @@ class Shell:
         self.logins = Logins(loop, self._decided)
         broker.inform = log.info
         broker.hurry = self._set_ticker
-        broker.notice = Notices(log, broker.clock).tell
+        broker.notice = OffenceLog(log, broker.clock).log
         self.on_turn: list[Callable[[], None]] = []
-        """What is done once a turn before output is written."""
-        self.leaf_door: Shell | None = None
-        """What leaf nodes that come through the WebSocket listener talk to; None where none are let in."""
+        """Calls of every turn, before output is written."""
+        self.leaf_shell: Shell | None = None
+        """The shell of leaf nodes that connect through the WebSocket listener; None where none are accepted."""
         self.faults = 0
         self.write_deadline_s = write_deadline_s
         self._wanted = False
@@ -158,7 +158,7 @@ class Shell:
         self.wake()
 
     def _has_many(self) -> bool:
-        """Tell whether work on very many messages at once is near, for which something is still to be imported."""
+        """Return whether work on very many messages at once is near, for which a module is still to be imported."""
         if self.store is None or FOR_MANY in sys.modules:
             return False
         return any(stream.messages >= MANY_MESSAGES for stream in self.store.streams.values())
@@ -180,7 +180,7 @@ class Shell:
         return session
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
-        """Let the session take a chunk, and take the turn at once when much was read."""
+        """Pass a chunk to the session, and take the turn at once when much was read."""
         before = [(store, store.last_seq + store.held) for store in self._overloaded] if self._overloaded else ()
         try:
             connection.session.receive(data)
@@ -206,8 +206,8 @@ class Shell:
         if self.connections.pop(session, None) is None:
             return
         reason = session.close_reason
-        tell = self.log.info if reason in OFFENCES else self.log.debug
-        tell(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
+        log_line = self.log.info if reason in OFFENCES else self.log.debug
+        log_line(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
         self.logins.forget(session)
         session.closed()
         self.wake()
@@ -234,9 +234,9 @@ class Shell:
             if self.broker.long_work:
                 self.wake()
         if committer is not None and engine is not None:
-            committer.kick()
+            committer.start_commits()
             more = engine.run_ready(READY_BUDGET)
-            ended = committer.kick()
+            ended = committer.start_commits()
             self._watch_load(committer, engine)
             self._arm_timer(engine)
             if more or ended:
@@ -272,7 +272,7 @@ class Shell:
             self.wake()
 
     def _work_out_logins(self) -> None:
-        """Have logins worked out, and read no more from those who send much meanwhile.
+        """Begin slow logins, and read no more from clients that send much meanwhile.
 
         The others are read on, so that the end of a connection is noticed and its place given up.
         """
@@ -355,7 +355,7 @@ class Shell:
         return late if self.loop.time() - at <= LAG_KEPT_S else 0.0
 
     def _tick(self) -> None:
-        """Let every session look at its clock, and cut off those that have not taken their output in time."""
+        """Check every session's timers, and close those that have not taken their output in time."""
         self._note_lag()
         self.broker.tick()
         if self._has_many():
@@ -370,14 +370,14 @@ class Shell:
         self.wake()
 
     def blocked(self, connection: ClientConnection) -> float:
-        """Look again when a connection will have taken nothing for too long; return in how many seconds that is."""
+        """Schedule the next check of write deadlines; return in how many seconds it is due."""
         left_s = connection.blocked_since + self.write_deadline_s - self.loop.time()
         if left_s > 0:
             self.broker.look_by(self.broker.clock.monotonic_ns() + round(left_s * 1e9))
         return left_s
 
     def _set_ticker(self) -> None:
-        """Look at the clocks when the broker wants it, and not later than after `TICK_S`."""
+        """Schedule the next check of timers when the broker needs it, and not later than after `TICK_S`."""
         now_ns = self.broker.clock.monotonic_ns()
         # A millisecond more: the loop may be that much early, and would find nothing due.
         wait_s = min(max((self.broker.look_ns - now_ns) / 1e9 + 0.001, TICK_LEAST_S), TICK_S)
@@ -388,7 +388,7 @@ class Shell:
 
     # The end
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Take turns until everything that was received is durable and answered, or for `SETTLE_S`."""
         deadline = self.loop.time() + SETTLE_S
         self.turn()
@@ -413,7 +413,7 @@ class Shell:
 
 
 def overloaded(stream: StreamStore) -> bool:
-    """Whether so much awaits the stream's sync that its publishers must wait; one that failed waits for nothing."""
+    """Return whether too much awaits the stream's sync for its publishers to go on; a failed one waits for nothing."""
     if not stream.healthy:
         return False
     return stream.last_seq + stream.held - stream.durable_seq > WAITING_ACKS or stream.waiting_bytes > WAITING_BYTES

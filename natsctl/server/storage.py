@@ -1,4 +1,4 @@
-"""The store of a server, opened and recovered, and what the engine is told of the options."""
+"""The store of a server, opened and recovered, and the engine's part of the server's options."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
 
 
 def _log_recovery(log: Log, report: RecoveryReport) -> None:
-    """Tell what the store has not told by itself: its notes are in the log already."""
+    """Log what the store has not logged by itself: its notes are in the log already."""
     for key, reason in report.damaged.items():
         log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
     if report.damaged:
@@ -121,7 +121,7 @@ class RefusedStream(msgspec.Struct):
     last_seq: int = 0
     notes: list[str] = msgspec.field(default_factory=list)
     remains: str = ""
-    """Where the old folder lies after a repair."""
+    """The place of the old folder after a repair."""
 
 
 @contextmanager

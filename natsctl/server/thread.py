@@ -31,7 +31,7 @@ class ServerThread:
 
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """The server's URL."""
         return self.instance.url
 
     @property

@@ -25,9 +25,9 @@ class ServerView(Protocol):
     leafs: LeafNodes | None
     """Leaf nodes, where the server accepts them or connects as one."""
     http_requests: dict[str, int]
-    """How many requests each endpoint of monitoring has had."""
+    """Requests to each endpoint of monitoring."""
     config_load_ns: int
-    """When the configuration was last reloaded, wall clock; 0: it is that of the start."""
+    """Time of the last reload of the configuration, wall clock; 0: none since the start."""
 
     @property
     def broker(self) -> Broker:

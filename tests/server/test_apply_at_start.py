@@ -21,7 +21,7 @@ from natsctl.api.errors import UsageError
 from natsctl.broker.auth.passwords import is_bcrypt
 from natsctl.cli.server.provisioned import provisioner
 from natsctl.server.conf.config import read_config
-from natsctl.server.in_process import Way
+from natsctl.server.in_process import InProcessAddress
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.server.process.log import Log
@@ -190,7 +190,7 @@ async def test_a_failed_change_ends_the_start_with_its_code(tmp_path: Path) -> N
 async def test_nobody_else_comes_in_meanwhile(tmp_path: Path) -> None:
     found: list[list[bytes]] = []
 
-    async def carry(way: Way, tell: Callable[[str], None]) -> None:
+    async def carry(way: InProcessAddress, tell: Callable[[str], None]) -> None:
         def knock() -> None:
             found.append(Visitor(way.url).show())
             found.append(Visitor(way.url).show(auth_token="guess"))

@@ -82,17 +82,17 @@ class Rig:
             while stream.durable_seq < seq:
                 await self.changed.wait()
                 self.changed.clear()
-                self.committer.kick()
+                self.committer.start_commits()
 
 
 async def test_what_gathers_during_a_sync_is_covered_by_the_next_one() -> None:
     rig = Rig()
     stream = FakeStream(rig.store, opened=False)
     stream.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     for _ in range(100):
         stream.append()
-        rig.committer.kick()
+        rig.committer.start_commits()
     assert len(rig.committer.in_flight) == 1
     stream.gate.set()
     await rig.until(stream, 101)
@@ -106,7 +106,7 @@ async def test_a_slow_sync_of_one_stream_does_not_delay_another() -> None:
     slow, quick = FakeStream(rig.store, opened=False), FakeStream(rig.store)
     slow.append()
     quick.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     await rig.until(quick, 1)
     assert slow.durable_seq == 0
     assert not rig.committer.idle
@@ -120,7 +120,7 @@ async def test_one_commit_after_the_other_goes_to_the_worker_that_is_awake() -> 
     stream = FakeStream(rig.store)
     for seq in range(1, 31):
         stream.append()
-        rig.committer.kick()
+        rig.committer.start_commits()
         await rig.until(stream, seq)
     assert len(stream.runs) == 30
     assert len(set(stream.runs)) == 1
@@ -132,11 +132,11 @@ async def test_commits_beyond_the_number_of_workers_wait_for_one() -> None:
     slow = [FakeStream(rig.store, opened=False) for _ in range(WORKERS)]
     for stream in slow:
         stream.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     late = [FakeStream(rig.store) for _ in range(3)]
     for stream in late:
         stream.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     slow[0].gate.set()
     for stream in late:
         await rig.until(stream, 1)
@@ -153,7 +153,7 @@ async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not() -> No
     disk, memory = FakeStream(rig.store), FakeStream(rig.store, io=False)
     disk.append()
     memory.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     assert memory.durable_seq == 1
     await rig.until(disk, 1)
     assert disk.runs[0].startswith("natsctl-commit")
@@ -165,7 +165,7 @@ async def test_a_failed_sync_is_told_to_its_stream_once() -> None:
     rig = Rig()
     stream = FakeStream(rig.store, error=StoreError("Input/output error"))
     stream.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     await rig.until(stream, 1)
     assert [type(error) for error in stream.errors] == [StoreError]
     rig.committer.stop()
@@ -177,7 +177,7 @@ async def test_many_streams_finish_whatever_the_workers_race_does() -> None:
     for round_number in range(1, 6):
         for stream in streams:
             stream.append()
-        rig.committer.kick()
+        rig.committer.start_commits()
         for stream in streams:
             await rig.until(stream, round_number)
     assert rig.committer.syncs == 1000
@@ -190,10 +190,10 @@ async def test_a_fault_in_a_commit_fails_its_stream_and_leaves_the_worker_alive(
     stream, other = FakeStream(rig.store, error=cast(Any, ValueError("a bug"))), FakeStream(rig.store)
     for _ in range(8):
         stream.append()
-        rig.committer.kick()
+        rig.committer.start_commits()
         await rig.until(stream, stream.last_seq)
     other.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     await rig.until(other, 1)
     assert all("a bug" in str(error) for error in stream.errors)
     rig.committer.stop()
@@ -205,7 +205,7 @@ async def test_a_fault_at_the_end_of_one_commit_leaves_the_others_their_ends() -
     broken.finish_commit = cast(Any, lambda commit, error: 1 // 0)
     for stream in (broken, whole):
         stream.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     await rig.until(whole, 1)
     while not rig.committer.idle:
         await asyncio.sleep(0)
@@ -219,7 +219,7 @@ async def test_a_fault_at_the_beginning_of_one_commit_keeps_no_other_from_the_di
     broken.begin_commit = cast(Any, lambda: 1 // 0)
     for stream in (broken, whole):
         stream.append()
-    rig.committer.kick()
+    rig.committer.start_commits()
     await rig.until(whole, 1)
     assert rig.committer.idle and len(rig.faults) == 1
     rig.committer.stop()

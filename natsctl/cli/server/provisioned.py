@@ -9,8 +9,8 @@ from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
     from natsctl.plan.wanted import DocumentSet
-    from natsctl.server.in_process import Way
-    from natsctl.server.process.provision import Carry, Documents
+    from natsctl.server.in_process import InProcessAddress
+    from natsctl.server.process.provision import Apply, Documents
 
 NAMED_FILES = 3
 """Up to so many are named in the log, more are counted."""
@@ -27,7 +27,7 @@ def serve(words: Sequence[str]) -> int:
     return main(words, provisioner)
 
 
-def provisioner(documents: Documents) -> Carry:
+def provisioner(documents: Documents) -> Apply:
     """Read documents, and return what carries them out. Raises UsageError with all that is wrong in them."""
     import os
 
@@ -38,13 +38,13 @@ def provisioner(documents: Documents) -> Carry:
         files = ", ".join(documents.paths)
         raise UsageError(f"--apply_prune: no stream, consumer or bucket is described in {files}: all would be removed")
 
-    def carry(way: Way, tell: Callable[[str], None]) -> Awaitable[None]:
-        return _carry(wanted, documents.prune, way, tell)
+    def carry(address: InProcessAddress, tell: Callable[[str], None]) -> Awaitable[None]:
+        return _carry(wanted, documents.prune, address, tell)
 
     return carry
 
 
-async def _carry(wanted: DocumentSet, prune: bool, way: Way, tell: Callable[[str], None]) -> None:
+async def _carry(wanted: DocumentSet, prune: bool, address: InProcessAddress, tell: Callable[[str], None]) -> None:
     from natsctl.client.dial import connect
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target, TargetKind
@@ -58,7 +58,7 @@ async def _carry(wanted: DocumentSet, prune: bool, way: Way, tell: Callable[[str
 
     for note in wanted.notes:
         tell(note)
-    target = Target(TargetKind.NAMED, (way.url,), "--apply", Settings(token=way.token))
+    target = Target(TargetKind.NAMED, (address.url,), "--apply", Settings(token=address.token))
     async with await connect(target, name="natsctl server run --apply") as connection:
         outcome = await provide(Manager(connection), wanted, prune=prune, on_result=say)
     files = ", ".join(wanted.files) if len(wanted.files) <= NAMED_FILES else f"{len(wanted.files)} files"

@@ -132,7 +132,7 @@ def _no_tracing(item: Item) -> ConfError:
 
 
 def _accounts(item: Item) -> tuple[str, ...] | None:
-    """Return who may import, None for everybody, which an empty list means too."""
+    """Return the accounts that may import, None for all of them, which an empty list means too."""
     if not isinstance(item.value, list):
         raise item.fault(f"expected a list of accounts, not {shown(item)}")
     return tuple(text_of(entry) for entry in item.value) or None
@@ -328,7 +328,7 @@ class _Account(msgspec.Struct):
     mappings: tuple[Any, ...] = ()
 
     def config(self) -> AccountConfig:
-        """Return what the broker is told."""
+        """Return the broker's configuration of the account."""
         exports, imports = (tuple(one for one, _ in found) for found in (self.exports, self.imports))
         return AccountConfig(self.name, self.jetstream, exports, imports, self.mappings, self.limits)
 

@@ -28,7 +28,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "connect_error_reports": defaults.ERROR_REPORTS,
     "reconnect_error_reports": defaults.RECONNECT_ERROR_REPORTS,
 }
-"""Options of which 0 means what they are when nobody says."""
+"""Options for which 0 means the default."""
 
 
 _KEYS_IN_REMOTES: Final = (
@@ -39,12 +39,12 @@ _KEYS_IN_REMOTES: Final = (
 
 
 def with_defaults(options: ServerOptions) -> ServerOptions:
-    """Return `options` with the default of each one that is 0 and for which 0 is no value."""
+    """Return `options` with the defaults of those that are 0 and for which 0 is no value."""
     return replace(options, **{name: value for name, value in _DEFAULTS.items() if not getattr(options, name)})
 
 
 def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong between options: the configuration key it is about, and a text."""
+    """Yield faults between options: the configuration key of each, and a text."""
     if options.default_js_domain:
         yield from domain_complaints(options)
     if options.lame_duck_grace_s >= options.lame_duck_duration_s:
@@ -109,7 +109,7 @@ def _about_no_auth_user(options: ServerOptions, about: str, name: str) -> Iterat
 
 
 def domain_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with default domains, in nats-server's words."""
+    """Yield faults of default domains, with nats-server's texts."""
     accounts = {config.name: config for config in options.accounts}
     for name, domain in options.default_js_domain:
         config = accounts.get(name)

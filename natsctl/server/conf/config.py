@@ -25,7 +25,7 @@ from natsctl.server.conf.operator import OPERATOR_KEYS
 from natsctl.server.conf.syntax import Block, ConfError, Item, load_file
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
-    Setter,
+    OptionSetter,
     address_of,
     block_of,
     flag_of,
@@ -113,7 +113,7 @@ def _also_traces(options: ServerOptions, item: Item) -> ServerOptions:
     return replace(options, trace=flag_of(item))
 
 
-LOGGING: Final[dict[str, Setter]] = {
+LOGGING: Final[dict[str, OptionSetter]] = {
     "debug": set_option("debug", flag_of),
     "trace": set_option("trace", flag_of),
     "trace_verbose": _also_traces,
@@ -138,13 +138,13 @@ ELSEWHERE: Final = frozenset({
 
 
 def read_config(path: Path, options: ServerOptions, environment: Mapping[str, str]) -> ServerOptions:
-    """Return `options` with what a file sets; raises ConfError, OSError where the file can not be read."""
+    """Return `options` with the settings of a file; raises ConfError, OSError where the file cannot be read."""
     block = load_file(path, environment)
     return apply(block, replace(options, config_file=path, config_digest=config_digest(block)))
 
 
 def apply(block: Block, options: ServerOptions) -> ServerOptions:
-    """Return `options` with what a block sets; raises ConfError."""
+    """Return `options` with the settings of a block; raises ConfError."""
     for key, item in block.items():
         setter = TOP_KEYS.get(key.lower())
         if setter is None:
@@ -214,7 +214,7 @@ def _gateway(options: ServerOptions, item: Item) -> ServerOptions:
     raise item.fault(f"gateway: {SINGLE_NODE}")
 
 
-def _switched_off(name: str, why: str) -> Setter:
+def _switched_off(name: str, why: str) -> OptionSetter:
     """Return the setter of a key that may be off, and is refused where it is on."""
 
     def check(options: ServerOptions, item: Item) -> ServerOptions:
@@ -225,7 +225,7 @@ def _switched_off(name: str, why: str) -> Setter:
     return check
 
 
-TOP_KEYS: Final[dict[str, Setter]] = {
+TOP_KEYS: Final[dict[str, OptionSetter]] = {
     **LIMITS,
     **LOGGING,
     **OPERATOR_KEYS,

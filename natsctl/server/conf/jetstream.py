@@ -14,7 +14,7 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.jetstream.publish.batch_limits import BatchLimits
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import (
-    Setter,
+    OptionSetter,
     block_of,
     duration_of,
     duration_text_of,
@@ -104,12 +104,12 @@ def store_dir(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def _word(item: Item) -> bool:
-    words = {"enabled": True, "enable": True, "disabled": False, "disable": False}
+    states = {"enabled": True, "enable": True, "disabled": False, "disable": False}
     if isinstance(item.value, bool):
         return item.value
-    if str(item.value).lower() not in words:
+    if str(item.value).lower() not in states:
         raise item.fault(f"expected enabled, disabled or a block, not {shown(item)}")
-    return words[str(item.value).lower()]
+    return states[str(item.value).lower()]
 
 
 def _sync(item: Item) -> str | int:
@@ -174,7 +174,7 @@ REFUSED_KEYS: Final = dict.fromkeys(
     ("key", "ek", "encryption_key", "prev_key", "prev_ek", "prev_encryption_key", "cipher", "tpm"), _NO_ENCRYPTION
 )
 
-JETSTREAM_KEYS: Final[dict[str, Setter]] = {
+JETSTREAM_KEYS: Final[dict[str, OptionSetter]] = {
     "enabled": set_option("jetstream", flag_of),
     "enable": set_option("jetstream", flag_of),
     "strict": _strict,
@@ -248,7 +248,7 @@ _TOKENS_MAX: Final = 255
 _LAME_DUCK_MIN_S: Final = 30.0
 
 
-def _small(name: str) -> Setter:
+def _small(name: str) -> OptionSetter:
     """Return the setter of a number of bytes that fits 31 bits."""
 
     def read(item: Item) -> int:
@@ -296,7 +296,7 @@ def _write_timeout(options: ServerOptions, item: Item) -> ServerOptions:
     return options
 
 
-def _unlimited(name: str) -> Setter:
+def _unlimited(name: str) -> OptionSetter:
     """Return the setter of a number of which nats-server takes 0 and less as none."""
     return set_option(name, lambda item: max(number_of(item), 0))
 
@@ -312,7 +312,7 @@ def _max_closed(options: ServerOptions, item: Item) -> ServerOptions:
     return replace(options, max_closed_clients=number) if number > 0 else options
 
 
-LIMITS: Final[dict[str, Setter]] = {
+LIMITS: Final[dict[str, OptionSetter]] = {
     "max_payload": _small("max_payload"),
     "max_control_line": _small("max_control_line"),
     "max_pending": set_option("max_pending", number_of),

@@ -22,7 +22,7 @@ COMPRESSION_MODES: Final = frozenset({
     "off", "disabled", "accept", "s2_auto", "auto", "on", "enabled", "s2_fast", "s2_better", "s2_best",
     "s2_uncompressed", "fast", "better", "best", "uncompressed",
 })  # fmt: skip
-"""What a file may say; links are never compressed, and both sides agree on that by themselves."""
+"""Values that a file may have; links are never compressed, and both sides negotiate that by themselves."""
 
 
 def check_compression(item: Item) -> None:
@@ -121,7 +121,7 @@ def _client_tls(item: Item) -> TlsOptions:
 
 
 def _migrate(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
-    """Let pass what is for streams with several replicas, which a single server has none of."""
+    """Accept an option of streams with several replicas, which a single server does not have."""
     if not isinstance(item.value, (bool, dict)):
         raise item.fault("expected boolean or map for jetstream_cluster_migrate")
     return remote

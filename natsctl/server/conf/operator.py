@@ -17,13 +17,22 @@ from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, UserClaims,
 from natsctl.broker.jwt.nkey import is_public
 from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
 from natsctl.server.conf.syntax import Block, Item, read_file
-from natsctl.server.conf.values import Setter, block_of, duration_text_of, flag_of, items_of, number_of, shown, text_of
+from natsctl.server.conf.values import (
+    OptionSetter,
+    block_of,
+    duration_text_of,
+    flag_of,
+    items_of,
+    number_of,
+    shown,
+    text_of,
+)
 from natsctl.server.jwt_directory import DirectoryOptions, OperatorOptions
 from natsctl.server.options import ServerOptions
 
 JWT_PREFIX: Final = "eyJ"
 CACHED_ACCOUNTS: Final = 1000
-"""Accounts that a cache keeps where nobody says. Source: nats-server, NewCacheDirAccResolver."""
+"""Default number of accounts that a cache keeps. Source: nats-server, NewCacheDirAccResolver."""
 _DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)(?:\r?\n-{3,}[^\n]*-{3,}|\Z)")
 _MEMORY: Final = re.compile(r"(?:MEM|MEMORY)\s*", re.IGNORECASE)
 _WRONG_RESOLVER: Final = (
@@ -105,7 +114,7 @@ def _directory(item: Item, block: Block, *, full: bool) -> DirectoryOptions:
         raise item.fault("dir has no value and needs to point to a directory")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise item.fault("dir needs to point to an accessible directory")
-    for key in ("interval", "timeout"):  # between the servers of a cluster; one server has nobody to ask
+    for key in ("interval", "timeout"):  # between the servers of a cluster; a single server has none to ask
         if key in block:
             duration_text_of(block[key], key)
     delete = "allow_delete" in block and flag_of(block["allow_delete"])
@@ -151,11 +160,11 @@ def _resolver_tls(options: ServerOptions, item: Item) -> ServerOptions:
     raise item.fault(_NO_URLS)
 
 
-def _named(setter: Setter, *names: str) -> dict[str, Setter]:
+def _named(setter: OptionSetter, *names: str) -> dict[str, OptionSetter]:
     return dict.fromkeys(names, setter)
 
 
-OPERATOR_KEYS: Final[dict[str, Setter]] = {
+OPERATOR_KEYS: Final[dict[str, OptionSetter]] = {
     **_named(_operators, "operator", "operators", "root", "roots", "root_operator", "root_operators"),
     **_named(_trusted_keys, "trusted", "trusted_keys"),
     **_named(_resolver, "resolver", "account_resolver", "accounts_resolver"),

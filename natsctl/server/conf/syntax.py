@@ -49,7 +49,7 @@ Scalar = str | int | float | bool | datetime
 
 
 class ConfValueError(Exception):
-    """A word that can not be read; `at` is where."""
+    """A malformed scalar; `at` is its place in the text."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -204,7 +204,7 @@ _PARENTHESIS_END: Final = re.compile(r"(?<=\n)\)(?=\n|\Z)")
 
 
 class ConfError(UsageError):
-    """A configuration file that can not be read; the text begins with its name and the line."""
+    """A malformed configuration file; the text begins with its name and the line."""
 
     def __init__(self, file: str, line: int, text: str) -> None:
         super().__init__(f"{file}:{line}: {text}")
@@ -232,7 +232,7 @@ class Block(dict[str, Item]):
 
 
 def load_file(path: Path, environment: Mapping[str, str]) -> Block:
-    """Return what a file says; raises ConfError, OSError where it can not be read."""
+    """Return the block of a file; raises ConfError, OSError where it cannot be read."""
     return _Parser(_read(path), str(path), path.parent, environment).document()
 
 
@@ -244,7 +244,7 @@ def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf"
 def read_file(path: Path, most: int = MAX_BYTES) -> bytes:
     """Return a file that a configuration is or names, at most a byte more than `most` of it; raises OSError.
 
-    A pipe is refused: it would hold the whole server until somebody writes into it, and a reload would find it empty.
+    A pipe is refused: it would block the whole server until something is written, and a reload would find it empty.
     The exception is one that the shell hands over (`-c <(command)`), as long as it has something to say.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -344,7 +344,7 @@ class _Parser:
         return False
 
     def _ended(self) -> bool:
-        """Skip blanks, line ends and comments; tell whether nothing follows."""
+        """Skip blanks, line ends and comments; return whether nothing follows."""
         while True:
             self._skip(_SPACE)
             before = self._at
@@ -361,7 +361,7 @@ class _Parser:
         self._depth -= 1
 
     def _end_of_value(self, closing: str, what: str) -> None:
-        """Go past what ends a pair or an item; `closing` is left to the caller, but for the top level's."""
+        """Skip the end of a pair or an item; `closing` is left to the caller, but for the top level's."""
         self._skip(_GAP)
         self._skip(_COMMENT)
         char = self._peek()

@@ -13,11 +13,11 @@ from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import block_of, flag_of
 from natsctl.server.options import ServerOptions, TlsOptions
-from natsctl.server.tls.gate import TlsFileError, server_context
+from natsctl.server.tls.contexts import TlsFileError, server_context
 from natsctl.server.tls.names import CURVES, INSECURE_SUITES, SUITES
 
 FALLBACK_S: Final = 0.05
-"""How long `handshake_first: auto` waits for a handshake before INFO goes out in clear."""
+"""Time that `handshake_first: auto` waits for a handshake before INFO goes out in clear."""
 
 _PINNED: Final = re.compile("[a-f0-9]{64}")
 
@@ -34,7 +34,7 @@ def tls_option(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def tls_block(item: Item, role: Role = "listener") -> TlsOptions:
-    """Return what the block sets; raises ConfError, also where a file of a listener can not be used."""
+    """Return the options of the block; raises ConfError, also where a file of a listener cannot be used."""
     tls = TlsOptions()
     insecure: list[str] = []
     allowed = False

@@ -1,6 +1,6 @@
 """Typed values of nats.conf: each function returns the value of an item, or raises ConfError.
 
-A `Setter` makes options out of options and one item.
+A `OptionSetter` makes options out of options and one item.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def shown(item: Item) -> str:
     return "a date"
 
 
-Setter: TypeAlias = Callable[[ServerOptions, Item], ServerOptions]
+OptionSetter: TypeAlias = Callable[[ServerOptions, Item], ServerOptions]
 
 
-def set_option(name: str, read: Callable[[Item], Any]) -> Setter:
+def set_option(name: str, read: Callable[[Item], Any]) -> OptionSetter:
     """Return the setter of the option `name`, whose value `read` makes."""
     return lambda options, item: replace(options, **{name: read(item)})

@@ -116,7 +116,7 @@ WEBSOCKET_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
 
 
 def websocket_complaints(options: ServerOptions) -> Iterator[str]:
-    """Yield what is wrong with a listener as a whole, in nats-server's words."""
+    """Yield faults of a listener as a whole, with nats-server's texts."""
     websocket = options.websocket
     if websocket is None:
         return

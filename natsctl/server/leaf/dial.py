@@ -26,11 +26,11 @@ from natsctl.server.tls.names import error_text
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
-    from natsctl.server.leaf.listener import LeafDoor
+    from natsctl.server.leaf.listener import LeafShell
 
 
 HANDSHAKE_S: Final = 2.0
-"""How long TLS may take where the remote says nothing. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""
+"""Default time limit of the TLS handshake. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""
 
 LinkMaker = Callable[[str, int, str, bool], "SolicitedLink"]
 """Called with host, port, kind of transport, and whether TLS is under it."""
@@ -41,16 +41,28 @@ class RemoteConnection(ClientConnection):
     """The transport side of a link that we asked for."""
 
     __slots__ = (
-        "_context", "_door", "_first", "_hostname", "_layer", "_make_link", "_raw", "_secure", "_shaking",
-        "_timeout_s", "_timer", "link", "lost",
+        "_context",
+        "_first",
+        "_hostname",
+        "_layer",
+        "_leaf_shell",
+        "_make_link",
+        "_raw",
+        "_secure",
+        "_shaking",
+        "_timeout_s",
+        "_timer",
+        "link",
+        "lost",
     )  # fmt: skip
     mark: ClassVar = "lid"
 
     def __init__(
-        self, door: LeafDoor, remote: LeafRemoteOptions, url: LeafUrl, context: ContextMaker, make_link: LinkMaker
-    ) -> None:
-        super().__init__(door.as_shell)
-        self._door = door
+        self, leaf_shell: LeafShell, remote: LeafRemoteOptions, url: LeafUrl, context: ContextMaker,
+        make_link: LinkMaker,
+    ) -> None:  # fmt: skip
+        super().__init__(leaf_shell.as_shell)
+        self._leaf_shell = leaf_shell
         self._context = context
         self._hostname = url.host
         self._make_link = make_link
@@ -62,11 +74,11 @@ class RemoteConnection(ClientConnection):
         self._secure = False
         self._timer: asyncio.TimerHandle | None = None
         self.link: SolicitedLink | None = None
-        self.lost: asyncio.Future[None] = door.loop.create_future()
+        self.lost: asyncio.Future[None] = leaf_shell.loop.create_future()
 
     @property
     def name(self) -> str:
-        """How log lines call this connection."""
+        """The name of this connection in log lines."""
         return self.link.label if self.link is not None else f"{self._hostname} - lid:0"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -85,8 +97,8 @@ class RemoteConnection(ClientConnection):
     def _open_link(self, kind: str) -> None:
         host, port = peer_of(self._raw)
         self.link = self._make_link(host, port, kind, self._secure)
-        self._door.adopt(self, self.link)
-        self._door.wake()
+        self._leaf_shell.adopt(self, self.link)
+        self._leaf_shell.wake()
 
     # --- TLS
 
@@ -99,7 +111,7 @@ class RemoteConnection(ClientConnection):
             self._broken(str(error))
             return
         self._shaking = True
-        self._timer = self._door.loop.call_later(self._timeout_s, self._broken, "i/o timeout")
+        self._timer = self._leaf_shell.loop.call_later(self._timeout_s, self._broken, "i/o timeout")
         self._decrypt(b"")
 
     def _decrypt(self, data: bytes) -> None:
@@ -121,7 +133,7 @@ class RemoteConnection(ClientConnection):
             self._raw.close()
 
     def _secured(self, layer: TlsLayer) -> None:
-        """Go on under TLS."""
+        """Continue under TLS."""
         self._shaking = False
         self._secure = True
         if self._timer is not None:
@@ -138,7 +150,7 @@ class RemoteConnection(ClientConnection):
     def _broken(self, why: str) -> None:
         """End a connection whose handshake came to nothing."""
         self._shaking = False
-        self._door.log.error(f"{self.name} - TLS leafnode handshake error: {why}")
+        self._leaf_shell.log.error(f"{self.name} - TLS leafnode handshake error: {why}")
         if self.link is not None:
             self.link.close(CloseReason.TLS_HANDSHAKE_ERROR)
         self._raw.close()
@@ -183,7 +195,7 @@ def _reason(error: ssl.SSLError) -> str:
 
 
 def client_context(options: TlsOptions | None) -> ssl.SSLContext:
-    """Return the context of a remote; raises OSError (ssl.SSLError included) where a file can not be used."""
+    """Return the context of a remote; raises OSError (ssl.SSLError included) where a file cannot be used."""
     options = options or TlsOptions()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2

@@ -11,15 +11,15 @@ from natsctl.broker.leaf.options import LeafOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.endpoint import named
-from natsctl.server.leaf.listener import LeafDoor, LeafEndpoint
+from natsctl.server.leaf.listener import LeafEndpoint, LeafShell
 from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.leaf.remote import LeafRemote
-from natsctl.server.tls.gate import TlsGate
+from natsctl.server.tls.contexts import ListenerTls
 
 if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.gate import GateContexts
+    from natsctl.server.tls.contexts import TlsContexts
 
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 
@@ -34,15 +34,15 @@ class LeafNodes:
         self._server = options
         self._shell = shell
         self.leafs = Leafs(shell.broker, LeafOptions(), shell.log)
-        self.door = LeafDoor(shell, self.leafs)
-        self.gate = TlsGate(self.options.tls)
+        self.leaf_shell = LeafShell(shell, self.leafs)
+        self.tls = ListenerTls(self.options.tls)
         self.endpoint: LeafEndpoint | None = None
         self.remotes: list[LeafRemote] = []
         if self.options.port:
-            self.endpoint = LeafEndpoint(self.options.host, self.options.port, self.door, self.gate)
+            self.endpoint = LeafEndpoint(self.options.host, self.options.port, self.leaf_shell, self.tls)
             with named("leafnodes"):
                 self.endpoint.bind()
-            shell.leaf_door = self.door.as_shell
+            shell.leaf_shell = self.leaf_shell.as_shell
         self.leafs.options = self._link_options()
 
     def start(self) -> None:
@@ -53,7 +53,9 @@ class LeafNodes:
 
     def _remote(self, index: int) -> LeafRemote:
         options = self.options
-        return LeafRemote(self.door, options.remotes[index], options.reconnect_s, options.dial_timeout_s, self._reports)
+        return LeafRemote(
+            self.leaf_shell, options.remotes[index], options.reconnect_s, options.dial_timeout_s, self._reports
+        )
 
     def _reports(self, first: bool, attempt: int) -> bool:
         every = self._server.connect_error_reports if first else self._server.reconnect_error_reports
@@ -72,17 +74,17 @@ class LeafNodes:
         for link in tuple(self.leafs.links.values()):
             link.close(CloseReason.SERVER_SHUTDOWN)
 
-    def apply(self, options: ServerOptions, contexts: GateContexts | None) -> None:
-        """Go by other options, as far as a running server can: users, TLS (its `contexts` made before) and remotes."""
+    def apply(self, options: ServerOptions, contexts: TlsContexts | None) -> None:
+        """Apply other options, as far as a running server can: users, TLS (its `contexts` made before) and remotes."""
         before, self._server = self.options, options
         self.options = options.leafnodes or LeafNodesOptions(host=before.host, port=before.port)
-        self.gate.replace(self.options.tls, contexts=contexts)
+        self.tls.replace(self.options.tls, contexts=contexts)
         self.leafs.options = self._link_options()
         self.leafs.review()
         self._follow_remotes()
 
     def _follow_remotes(self) -> None:
-        """Let remotes come and go; the connection of one that stays does too, unless it is disabled."""
+        """Add and remove remotes; the connection of one that stays is kept, unless it is disabled."""
         wanted = {found.key: index for index, found in enumerate(self.options.remotes)}
         kept: list[LeafRemote] = []
         for remote in self.remotes:
@@ -124,7 +126,7 @@ class LeafNodes:
         return StaticAuthenticator(users=users, map_certificates=mapped)
 
     def _advertised(self) -> tuple[str, int]:
-        """Return where leaf nodes are told that they may connect."""
+        """Return the addresses that are advertised to leaf nodes."""
         options = self.options
         port = self.endpoint.port if self.endpoint is not None else 0
         if options.advertise:

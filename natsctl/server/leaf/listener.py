@@ -1,7 +1,7 @@
 """Accepted connections of leaf nodes, and the parts that all connections between servers share.
 
 Theory of operation. A connection of a server is treated like one of a client, by the same turn of the loop and the same
-TLS; only its session is a link, and its log lines are the links' own. `LeafDoor` is what such a connection sees of the
+TLS; only its session is a link, and its log lines are the links' own. `LeafShell` is such a connection's view of the
 shell.
 """
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from natsctl.broker.leaf.leafs import Leafs
     from natsctl.broker.session import Session
-    from natsctl.server.tls.gate import TlsGate
+    from natsctl.server.tls.contexts import ListenerTls
 
 
-class LeafDoor:
+class LeafShell:
     """The part of the shell that a connection talks to, for links instead of sessions."""
 
     def __init__(self, shell: Shell, leafs: Leafs) -> None:
@@ -57,7 +57,7 @@ class LeafDoor:
         return link
 
     def adopt(self, connection: ClientConnection, session: Session) -> None:
-        """Let the shell look after a connection."""
+        """Register a connection with the shell."""
         connection.session = session
         self._shell.connections[session] = connection
 
@@ -87,26 +87,28 @@ class SecureLeafConnection(TlsConnection):
 class LeafEndpoint(TransportEndpoint):
     """The listener for leaf nodes."""
 
-    def __init__(self, host: str, port: int, door: LeafDoor, gate: TlsGate) -> None:
+    def __init__(self, host: str, port: int, leaf_shell: LeafShell, tls: ListenerTls) -> None:
         """Prepare to listen."""
-        super().__init__(host, port, lambda: leaf_connection(door, gate))
+        super().__init__(host, port, lambda: leaf_connection(leaf_shell, tls))
         self._name = host
-        self._log = door.log
+        self._log = leaf_shell.log
 
     async def start(self) -> None:
-        """Listen; raises OSError when the address can not be used."""
+        """Listen; raises OSError when the address cannot be used."""
         await super().start()
         host = f"[{self._name}]" if ":" in self._name else self._name
         self._log.info(f"Listening for leafnode connections on {host}:{self.port}")
 
 
-def leaf_connection(door: LeafDoor, gate: TlsGate) -> ClientConnection:
-    """Return the protocol of a new connection, as the gate is now."""
-    return LeafConnection(door.as_shell) if gate.options is None else SecureLeafConnection(door.as_shell, gate)
+def leaf_connection(leaf_shell: LeafShell, tls: ListenerTls) -> ClientConnection:
+    """Return the protocol of a new connection, for the current TLS of the listener."""
+    return (
+        LeafConnection(leaf_shell.as_shell) if tls.options is None else SecureLeafConnection(leaf_shell.as_shell, tls)
+    )
 
 
 PATH = "leafnode"
-"""What tells the listener that the one who comes is no client."""
+"""The header by which the listener recognises a leaf node."""
 
 
 class WebSocketRemoteConnection(RemoteConnection):
@@ -115,9 +117,14 @@ class WebSocketRemoteConnection(RemoteConnection):
     __slots__ = ("_patience_s", "_request", "_waiting", "_ws")
 
     def __init__(
-        self, door: LeafDoor, remote: LeafRemoteOptions, url: LeafUrl, context: ContextMaker, make_link: LinkMaker
+        self,
+        leaf_shell: LeafShell,
+        remote: LeafRemoteOptions,
+        url: LeafUrl,
+        context: ContextMaker,
+        make_link: LinkMaker,
     ) -> None:
-        super().__init__(door, remote, url, context, make_link)
+        super().__init__(leaf_shell, remote, url, context, make_link)
         self._first = url.scheme == "wss" or remote.tls is not None
         extensions: list[Extension] = []
         if remote.ws_compression:
@@ -129,11 +136,11 @@ class WebSocketRemoteConnection(RemoteConnection):
 
     def _ready(self) -> None:
         """Ask for the upgrade."""
-        self._timer = self._door.loop.call_later(self._patience_s, self._refused, "no answer in time")
+        self._timer = self._leaf_shell.loop.call_later(self._patience_s, self._refused, "no answer in time")
         self.transport.write(self._ws.send(self._request))
 
     def _refused(self, why: str) -> None:
-        self._door.log.error(f"{self.name} - Error soliciting websocket connection: {why}")
+        self._leaf_shell.log.error(f"{self.name} - Error soliciting websocket connection: {why}")
         self._raw.abort()
 
     def _arrived(self, clear: bytes) -> None:
@@ -169,7 +176,7 @@ class WebSocketRemoteConnection(RemoteConnection):
             self.transport.write(self._ws.send(BytesMessage(data=data)))
 
     def close(self) -> None:
-        """Say that the connection ends, and close."""
+        """Send a close frame, and close."""
         if self._ws.state is ConnectionState.OPEN and not self.transport.is_closing():
             self.transport.write(self._ws.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE)))
         super().close()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from natsctl.server.options import TlsOptions
 
 DEFAULT_LEAF_PORT: Final = 7422
-"""Where a remote's url leads that names no port. Source: nats-server, DEFAULT_LEAFNODE_PORT."""
+"""Default port of a remote's url. Source: nats-server, DEFAULT_LEAFNODE_PORT."""
 RECONNECT_S: Final = 1.0
 FIRST_INFO_S: Final = 1.0
 DIAL_TIMEOUT_S: Final = 1.0
@@ -23,7 +23,7 @@ AUTH_TIMEOUT_S: Final = 2.0
 
 
 class LeafUrl(Confidential, frozen=True):
-    """Where a hub may be reached; user and password are those of the url."""
+    """The address of a hub; user and password are those of the url."""
 
     UNSHOWN: ClassVar = ("password",)
 
@@ -41,7 +41,7 @@ class LeafUrl(Confidential, frozen=True):
 
     @property
     def is_websocket(self) -> bool:
-        """Tell whether it is reached over WebSocket."""
+        """Whether it is reached over WebSocket."""
         return self.scheme in ("ws", "wss")
 
     @property
@@ -78,12 +78,12 @@ class LeafRemoteOptions(Confidential, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes it this remote and no other."""
+        """The identity of the remote, for comparisons at a reload."""
         return (self.urls, self.account, self.creds, self.nkey)
 
     @property
     def label(self) -> str:
-        """How log lines call it."""
+        """Its name in log lines."""
         urls = " ".join(f'"{url.label}"' for url in self.urls)
         secret = f', credentials="{self.creds}"' if self.creds is not None else ""
         secret += ', nkey="[REDACTED]"' if self.nkey else ""
@@ -97,11 +97,11 @@ class LeafNodesOptions(msgspec.Struct, frozen=True):
     port: int = 0
     tls: TlsOptions | None = None
     users: tuple[User, ...] = ()
-    """Who may connect; empty: the users of the server."""
+    """Users that may connect; empty: the users of the server."""
     account: str = ""
-    """Where who needs no credentials is bound."""
+    """The account of leaf nodes that need no credentials."""
     auth_timeout_s: float = 0.0
-    """How long a server has for its CONNECT; 0: as `login_timeout_s` says."""
+    """Time limit of a server's CONNECT; 0: as in `login_timeout_s`."""
     advertise: str = ""
     no_advertise: bool = False
     min_version: str = ""
@@ -114,7 +114,7 @@ class LeafNodesOptions(msgspec.Struct, frozen=True):
 
     @property
     def login_timeout_s(self) -> float:
-        """How long a server has for its CONNECT, its handshake included."""
+        """Time limit of a server's CONNECT, its handshake included."""
         if self.auth_timeout_s > 0:
             return self.auth_timeout_s
         return self.tls.timeout_s + 1 if self.tls is not None else AUTH_TIMEOUT_S

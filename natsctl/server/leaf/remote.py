@@ -25,7 +25,7 @@ from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
-    from natsctl.server.leaf.listener import LeafDoor
+    from natsctl.server.leaf.listener import LeafShell
 
 REFUSED_MAX_S: Final = 30.0
 """Longest wait after a hub that does not let us in."""
@@ -38,15 +38,15 @@ class LeafRemote:
 
     def __init__(
         self,
-        door: LeafDoor,
+        leaf_shell: LeafShell,
         options: LeafRemoteOptions,
         reconnect_s: float,
         dial_timeout_s: float,
         reports: Callable[[bool, int], bool],
     ) -> None:
-        """Prepare to connect; `reports` tells of an attempt's number whether its failure is an error in the log."""
+        """Prepare to connect; `reports` returns whether the failure of an attempt, by number, is logged as an error."""
         self.options = options
-        self._door = door
+        self._leaf_shell = leaf_shell
         self._reconnect_s = reconnect_s
         self._dial_timeout_s = options.dial_timeout_s or dial_timeout_s
         self._reports = reports
@@ -67,7 +67,7 @@ class LeafRemote:
     def start(self) -> None:
         """Begin to connect."""
         if self._task is None and self.options.urls and not self.options.disabled:
-            self._task = self._door.loop.create_task(self._run())
+            self._task = self._leaf_shell.loop.create_task(self._run())
 
     def stop(self, reason: CloseReason = CloseReason.SERVER_SHUTDOWN) -> None:
         """Connect no more, and end the connection."""
@@ -78,7 +78,7 @@ class LeafRemote:
             self.link.close(reason)
 
     def follow(self, options: LeafRemoteOptions) -> None:
-        """Go by other options of the same remote: its TLS from the next connection on, and whether it is disabled."""
+        """Apply other options of the same remote: its TLS from the next connection on, and whether it is disabled."""
         before, self.options = self.options, options
         if options.disabled and not before.disabled:
             self.stop(CloseReason.CLIENT_CLOSED)
@@ -112,13 +112,13 @@ class LeafRemote:
         attempts = 0
         while True:
             url = self._next_url()
-            self._door.log.debug(f'Trying to connect as leafnode to remote server on "{url.address}"')
+            self._leaf_shell.log.debug(f'Trying to connect as leafnode to remote server on "{url.address}"')
             try:
                 return await self._dial(url)
             except (OSError, UnicodeError) as error:  # a name that is none is no text for the resolver
                 attempts += 1
-                tell = self._door.log.error if self._reports(first, attempts) else self._door.log.debug
-                tell(
+                log_line = self._leaf_shell.log.error if self._reports(first, attempts) else self._leaf_shell.log.debug
+                log_line(
                     f'Error trying to connect as leafnode to remote server "{url.address}" (attempt {attempts}): '
                     f"{_dial_text(url, error)}"
                 )
@@ -127,7 +127,7 @@ class LeafRemote:
     async def _dial(self, url: LeafUrl) -> RemoteConnection:
         factory = self._factory(url)
         async with asyncio.timeout(self._dial_timeout_s):
-            _, connection = await self._door.loop.create_connection(factory, url.host, url.port)
+            _, connection = await self._leaf_shell.loop.create_connection(factory, url.host, url.port)
         return connection
 
     def _factory(self, url: LeafUrl) -> Callable[[], RemoteConnection]:
@@ -140,9 +140,9 @@ class LeafRemote:
         known = replace(url, host=name)
 
         def make(host: str, port: int, kind: str, secured: bool) -> SolicitedLink:
-            return self._door.leafs.solicit(self._link_options(url), host, port, kind, secured=secured)
+            return self._leaf_shell.leafs.solicit(self._link_options(url), host, port, kind, secured=secured)
 
-        return lambda: kind(self._door, self.options, known, lambda: client_context(self.options.tls), make)
+        return lambda: kind(self._leaf_shell, self.options, known, lambda: client_context(self.options.tls), make)
 
     def _link_options(self, url: LeafUrl) -> RemoteOptions:
         options = self.options
@@ -164,7 +164,7 @@ class LeafRemote:
         return url
 
     def _take_offers(self, link: SolicitedLink) -> None:
-        """Put where the hub says that it may be reached before what is configured."""
+        """Put the addresses that the hub advertises before the configured ones."""
         if self.options.ignore_discovered_servers:
             return
         websocket = self.options.urls[0].is_websocket

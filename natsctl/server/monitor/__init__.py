@@ -1,1 +1,1 @@
-"""What the monitoring port and the system account's requests answer: one file per endpoint."""
+"""Documents of the monitoring endpoints, for the monitoring port and the system account's requests."""

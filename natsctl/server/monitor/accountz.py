@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _RESPONSES: Final = {"single": "Singleton", "stream": "Stream", "chunked": "Chunked"}
 _DOMAIN: Final = ("$KV.>", "$OBJ.>", "ACCOUNT.>", "CONSUMER.>", "DIRECT.>", "INFO", "META.>", "SERVER.>", "STREAM.>")
-"""What is reached under a domain's name."""
+"""The subjects below a domain's name."""
 _API: Final = "$JS.API"
 _BUILT_IN: Final = (
     ("$SYS.REQ.ACCOUNT.{}.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ", False),
@@ -117,7 +117,7 @@ def _service(subject: str, account: str, here: str, share: bool) -> dict[str, An
 
 
 class AccountzOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `accountz`."""
+    """Options of `accountz`."""
 
     account: str = ""
 
@@ -178,7 +178,7 @@ def account_info(server: ServerView, name: str) -> dict[str, Any]:
 
 
 class AccstatzOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `accstatz`; no names: every account."""
+    """Options of `accstatz`; no names: every account."""
 
     accounts: list[str] = []
     include_unused: bool = False

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GatewayzOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `gatewayz`."""
+    """Options of `gatewayz`."""
 
     name: str = ""
     accounts: bool = False
@@ -53,7 +53,7 @@ def gatewayz(server: ServerView, options: GatewayzOptions) -> dict[str, Any]:
 
 
 class RoutezOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `routez`."""
+    """Options of `routez`."""
 
     subscriptions: bool = False
     subscriptions_detail: bool = False
@@ -78,7 +78,7 @@ def routez(server: ServerView, options: RoutezOptions) -> dict[str, Any]:
 
 
 class RaftzOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `raftz`."""
+    """Options of `raftz`."""
 
     account: str = ""
     group: str = ""
@@ -95,7 +95,7 @@ def raftz(server: ServerView, options: RaftzOptions) -> dict[str, Any]:
 
 
 class LeafzOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `leafz`."""
+    """Options of `leafz`."""
 
     subscriptions: bool = False
     account: str = ""

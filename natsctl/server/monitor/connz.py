@@ -51,13 +51,13 @@ def name_tag(account: Account) -> str:
 
 
 def presentable(token: str) -> str:
-    """Return a user's JWT; empty where it is all that its bearer needs, or can not be read."""
+    """Return a user's JWT; empty for a bearer token, which is all that a login needs, and for a malformed one."""
     body = payload(token).get("nats")
     return token if isinstance(body, dict) and not body.get("bearer_token") else ""
 
 
 def payload(token: str) -> dict[str, Any]:
-    """Return what a JWT says, unverified; empty where it can not be read."""
+    """Return the claims of a JWT, unverified; empty where it is malformed."""
     from natsctl.api.codec import InvalidJSONError, read_folded
     from natsctl.broker.jwt.claims import UserClaims
     from natsctl.broker.jwt.token import JwtError, decode_base64url
@@ -106,7 +106,7 @@ def _said(value: Any) -> Any:
 
 
 class Show(NamedTuple):
-    """What is shown of each connection."""
+    """Parts of each connection that are shown."""
 
     auth: bool
     subscriptions: bool
@@ -210,11 +210,11 @@ def _claims(session: Session) -> dict[str, Any]:
 
 
 DEFAULT_LIMIT: Final = 1024
-"""Connections of a page where nobody says. Source: nats-server, DefaultConnListSize."""
+"""Default number of connections of a page. Source: nats-server, DefaultConnListSize."""
 
 
 class ConnState(IntEnum):
-    """Which connections are asked for, as the wire numbers them."""
+    """The requested state of connections, with the numbers of the protocol."""
 
     OPEN = 0
     CLOSED = 1
@@ -227,7 +227,7 @@ _STATES: Final = {
 
 
 class ConnzOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `connz`; names are those of the system account's requests."""
+    """Options of `connz`; names are those of the system account's requests."""
 
     sort: str = ""
     auth: bool = False
@@ -372,4 +372,4 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "reason": (lambda broker, one: _reason(one), False),
     "rtt": (lambda broker, one: one.rtt_ns, True),
 }
-"""How connections are put in order: by what, and whether the largest comes first."""
+"""Sort orders of connections: the key, and whether the largest comes first."""

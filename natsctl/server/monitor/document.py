@@ -41,7 +41,7 @@ def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
 
 
 def _is_long(value: Any) -> bool:
-    """Whether a value is a list of objects, or an iterator of anything."""
+    """Return whether a value is a list of objects, or an iterator."""
     return isinstance(value, Iterator) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 

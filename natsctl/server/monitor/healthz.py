@@ -21,11 +21,11 @@ UNAVAILABLE: Final = 503
 NOT_FOUND: Final = 404
 BAD_REQUEST: Final = 400
 STALL_S: Final = 10.0
-"""How long nobody was served when the server counts as unhealthy."""
+"""Delay of the event loop from which on the server counts as unhealthy."""
 
 
 class HealthzOptions(msgspec.Struct, kw_only=True, rename="kebab"):
-    """What is asked of `healthz`; keys are written with dashes."""
+    """Options of `healthz`; keys are written with dashes."""
 
     js_enabled: bool = False
     js_enabled_only: bool = False
@@ -37,7 +37,7 @@ class HealthzOptions(msgspec.Struct, kw_only=True, rename="kebab"):
     details: bool = False
 
 
-class Ailment(NamedTuple):
+class HealthProblem(NamedTuple):
     """One thing that is not well, and the status that it means."""
 
     kind: str
@@ -69,28 +69,28 @@ def read(query: Query) -> HealthzOptions:
 
 def healthz(server: ServerView, options: HealthzOptions) -> dict[str, Any]:
     """Return the state of health with its `status_code`, which HTTP sends as the status instead."""
-    found = _ailments(server, options)
+    found = _problems(server, options)
     first = next(found, None)
     if first is None:
         return {"status": "ok", "status_code": 200}
     if options.details:
-        every = [first.detail(), *(ailment.detail() for ailment in found)]
+        every = [first.detail(), *(problem.detail() for problem in found)]
         return {"status": "error", "status_code": first.code, "errors": every}
     status = "error" if first.code == BAD_REQUEST else "unavailable"
     return {"status": status, "status_code": first.code, "error": first.text}
 
 
-def _ailments(server: ServerView, options: HealthzOptions) -> Iterator[Ailment]:
+def _problems(server: ServerView, options: HealthzOptions) -> Iterator[HealthProblem]:
     for wanted, missing in (("account", "stream"), ("stream", "consumer")):
         if getattr(options, missing) and not getattr(options, wanted):
             text = f"{go_quote(wanted)} must not be empty when checking {missing} health"
-            yield Ailment("BAD_REQUEST", text, BAD_REQUEST)
+            yield HealthProblem("BAD_REQUEST", text, BAD_REQUEST)
             return
     if options.js_server_only or not server.options.jetstream:
         return
     engine = server.engine
     if engine is None:
-        yield Ailment("JETSTREAM", error(ErrCode.NOT_ENABLED).description)
+        yield HealthProblem("JETSTREAM", error(ErrCode.NOT_ENABLED).description)
         return
     if not (options.js_enabled or options.js_enabled_only):
         missing_asset = _missing(engine, options)
@@ -99,48 +99,48 @@ def _ailments(server: ServerView, options: HealthzOptions) -> Iterator[Ailment]:
             return
         yield from _faults(engine, options)
         if not options.account and server.lag_s >= STALL_S:
-            yield Ailment("SERVER", f"The event loop stood still for {server.lag_s:.1f} s within the last minute")
+            yield HealthProblem("SERVER", f"The event loop stood still for {server.lag_s:.1f} s within the last minute")
 
 
-def _missing(engine: Engine, options: HealthzOptions) -> Ailment | None:
+def _missing(engine: Engine, options: HealthzOptions) -> HealthProblem | None:
     """Return what says that an asset which is named does not exist."""
     if not options.account:
         return None
     account, stream, consumer = (go_quote(text) for text in (options.account, options.stream, options.consumer))
     js = engine.accounts.get(options.account)
     if js is None:
-        return Ailment("ACCOUNT", f"JetStream account {account} not found", NOT_FOUND, options.account)
+        return HealthProblem("ACCOUNT", f"JetStream account {account} not found", NOT_FOUND, options.account)
     if not options.stream or options.stream in js.offline.reasons():
         return None
     found = js.streams.get(options.stream)
     if found is None:
         text = f"JetStream stream {stream} not found on account {account}"
-        return Ailment("STREAM", text, NOT_FOUND, options.account, options.stream)
+        return HealthProblem("STREAM", text, NOT_FOUND, options.account, options.stream)
     if options.consumer and options.consumer not in found.consumers:
         text = f"JetStream consumer {consumer} not found for stream {stream} on account {account}"
-        return Ailment("CONSUMER", text, NOT_FOUND, options.account, options.stream, options.consumer)
+        return HealthProblem("CONSUMER", text, NOT_FOUND, options.account, options.stream, options.consumer)
     return None
 
 
-def _faults(engine: Engine, options: HealthzOptions) -> Iterator[Ailment]:
+def _faults(engine: Engine, options: HealthzOptions) -> Iterator[HealthProblem]:
     """Yield the streams that are stored and not served, or that the disk has failed; then what concerns no stream."""
-    told = False
+    reported = False
     for name, js in sorted(engine.accounts.items()):
         if options.account in ("", name):
-            for ailment in _account_faults(js, options.stream):
-                told = True
-                yield ailment
-    if not told and not options.account and not engine.store.healthy:
+            for problem in _account_faults(js, options.stream):
+                reported = True
+                yield problem
+    if not reported and not options.account and not engine.store.healthy:
         for text in engine.store.faults:
-            yield Ailment("JETSTREAM", text)
+            yield HealthProblem("JETSTREAM", text)
 
 
-def _account_faults(js: JetStreamAccount, only: str) -> Iterator[Ailment]:
+def _account_faults(js: JetStreamAccount, only: str) -> Iterator[HealthProblem]:
     for stream in js.offline.reasons():
         if only in ("", stream):
             text = f"JetStream stream '{js.name} > {stream}' could not be recovered"
-            yield Ailment("STREAM", text, account=js.name, stream=stream)
+            yield HealthProblem("STREAM", text, account=js.name, stream=stream)
     for stream, served in js.streams.items():
         if only in ("", stream) and (fault := served.write_error):
             text = f"JetStream stream '{js.name} > {stream}' write error: {fault}"
-            yield Ailment("STREAM", text, account=js.name, stream=stream)
+            yield HealthProblem("STREAM", text, account=js.name, stream=stream)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 DEFAULT_LIMIT: Final = 1024
-"""Accounts of a page where nobody says."""
+"""Default number of accounts of a page."""
 
 
 class JszOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `jsz`; names are those of the system account's requests."""
+    """Options of `jsz`; names are those of the system account's requests."""
 
     account: str = ""
     accounts: bool = False
@@ -46,7 +46,7 @@ class JszOptions(msgspec.Struct, kw_only=True):
 
 
 class ConsumerDetail(ConsumerInfo):
-    """A consumer whose configuration is left out where nobody asks for it."""
+    """A consumer whose configuration is present on request only."""
 
     config: ConsumerConfig | None = field(default=None)  # type: ignore[assignment]  # wider than an info's, in its place
 

@@ -85,7 +85,7 @@ def _one(name: str, kind: Kind, about: str, value: float) -> bytes:
 MAX_ACCOUNTS: Final = 1000
 MAX_STREAMS: Final = 2000
 MAX_CONSUMERS: Final = 2000
-"""How many of each have samples of their own."""
+"""Accounts, streams and consumers that have samples of their own, of each at most."""
 
 _VARZ_COUNTERS: Final = (
     "total_connections", "in_msgs", "in_bytes", "in_client_msgs", "in_client_bytes", "out_msgs", "out_bytes",

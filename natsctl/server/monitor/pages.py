@@ -35,7 +35,7 @@ from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, Query
 from natsctl.server.monitor.runtime import expvarz, stacksz
 from natsctl.server.monitor.varz import varz
-from natsctl.server.tls.gate import TlsFileError, server_context
+from natsctl.server.tls.contexts import TlsFileError, server_context
 
 if TYPE_CHECKING:
     from natsctl.server.options import TlsOptions
@@ -76,24 +76,24 @@ def _document() -> tuple[bytes, str]:
 
 
 TEXT: Final = "text/plain; charset=utf-8"
-ANYBODY: Final = (("Access-Control-Allow-Origin", "*"),)
+ANY_ORIGIN: Final = (("Access-Control-Allow-Origin", "*"),)
 """Pages of other origins may read what the endpoints answer, as with nats-server."""
 FORBIDDEN: Final = Page(403, b"403 Forbidden: not a name of this server\n", TEXT)
 BAD_REQUEST: Final = Page(400, b"400 Bad Request", TEXT)
 _ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)
-"""What stands before the path in a request through a proxy."""
+"""The part before the path in a request through a proxy."""
 NOT_FOUND: Final = Page(404, b"404 page not found\n", TEXT, (("X-Content-Type-Options", "nosniff"),))
 
 Answer = Callable[["ServerView", Query], Page]
 
 
 class Endpoint(NamedTuple):
-    """What answers a path; requests are counted under `counted`, or not at all."""
+    """The responder of a path; requests are counted under `counted`, or not at all."""
 
     answer: Answer
     counted: str = ""
     strict: bool = False
-    """Requests whose query can not be read are not counted."""
+    """Requests with a malformed query are not counted."""
 
 
 class Monitor:
@@ -118,12 +118,12 @@ class Monitor:
         page = self._page(request)
         if not request.origin or self._is_local(request.origin):
             return page
-        return replace(page, headers=tuple(pair for pair in page.headers if pair not in ANYBODY))
+        return replace(page, headers=tuple(pair for pair in page.headers if pair not in ANY_ORIGIN))
 
     def _is_local(self, url: str, *, any_address: bool = False) -> bool:
         """Return whether a URL's host is this machine: localhost, a loopback address, or a name of the server.
 
-        With `any_address` every address counts: nobody can make one point elsewhere, as with a name.
+        With `any_address` every address counts: unlike a name, an address cannot be made to point elsewhere.
         """
         try:
             host = (urlsplit(url).hostname or "").rstrip(".")
@@ -173,7 +173,7 @@ def _short(target: str) -> str:
 
 
 def _elsewhere(place: str, method: str) -> Page:
-    """Send who spells a path in a roundabout way to its short form."""
+    """Redirect a path that is not in its shortest form."""
     if method not in ("GET", "HEAD"):
         return Page(307, b"", "", (("Location", place),))
     body = f'<a href="{escape(place)}">Temporary Redirect</a>.\n\n'.encode()
@@ -181,7 +181,7 @@ def _elsewhere(place: str, method: str) -> Page:
 
 
 def _json(value: Any, step: int = 2) -> Page:
-    return Page(200, pieces(value, step=step), headers=ANYBODY)
+    return Page(200, pieces(value, step=step), headers=ANY_ORIGIN)
 
 
 def _endpoint(
@@ -201,7 +201,7 @@ def _healthz(server: ServerView, query: Query) -> Page:
         server.log.warn(f"Healthcheck failed: {go_quote(health['error'])}")
     elif "errors" in health:
         server.log.warn(f"Healthcheck failed: {len(health['errors'])} errors")
-    return Page(code, encode(health), headers=ANYBODY)
+    return Page(code, encode(health), headers=ANY_ORIGIN)
 
 
 def _raftz(server: ServerView, query: Query) -> Page:
@@ -227,7 +227,7 @@ ENDPOINTS: Final = {
     "/leafz": _endpoint("/leafz", cluster.read_leafz, cluster.leafz),
     "/subsz": _SUBSZ,
     "/subscriptionsz": _SUBSZ,
-    "/stacksz": Endpoint(lambda server, query: Page(200, stacksz(), headers=ANYBODY)),
+    "/stacksz": Endpoint(lambda server, query: Page(200, stacksz(), headers=ANY_ORIGIN)),
     "/accountz": _endpoint("/accountz", accountz.read_accountz, accountz.accountz),
     "/accstatz": _endpoint("/accstatz", accountz.read_accstatz, accountz.accstatz),
     "/jsz": _endpoint("/jsz", jsz.read, jsz.jsz_in_pieces),
@@ -240,7 +240,7 @@ ENDPOINTS: Final = {
 
 
 def monitoring_endpoint(server: ServerView) -> HttpServer:
-    """Return the listener, which asks nobody for a certificate; raises TlsFileError where the server's is no good."""
+    """Return the listener, which requests no certificate; raises TlsFileError where the server's is unusable."""
     options = server.options
 
     def fault(where: str, error: Exception) -> None:

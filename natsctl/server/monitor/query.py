@@ -10,11 +10,11 @@ from natsctl.api.syntax import go_quote
 
 
 class BadRequestError(ValueError):
-    """Options that an endpoint can not answer; the text is nats-server's, sent with status 400."""
+    """Options that an endpoint cannot answer; the text is nats-server's, sent with status 400."""
 
 
 BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
-"""What stands for no byte."""
+"""Escape sequences that stand for no byte."""
 _FLAGS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -33,7 +33,7 @@ class Query:
     __slots__ = ("_values",)
 
     def __init__(self, raw: str) -> None:
-        """Take a query apart; pairs that can not be read are left out."""
+        """Parse a query; malformed pairs are left out."""
         self._values: dict[str, str] = {}
         for pair in raw.split("&"):
             if pair and ";" not in pair and not BAD_ESCAPE.search(pair):

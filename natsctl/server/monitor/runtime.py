@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class IpqueueszOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `ipqueuesz`."""
+    """Options of `ipqueuesz`."""
 
     all: bool = False
     filter: str = ""
@@ -96,12 +96,12 @@ _METER: Final = _Meter()
 
 
 def process_usage() -> ProcessUsage:
-    """Return what the process uses now: the CPU since the last time that somebody asked, a second ago or more."""
+    """Return the use of the process now: the CPU since the last request, a second ago or more."""
     return ProcessUsage(resident_bytes(), _METER.percent())
 
 
 def resident_bytes() -> int:
-    """Return the memory that the process has; where the system does not tell, the most that it ever had."""
+    """Return the memory of the process; its peak where the system does not report the current use."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:

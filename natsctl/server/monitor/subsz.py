@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from natsctl.server.view import ServerView
 
 DEFAULT_LIMIT: Final = 1024
-"""Subscriptions of a page where nobody says. Source: nats-server, DefaultSubListSize."""
+"""Default number of subscriptions of a page. Source: nats-server, DefaultSubListSize."""
 
 FANOUT_ROUTES: Final = 4096
 """Cached routes per account that fan-outs are taken from."""
 
 
 class SubszOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `subsz`."""
+    """Options of `subsz`."""
 
     offset: int = 0
     limit: int = 0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 SYNC_INTERVAL_NS: Final = 120_000_000_000
-"""What nats-server shows where every message is synced. Source: nats-server, defaultSyncInterval."""
+"""The interval that nats-server shows where every message is synced. Source: nats-server, defaultSyncInterval."""
 
 
 def jetstream_stats(server: ServerView) -> dict[str, Any]:

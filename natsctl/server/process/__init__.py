@@ -11,7 +11,7 @@ def import_msgspec() -> None:
     """Import msgspec without typing_extensions, where neither is there yet; for a process that has one thread.
 
     msgspec takes names from it that `typing` has since Python 3.11, and falls back to those; the module costs 2 ms of a
-    server's start. Whoever imports it afterwards gets it.
+    server's start. Later imports of it work as usual.
     """
     if UNNEEDED in sys.modules or "msgspec" in sys.modules:
         return

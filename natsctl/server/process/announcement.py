@@ -28,7 +28,7 @@ _RULE: Final = "-------------------------------------------"
 
 
 def announce(log: Log, server: ServerInstance) -> None:
-    """Say what is about to start."""
+    """Log the lines about a server that is about to start."""
     options = server.options
     log.info("Starting nats-server")
     log.info(f"  Version:  {PROTOCOL_VERSION}")
@@ -68,7 +68,7 @@ def _announce_jetstream(log: Log, options: ServerOptions) -> None:
 
 
 def announce_listeners(log: Log, server: ServerInstance) -> None:
-    """Say where the server that has started listens."""
+    """Log the addresses of a server that has started."""
     options = server.options
     if options.operator is not None:
         from natsctl.server.operator_mode import announce_directory
@@ -136,7 +136,7 @@ def write_pid_file(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
-    """Put `content` at `path` so that a reader sees the old file or the new one; raises OSError."""
+    """Write `content` to `path` so that a reader sees the old file or the new one; raises OSError."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["bool", "int", "text", "texts"]
-"""What a flag's value is; `texts` gathers the values of a flag that is given again and again."""
+"""The kind of a flag's value; `texts` gathers the values of a flag that is given several times."""
 Value = bool | int | str | tuple[str, ...]
 
 _TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
@@ -42,7 +42,7 @@ class FlagSpec(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What stood on a command line: values by setting (the last one wins), the spelling used, and what followed."""
+    """A parsed command line: values by setting (the last one wins), the spelling used, and the other arguments."""
 
     values: dict[str, Value]
     spelled: dict[str, str]
@@ -178,7 +178,7 @@ _SPECS: Final = {
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """What a command line asks for: a server with `options`, a look at `config`, version or help, or a signal."""
+    """The action of a command line: a server with `options`, a check of `config`, version or help, or a signal."""
 
     action: Literal["run", "check", "version", "help", "signal"]
     options: ServerOptions
@@ -186,13 +186,13 @@ class CommandLine(msgspec.Struct, frozen=True):
     signal: str = ""
     """The signal and the process that it is for."""
     documents: Documents | None = None
-    """What is carried out before the server listens."""
+    """The documents that are applied before the server listens."""
 
 
 def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
     """Return what `argv` (without the command's own name) asks for; flags win over a configuration file.
 
-    Raises FlagError, ConfError for what the file says, OSError where it can not be read.
+    Raises FlagError, ConfError for faults in the file, OSError where it cannot be read.
     """
     given = parse_flags(argv, _SPECS)
     if given.flag("help") or given.rest[:1] == ["help"]:
@@ -353,7 +353,7 @@ _READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
     "pid_file": _path,
     "ports_file_dir": _path,
 }
-"""How a flag's value becomes the option of the same name."""
+"""Conversions of flag values to the options of the same name."""
 
 
 USAGE: Final = """\

@@ -88,7 +88,7 @@ class Log:
         return log
 
     def configure(self, options: ServerOptions) -> None:
-        """Go on as options ask; a file that cannot be opened is told, and the old one stays."""
+        """Apply other options; a file that cannot be opened is logged, and the old one stays in use."""
         self.debugging, self.tracing = options.debug, options.trace
         self.traced_bytes = options.max_traced_bytes
         self._with_time, self._utc = options.log_time, options.log_utc
@@ -143,7 +143,7 @@ class Log:
         return self._file is not None
 
     def _rotate(self, path: Path) -> None:
-        """Put the full file aside, begin the next one, and delete those that are too many."""
+        """Rename the full file, begin the next one, and delete the oldest beyond the limit."""
         aside = path.with_name(f"{path.name}.{aside_name(time.time_ns())}")
         try:
             path.rename(aside)
@@ -176,7 +176,7 @@ class Log:
         try:
             target.write(f"{self._prefix}{stamp}[{level}] {safe(text)}\n")
             target.flush()
-        except (OSError, ValueError):  # a full disk, a pipe that nobody reads, a closed stderr: the server goes on
+        except (OSError, ValueError):  # a full disk, a pipe without a reader, a closed stderr: the server goes on
             self.lost += 1
             return
         if self._size_limit > 0 and self._file is not None and self._path is not None and self._full():

@@ -45,7 +45,7 @@ STARTED: Final = 0
 NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
 WARM_UP_S: Final = 3.0
-"""How long after its start a server imports what it may need later: one that lives shorter never does."""
+"""Time from the start until a server imports what it may need later; a shorter-lived one never does."""
 NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
 NEEDED_BY_ARCHIVES: Final = (
     "natsctl.jetstream.archive.snapshot",
@@ -93,7 +93,7 @@ def _preparation(command_line: CommandLine, provisioner: Provisioner | None) -> 
 
 
 def _answer(command_line: CommandLine) -> int:
-    """Do what needs no server."""
+    """Carry out an action that needs no server."""
     options = command_line.options
     if command_line.action == "signal":
         send_signal(command_line.signal)
@@ -110,8 +110,8 @@ def _file_fault(error: Exception) -> str:
     return str(error)
 
 
-def _run(told: ServerOptions, read: Callable[[], ServerOptions], prepare: Preparation | None) -> int:
-    options = told
+def _run(configured: ServerOptions, read: Callable[[], ServerOptions], prepare: Preparation | None) -> int:
+    options = configured
     if options.jetstream and not options.max_storage:  # once: it looks at every file that is there
         options = replace(options, max_storage=default_max_storage(options.store_path), storage_derived=True)
     try:
@@ -122,7 +122,7 @@ def _run(told: ServerOptions, read: Callable[[], ServerOptions], prepare: Prepar
     raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(ServerProcess(options, log, told, read, prepare).serve())
+            return runner.run(ServerProcess(options, log, configured, read, prepare).serve())
     finally:
         log.close()
 
@@ -134,14 +134,14 @@ class ServerProcess:
         self,
         options: ServerOptions,
         log: Log,
-        told: ServerOptions,
+        configured: ServerOptions,
         read: Callable[[], ServerOptions],
         prepare: Preparation | None = None,
     ) -> None:
-        """Prepare to serve `options`, which were made of what was `told`; `read` reads that again."""
+        """Prepare to serve `options`, which were derived from `configured`; `read` reads the configuration again."""
         self._options = options
         self._log = log
-        self._told = told
+        self._configured = configured
         self._read = read
         self._prepare = prepare
         self._server = ServerInstance(options, log)
@@ -242,7 +242,7 @@ class ServerProcess:
             self._stop()
 
     def _lame_duck_signal(self) -> None:
-        """Let clients go elsewhere, and stop when they have."""
+        """Enter lame duck mode, and stop when the last client has left."""
         from natsctl.server.process.signals import lame_duck
 
         if self._lame_duck is None:
@@ -258,7 +258,7 @@ class ServerProcess:
             asyncio.get_running_loop().call_later(ECHO_S, self._release_signals)
 
     def _release_signals(self) -> None:
-        """Give SIGTERM and SIGINT back to the kernel: a second one works even when the loop waits for a dead disk."""
+        """Restore the default SIGTERM and SIGINT: a second one works even when the loop waits for a dead disk."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
 
@@ -274,7 +274,7 @@ class ServerProcess:
         """Reload, with what that needs read only now."""
         from natsctl.server.reload import Reloader
 
-        reloader = Reloader(self._server, self._read, self._told)
+        reloader = Reloader(self._server, self._read, self._configured)
         reloader.applied = self._reloaded
         self._server.reload = reloader.reload
         reloader.reload()

@@ -13,15 +13,15 @@ from typing import Any, Final
 from natsctl.broker.notices import quoted
 
 MAX_KEPT_BYTES: Final = 1 << 20
-"""What is kept of a payload or of an unfinished line; a server has longer payloads only where it was told so."""
+"""Bytes kept of a payload or of an unfinished line; a server has longer payloads only where configured."""
 MASK: Final = "[REDACTED]"
 SECRETS: Final = frozenset({"sig", "proxy_sig", "nkey", "jwt"})
-"""What is not shown of CONNECT, with what begins with SECRET_HEADS. nats-server shows the JWT."""
+"""Options of CONNECT that are hidden, beside those that begin with SECRET_HEADS. nats-server shows the JWT."""
 SECRET_HEADS: Final = ("pass", "auth_token")
 BARE: Final = frozenset({b"PING", b"PONG"})
 SHOWN: Final = frozenset({b"PUB", b"HPUB", b"SUB", b"UNSUB", b"MSG", b"HMSG", b"LS+", b"LS-", b"LMSG"})
 SIZED: Final = frozenset({b"PUB", b"HPUB", b"MSG", b"HMSG", b"LMSG"})
-"""Operations whose last argument tells how long the payload is that follows them."""
+"""Operations whose last argument is the length of the payload that follows."""
 _LINE: Final = re.compile(rb"[ \t]*([+-]?[A-Za-z]+[+-]?)[ \t]*(.*?)[ \t\r]*", re.DOTALL)
 _CRLF_BYTES: Final = 2
 _QUOTE: Final = b"'"
@@ -96,7 +96,7 @@ def printable(data: bytes) -> str:
 
 
 def masked(connect: bytes) -> str:
-    """Return the options of CONNECT without what is secret in them; nothing of what can not be read."""
+    """Return the options of CONNECT without its secrets; nothing of malformed ones."""
     try:
         options: Any = json.loads(connect)
     except ValueError:

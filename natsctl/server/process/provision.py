@@ -15,55 +15,55 @@ from natsctl.broker.account import GLOBAL_ACCOUNT
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.jwt.authenticator import JwtAuthenticator
-    from natsctl.server.in_process import Way
+    from natsctl.server.in_process import InProcessAddress
     from natsctl.server.instance import ServerInstance
     from natsctl.server.options import ServerOptions
     from natsctl.server.process.log import Log
 
 
 class Documents(NamedTuple):
-    """What `--apply` and its companions say."""
+    """The values of `--apply`, `--apply_account` and `--apply_prune`."""
 
     paths: tuple[str, ...]
     account: str = ""
-    """Whose the documents are; empty: of the one account that has JetStream."""
+    """The account of the documents; empty: the only one that has JetStream."""
     prune: bool = False
-    """Whether what their owner made, and they name no more, is removed."""
+    """Whether assets of the same owner that the documents no longer name are removed."""
 
 
-Carry = Callable[["Way", Callable[[str], None]], Awaitable[None]]
-"""Carries the documents out through a door, and tells in lines what was done; raises NatsctlError."""
-Provisioner = Callable[[Documents], Carry]
-"""Reads documents; raises UsageError with all that is wrong in them."""
+Apply = Callable[["InProcessAddress", Callable[[str], None]], Awaitable[None]]
+"""Applies the documents through an in-process listener, and logs each change; raises NatsctlError."""
+Provisioner = Callable[[Documents], Apply]
+"""Reads documents; raises UsageError with all their faults."""
 
 
 class Preparation(Protocol):
-    """What is done to a server before it listens."""
+    """A step before the server listens."""
 
     def __call__(self, server: ServerInstance, log: Log) -> Awaitable[None]:
-        """Do it, and log it."""
+        """Run the step, and log it."""
 
 
 class NotProvisionedError(NatsctlError):
-    """The documents of a server that starts could not be carried out; `code` is the exit status that says how."""
+    """The documents of a server that starts could not be applied; `code` is the exit status."""
 
     def __init__(self, failure: NatsctlError) -> None:
         super().__init__("\n  ".join(filter(None, (str(failure), failure.hint))))
         self.code = int(failure.exit_code)
 
 
-async def provision(documents: Documents, carry: Carry, server: ServerInstance, log: Log) -> None:
-    """Carry the documents out on a server that does not listen yet; raises NotProvisionedError."""
+async def provision(documents: Documents, carry: Apply, server: ServerInstance, log: Log) -> None:
+    """Apply the documents to a server that does not listen yet; raises NotProvisionedError."""
     try:
         account = _account(server.options, server.broker, documents.account)
-        async with server.door_into(account) as way:
-            await carry(way, log.info)
+        async with server.in_process_listener(account) as address:
+            await carry(address, log.info)
     except NatsctlError as failure:
         raise NotProvisionedError(failure) from failure
 
 
 def _account(options: ServerOptions, broker: Broker, named: str) -> str:
-    """Return the account that was named, or the one that has JetStream; raises UsageError."""
+    """Return the named account, or the only one that has JetStream; raises UsageError."""
     from natsctl.broker.jwt.authenticator import JwtAuthenticator
     from natsctl.server.broker_setup import jetstream_accounts
 

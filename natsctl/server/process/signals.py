@@ -32,7 +32,7 @@ NAMES: Final = {
     signal.SIGINT: "interrupt", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup",
     signal.SIGUSR1: "user defined signal 1", signal.SIGUSR2: "user defined signal 2",
 }  # fmt: skip
-"""How log lines call the signals."""
+"""Names of the signals in log lines."""
 
 
 def send_signal(text: str) -> None:
@@ -78,20 +78,20 @@ def _running() -> Iterator[int]:
 
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
+            arguments = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if is_server(words) and int(folder.name) != os.getpid():
+        if is_server(arguments) and int(folder.name) != os.getpid():
             yield int(folder.name)
 
 
-def is_server(words: list[bytes]) -> bool:
-    """Whether a command line is that of a server: `natsctl server run …` or `python -m natsctl.server …`."""
-    if any(word.endswith((b"-sl", b"-signal")) or b"-signal=" in word or b"-sl=" in word for word in words):
+def is_server(arguments: list[bytes]) -> bool:
+    """Return whether a command line is that of a server: `natsctl server run …` or `python -m natsctl.server …`."""
+    if any(word.endswith((b"-sl", b"-signal")) or b"-signal=" in word or b"-sl=" in word for word in arguments):
         return False
-    names = [word.rsplit(b"/", 1)[-1] for word in words[:3]]
+    names = [word.rsplit(b"/", 1)[-1] for word in arguments[:3]]
     at = next((place for place, name in enumerate(names) if name in (b"natsctl", b"natsctl.server")), None)
-    return at is not None and (names[at] == b"natsctl.server" or words[at + 1 : at + 3] == [b"server", b"run"])
+    return at is not None and (names[at] == b"natsctl.server" or arguments[at + 1 : at + 3] == [b"server", b"run"])
 
 
 LONGEST_PAUSE_S: Final = 1.0
@@ -101,7 +101,7 @@ SHORTEST_PAUSE_S: Final = 0.001
 
 
 async def lame_duck(server: ServerInstance, log: Log, rng: random.Random) -> None:
-    """Empty the server; returns when nobody is left."""
+    """Close all clients over the duration; returns when none is left."""
     log.info("Entering lame duck mode, stop accepting new clients")
     server.enter_lame_duck()
     if not server.broker.sessions:

@@ -1,1 +1,1 @@
-"""What the system account answers and tells: the requests of `nats server …` and Surveyor, and the events."""
+"""The system account: the requests of `nats server …` and Surveyor, and the events."""

@@ -25,8 +25,8 @@ from natsctl.server.system.endpoints import (
     SERVER_ENDPOINTS,
     AccountEndpoint,
     Endpoint,
-    Form,
     NoResponseError,
+    RequestFormat,
     statsz,
 )
 from natsctl.server.system.events import encoded
@@ -44,15 +44,17 @@ BAD_REQUEST: Final = 400
 FAILED: Final = 500
 
 
-class Replies:
-    """Answers requests in the name of one broker."""
+class ResponseWriter:
+    """Writes the responses of one broker."""
 
     __slots__ = ("_broker",)
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def answer(self, request: Request, form: Form, respond: Callable[[Any], Any], nothing: bool = False) -> None:
+    def answer(
+        self, request: Request, form: RequestFormat, respond: Callable[[Any], Any], nothing: bool = False
+    ) -> None:
         """Answer a request as its `form` reads, with what `respond` makes of its options.
 
         `nothing`: there is never data, only success or not. A request without a reply subject is not carried out.
@@ -64,7 +66,7 @@ class Replies:
         except DecodeError as fault:
             self.refuse(request, BAD_REQUEST, str(fault))
             return
-        if wanted.leaves_out(self._broker):
+        if wanted.excludes(self._broker):
             return
         try:
             data = respond(options)
@@ -76,26 +78,26 @@ class Replies:
         self.send(request, self._body({} if nothing else {"data": data}), request.header)
 
     def refuse(self, request: Request, code: int, text: str, data: dict[str, Any] | None = None) -> None:
-        """Say why a request was not carried out."""
+        """Answer with an error."""
         self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
 
     def _body(self, rest: dict[str, Any]) -> dict[str, Any]:
         return {"server": server_info(self._broker), **rest}
 
     def send(self, request: Request, body: object, header: bytes = b"") -> None:
-        """Publish an answer where it was asked for; `header` is that of a request whose encoding is heeded."""
+        """Publish an answer where it was asked for; `header` is that of the request, which may ask for an encoding."""
         block, payload = encoded(encode(body), header)
         request.account.publish(request.reply, b"", block, payload)
 
 
 class ClientRequest(Model):
-    """Which client is meant."""
+    """The client of an operation."""
 
     cid: Uint64 = 0
 
 
 def client_asked(body: bytes) -> int | None:
-    """Return the client that a body names; None where it does not read, which is not answered."""
+    """Return the client that a body names; None for a malformed one, which is not answered."""
     try:
         return msgspec.convert(read_plain(body, ClientRequest), ClientRequest).cid
     except DecodeError:
@@ -111,7 +113,7 @@ def kick(broker: Broker, cid: int) -> None:
 
 
 def send_elsewhere(broker: Broker, cid: int) -> None:
-    """Tell one client that this server is about to stop. Raises BadRequestError."""
+    """Notify one client that this server is about to stop. Raises BadRequestError."""
     session = broker.sessions.get(cid)
     if session is None:
         raise BadRequestError("no such client id")
@@ -141,21 +143,21 @@ def _counted(subs: Iterable[Subscription], queue: bytes | None) -> int:
     return sum(1 for sub in subs if sub.session is not None and (queue is None or sub.queue == queue))
 
 
-STATSZ_FORM: Final = Form("StatszEventOptions")
-OPERATION_FORM: Final = Form("EventFilterOptions")
+STATSZ_FORMAT: Final = RequestFormat("StatszEventOptions")
+OPERATION_FORMAT: Final = RequestFormat("EventFilterOptions")
 ACCOUNT_TOKEN: Final = 3
-"""Which token of `$SYS.REQ.ACCOUNT.<account>.…` is the account."""
+"""The index of the account's token in `$SYS.REQ.ACCOUNT.<account>.…`."""
 
 
 class SubscribersRequest(Model):
-    """What `$SYS.REQ.ACCOUNT.NSUBS` is asked."""
+    """The body of `$SYS.REQ.ACCOUNT.NSUBS`."""
 
     acc: str = ""
     subject: str = ""
 
 
 class AccountRequest(Model):
-    """What `$SYS.REQ.ACCOUNT.<account>.CONNS` may be asked."""
+    """The body of `$SYS.REQ.ACCOUNT.<account>.CONNS`."""
 
     acc: str = ""
 
@@ -166,13 +168,13 @@ class Answers:
     def __init__(
         self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: Callable[[], None]
     ) -> None:
-        """`reload` reads the configuration again; it raises Refused where it can not."""
+        """`reload` reads the configuration again; it raises Refused where that fails."""
         self._server = server
         self._broker: Broker = server.broker
         self._accounts = accounts
         self._heartbeat = heartbeat
         self._reload = reload
-        self._replies = Replies(server.broker)
+        self._responses = ResponseWriter(server.broker)
         self.of_servers: dict[str, Responder] = {
             **{name: partial(self._answer, endpoint) for name, endpoint in SERVER_ENDPOINTS.items()},
             "IDZ": self._answer_idz,
@@ -191,39 +193,39 @@ class Answers:
     # Servers
 
     def _answer(self, endpoint: Endpoint, request: Request) -> None:
-        self._replies.answer(request, endpoint.form, partial(endpoint.answer, self._server))
+        self._responses.answer(request, endpoint.form, partial(endpoint.answer, self._server))
 
     def _answer_idz(self, request: Request) -> None:
         broker = self._broker
         if request.reply:
             identity = {"name": broker.server_name, "host": broker.options.host, "id": broker.server_id}
-            self._replies.send(request, identity)
+            self._responses.send(request, identity)
 
-    def tell_nobody(self, request: Request) -> None:
-        """Answer who asks, past its own account's subject for that, who it is: unknown."""
+    def answer_unknown_user(self, request: Request) -> None:
+        """Answer a request for the user that came past its own account's subject: the user is unknown."""
         if request.reply:
             data = {"user": "", "account": ""}
-            self._replies.send(request, {"server": server_info(self._broker), "data": data}, request.header)
+            self._responses.send(request, {"server": server_info(self._broker), "data": data}, request.header)
 
     def _answer_statsz(self, request: Request) -> None:
         if not request.reply:
-            self._heartbeat.asked()
+            self._heartbeat.publish_now()
             return
         try:
-            wanted, _ = STATSZ_FORM.read(request.body)
+            wanted, _ = STATSZ_FORMAT.read(request.body)
         except DecodeError as fault:
-            self._replies.refuse(request, BAD_REQUEST, str(fault))
+            self._responses.refuse(request, BAD_REQUEST, str(fault))
             return
-        if not wanted.leaves_out(self._broker):
-            self._replies.send(request, statsz(self._server))
+        if not wanted.excludes(self._broker):
+            self._responses.send(request, statsz(self._server))
 
     def _operate(self, operation: Callable[[Broker, int], None], request: Request) -> None:
         cid = client_asked(request.body)
         if cid is not None:
-            self._replies.answer(request, OPERATION_FORM, lambda _: operation(self._broker, cid), nothing=True)
+            self._responses.answer(request, OPERATION_FORMAT, lambda _: operation(self._broker, cid), nothing=True)
 
     def _answer_reload(self, request: Request) -> None:
-        self._replies.answer(request, OPERATION_FORM, lambda _: self._reload(), nothing=True)
+        self._responses.answer(request, OPERATION_FORMAT, lambda _: self._reload(), nothing=True)
 
     # Accounts
 
@@ -232,30 +234,30 @@ class Answers:
         name = request.subject.split(".")[ACCOUNT_TOKEN]
         if request.account is not self._broker.system_account:
             name = request.account.name
-        self._replies.answer(request, endpoint.form, lambda options: endpoint.answer(self._server, options, name))
+        self._responses.answer(request, endpoint.form, lambda options: endpoint.answer(self._server, options, name))
 
     def _answer_conns(self, request: Request) -> None:
         name = request.subject.split(".")[ACCOUNT_TOKEN]
         asked = _read(request.body, AccountRequest) if request.body else AccountRequest(acc=name)
         account = self._broker.accounts.get(name)
         if request.reply and asked is not None and asked.acc in ("", name) and account is not None and account.sessions:
-            self._accounts.tell(account, request.reply)
+            self._accounts.publish(account, request.reply)
 
     def _answer_nsubs(self, request: Request) -> None:
         asked = _read(request.body, SubscribersRequest)
         account = self._broker.accounts.get(asked.acc) if asked is not None else None
         if request.reply and asked is not None and account is not None and account.sessions:
-            self._replies.send(request, subscribers(account, asked.subject))
+            self._responses.send(request, subscribers(account, asked.subject))
 
     def _answer_subscribers(self, request: Request) -> None:
         if request.reply and request.origin is not None:
             subject, _, queue = request.body.decode("utf-8", "replace").strip().partition(" ")
             group = queue.split(" ")[0].encode() if queue else None
-            self._replies.send(request, subscribers(request.origin.account, subject, group))
+            self._responses.send(request, subscribers(request.origin.account, subject, group))
 
 
 def _read(body: bytes, model: type[Any]) -> Any:
-    """Return what a body says, None where it does not read."""
+    """Return the model of a body, None where it is malformed."""
     try:
         return msgspec.convert(read_plain(body, model), model)
     except DecodeError:

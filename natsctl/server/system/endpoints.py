@@ -35,7 +35,7 @@ from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
 from natsctl.server.monitor.runtime import IpqueueszOptions, expvarz, ipqueuesz, process_usage
 from natsctl.server.monitor.subsz import SubszOptions, subsz
 from natsctl.server.monitor.varz import by_kind, jetstream_config, jetstream_limits, jetstream_stats, leaf_faults, varz
-from natsctl.server.system.requests import EVERYBODY
+from natsctl.server.system.requests import ALL_SERVERS
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -52,7 +52,7 @@ class NoResponseError(Exception):
 
 
 class ServerFilter(msgspec.Struct, kw_only=True):
-    """Which servers a request is meant for; what is empty asks for nothing."""
+    """The servers that a request is meant for; empty fields do not filter."""
 
     server_name: str = ""
     cluster: str = ""
@@ -61,7 +61,7 @@ class ServerFilter(msgspec.Struct, kw_only=True):
     tags: list[str] = []
     domain: str = ""
 
-    def leaves_out(self, broker: Broker) -> bool:
+    def excludes(self, broker: Broker) -> bool:
         """Return whether the request is not meant for this server; without `exact_match` a part of a name will do."""
         options = broker.options
         here = ((self.server_name, broker.server_name), (self.host, options.host), (self.cluster, ""))
@@ -76,15 +76,15 @@ class NoOptions(msgspec.Struct):
     """The options of an endpoint that has none."""
 
 
-class Form(msgspec.Struct, frozen=True):
-    """The body of one kind of request; `name` and `part` are what error texts call it and its options."""
+class RequestFormat(msgspec.Struct, frozen=True):
+    """The format of one kind of request; `name` and `part` are the Go types of it and of its options in error texts."""
 
     name: str
     part: str = ""
     options: type[msgspec.Struct] = NoOptions
 
     def read(self, body: bytes) -> tuple[ServerFilter, Any]:
-        """Return what a body asks for; an empty one asks for nothing. Raises DecodeError with Go's text."""
+        """Return the filter and the options of a body; an empty one has none. Raises DecodeError with Go's text."""
         given = read_plain(body, _shape(self)) if body else {}
         return _filled(ServerFilter, given), _filled(self.options, given)
 
@@ -96,7 +96,7 @@ def _filled(model: type[msgspec.Struct], given: dict[str, Any]) -> Any:
 
 
 @cache
-def _shape(form: Form) -> Shape:
+def _shape(form: RequestFormat) -> Shape:
     fields: dict[str, Field] = {}
     for model, part in ((form.options, form.part), (ServerFilter, _FILTER)):
         hints = get_type_hints(model, include_extras=True)
@@ -119,7 +119,7 @@ def _value_shape(hint: Any) -> Shape:
 
 
 class ProfilezOptions(msgspec.Struct, kw_only=True):
-    """What is asked of `profilez`."""
+    """Options of `profilez`."""
 
     name: str = ""
     debug: int = 0
@@ -129,7 +129,7 @@ class ProfilezOptions(msgspec.Struct, kw_only=True):
 class Endpoint(msgspec.Struct, frozen=True):
     """One endpoint: how its request reads, and what answers it."""
 
-    form: Form
+    form: RequestFormat
     answer: Callable[[ServerView, Any], Any]
 
 
@@ -139,26 +139,26 @@ def profilez(server: ServerView, options: ProfilezOptions) -> dict[str, Any]:
     return {"profile": None, "error": text}
 
 
-_CONNZ: Final = Form("ConnzEventOptions", "ConnzOptions", ConnzOptions)
-_SUBSZ: Final = Form("SubszEventOptions", "SubszOptions", SubszOptions)
-_LEAFZ: Final = Form("LeafzEventOptions", "LeafzOptions", LeafzOptions)
-_JSZ: Final = Form("JszEventOptions", "JSzOptions", JszOptions)
-_STATZ: Final = Form("AccountStatzEventOptions", "AccountStatzOptions", AccstatzOptions)
+_CONNZ: Final = RequestFormat("ConnzEventOptions", "ConnzOptions", ConnzOptions)
+_SUBSZ: Final = RequestFormat("SubszEventOptions", "SubszOptions", SubszOptions)
+_LEAFZ: Final = RequestFormat("LeafzEventOptions", "LeafzOptions", LeafzOptions)
+_JSZ: Final = RequestFormat("JszEventOptions", "JSzOptions", JszOptions)
+_STATZ: Final = RequestFormat("AccountStatzEventOptions", "AccountStatzOptions", AccstatzOptions)
 
 SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
-    "VARZ": Endpoint(Form("VarzEventOptions"), lambda server, _: varz(server)),
+    "VARZ": Endpoint(RequestFormat("VarzEventOptions"), lambda server, _: varz(server)),
     "SUBSZ": Endpoint(_SUBSZ, subsz),
     "CONNZ": Endpoint(_CONNZ, connz),
-    "ROUTEZ": Endpoint(Form("RoutezEventOptions", "RoutezOptions", RoutezOptions), routez),
-    "GATEWAYZ": Endpoint(Form("GatewayzEventOptions", "GatewayzOptions", GatewayzOptions), gatewayz),
+    "ROUTEZ": Endpoint(RequestFormat("RoutezEventOptions", "RoutezOptions", RoutezOptions), routez),
+    "GATEWAYZ": Endpoint(RequestFormat("GatewayzEventOptions", "GatewayzOptions", GatewayzOptions), gatewayz),
     "LEAFZ": Endpoint(_LEAFZ, leafz),
-    "ACCOUNTZ": Endpoint(Form("AccountzEventOptions", "AccountzOptions", AccountzOptions), accountz),
+    "ACCOUNTZ": Endpoint(RequestFormat("AccountzEventOptions", "AccountzOptions", AccountzOptions), accountz),
     "JSZ": Endpoint(_JSZ, jsz),
-    "HEALTHZ": Endpoint(Form("HealthzEventOptions", "HealthzOptions", HealthzOptions), healthz),
-    "PROFILEZ": Endpoint(Form("ProfilezEventOptions", "ProfilezOptions", ProfilezOptions), profilez),
-    "EXPVARZ": Endpoint(Form("ExpvarzEventOptions"), lambda server, _: expvarz(server)),
-    "IPQUEUESZ": Endpoint(Form("IpqueueszEventOptions", "IpqueueszOptions", IpqueueszOptions), ipqueuesz),
-    "RAFTZ": Endpoint(Form("RaftzEventOptions", "RaftzOptions", RaftzOptions), raftz),
+    "HEALTHZ": Endpoint(RequestFormat("HealthzEventOptions", "HealthzOptions", HealthzOptions), healthz),
+    "PROFILEZ": Endpoint(RequestFormat("ProfilezEventOptions", "ProfilezOptions", ProfilezOptions), profilez),
+    "EXPVARZ": Endpoint(RequestFormat("ExpvarzEventOptions"), lambda server, _: expvarz(server)),
+    "IPQUEUESZ": Endpoint(RequestFormat("IpqueueszEventOptions", "IpqueueszOptions", IpqueueszOptions), ipqueuesz),
+    "RAFTZ": Endpoint(RequestFormat("RaftzEventOptions", "RaftzOptions", RaftzOptions), raftz),
 }
 """Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
 
@@ -184,7 +184,7 @@ def _account_jsz(server: ServerView, options: JszOptions, account: str) -> dict[
 
 
 def _account_statz(server: ServerView, options: AccstatzOptions, account: str) -> dict[str, Any]:
-    if account != EVERYBODY:
+    if account != ALL_SERVERS:
         options.accounts = [account]
     found = accstatz(server, options)
     if not found["account_statz"] and not options.include_unused:
@@ -195,7 +195,7 @@ def _account_statz(server: ServerView, options: AccstatzOptions, account: str) -
 class AccountEndpoint(msgspec.Struct, frozen=True):
     """One endpoint that is asked about an account."""
 
-    form: Form
+    form: RequestFormat
     answer: Callable[[ServerView, Any, str], Any]
 
 
@@ -204,7 +204,9 @@ ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
     "CONNZ": AccountEndpoint(_CONNZ, _account_connz),
     "LEAFZ": AccountEndpoint(_LEAFZ, _account_leafz),
     "JSZ": AccountEndpoint(_JSZ, _account_jsz),
-    "INFO": AccountEndpoint(Form("AccInfoEventOptions"), lambda server, _, account: account_info(server, account)),
+    "INFO": AccountEndpoint(
+        RequestFormat("AccInfoEventOptions"), lambda server, _, account: account_info(server, account)
+    ),
     "STATZ": AccountEndpoint(_STATZ, _account_statz),
 }
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
@@ -254,7 +256,7 @@ def _traffic(server: ServerView) -> dict[str, Any]:
 
 
 def _is_active(server: ServerView, account: Account) -> bool:
-    """Return whether somebody is in the account; the server itself is in its own, and where there are streams."""
+    """Return whether the account has a connection; the server counts in its own account, and in those with streams."""
     if account.sessions or account is server.broker.system_account:
         return True
     js = server.engine.accounts.get(account.name) if server.engine is not None else None

@@ -55,7 +55,7 @@ HEARTBEAT_NS: Final = 30 * 1_000_000_000
 
 
 class AccountEvents:
-    """Tells of the numbers of connections of one broker's accounts."""
+    """Events about the numbers of connections of one broker's accounts."""
 
     __slots__ = ("_broker", "_due", "_stat")
 
@@ -66,13 +66,13 @@ class AccountEvents:
         self._due: dict[str, int] = {}
 
     def changed(self, account: Account) -> None:
-        """Tell of an account's connections; the global account's are not told."""
+        """Publish an account's number of connections; the global account's is not published."""
         if account.name != GLOBAL_ACCOUNT:
             old, new = f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS"
-            self.tell(account, old.encode(), new.encode())
+            self.publish(account, old.encode(), new.encode())
 
-    def tell(self, account: Account, *subjects: bytes) -> None:
-        """Publish an account's numbers to those who listen, and remember when to tell them again."""
+    def publish(self, account: Account, *subjects: bytes) -> None:
+        """Publish an account's numbers to subscribed subjects, and record when to publish them again."""
         self._due.pop(account.name, None)
         if account.sessions or any(peer.account is account for peer in self._broker.leafs.values()):
             self._due[account.name] = self._broker.clock.monotonic_ns() + HEARTBEAT_NS
@@ -87,7 +87,7 @@ class AccountEvents:
             system.publish(subject, b"", b"", encode(event))
 
     def tick(self) -> None:
-        """Tell again what is due."""
+        """Publish again the numbers that are due."""
         now_ns = self._broker.clock.monotonic_ns()
         while self._due:
             name, due_ns = next(iter(self._due.items()))
@@ -101,11 +101,11 @@ class AccountEvents:
 
 ACCOUNT_AUTH_ERROR: Final = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 REDACTED: Final = "[REDACTED]"
-"""What stands for a token where a user would be named."""
+"""The text for a token where a user would be named."""
 
 
 class ConnectionEvents:
-    """Tells of the connections of one broker."""
+    """Events about the connections of one broker."""
 
     __slots__ = ("_auth_error", "_broker")
 
@@ -114,7 +114,7 @@ class ConnectionEvents:
         self._auth_error = f"$SYS.SERVER.{broker.server_id}.CLIENT.AUTH.ERR".encode()
 
     def connected(self, session: Session) -> None:
-        """Tell that a client was let in."""
+        """Publish that a client was accepted."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT".encode()
         system = self._broker.system_account
         if system.has_interest(subject):
@@ -122,18 +122,18 @@ class ConnectionEvents:
             system.publish(subject, b"", b"", encode(event))
 
     def disconnected(self, session: Session) -> None:
-        """Tell that a connection has ended, what it had moved, and why."""
+        """Publish that a connection has ended, its traffic, and the reason."""
         subject = f"$SYS.ACCOUNT.{account_of(session).name}.DISCONNECT".encode()
         reason = session.close_reason.value if session.close_reason is not None else ""
-        self._tell(self._broker.system_account, subject, session, reason)
+        self._publish(self._broker.system_account, subject, session, reason)
 
     def refused(self, session: Session, refusal: Refusal) -> None:
-        """Tell the operator, and the owner of the account, that a client was not let in."""
+        """Publish to the operator, and to the owner of the account, that a client was refused."""
         reason = refusal.reason.value
-        self._tell(account_of(session), ACCOUNT_AUTH_ERROR, session, reason)
-        self._tell(self._broker.system_account, self._auth_error, session, reason)
+        self._publish(account_of(session), ACCOUNT_AUTH_ERROR, session, reason)
+        self._publish(self._broker.system_account, self._auth_error, session, reason)
 
-    def _tell(self, account: Account, subject: bytes, session: Session, reason: str) -> None:
+    def _publish(self, account: Account, subject: bytes, session: Session, reason: str) -> None:
         if not account.has_interest(subject):
             return
         event = event_head(self._broker, "client_disconnect") | {
@@ -146,12 +146,12 @@ class ConnectionEvents:
 
 
 def account_of(session: Session) -> Account:
-    """Return the account that events name: the global one until the client has said who it is."""
+    """Return the account that events name: the global one until the client has logged in."""
     return session.account if is_known(session) else session.broker.accounts[GLOBAL_ACCOUNT]
 
 
 def is_known(session: Session) -> bool:
-    """Return whether a client's CONNECT was accepted; a leaf node is told of when it is in."""
+    """Return whether a client's CONNECT was accepted; a leaf node has events from its acceptance on."""
     return session.login.connected or is_leaf(session)
 
 
@@ -161,8 +161,8 @@ def is_leaf(session: Session) -> bool:
 
 
 def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
-    """Return what events tell of a client; with `stop_ns`, of one that is gone."""
-    from natsctl.api.advisories import ClientInfo  # nobody may listen to events
+    """Return the client of an event; with `stop_ns`, one that is gone."""
+    from natsctl.api.advisories import ClientInfo  # events may have no subscriber
 
     grant, account = session.login.grant, account_of(session)
     shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
@@ -188,7 +188,7 @@ def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
 
 
 def shown_user(session: Session) -> str:
-    """Return who a client said it was; a token is not told."""
+    """Return the user of a client; a token is hidden."""
     if session.login.credentials is None or is_leaf(session):
         return session.user if is_known(session) else ""
     options = session.login.credentials.options
@@ -203,7 +203,7 @@ FIRST_NS: Final = 250_000_000
 """Time from the start to the first STATSZ; each wait is twice as long as the one before. Source: nats-server."""
 LONGEST_NS: Final = 10 * 1_000_000_000
 RATE_LIMIT_NS: Final = 1_000_000_000
-"""Least time between two STATSZ that nobody asked for. Source: nats-server, defaultStatszRateLimit."""
+"""Least time between two STATSZ without a request. Source: nats-server, defaultStatszRateLimit."""
 
 
 class Heartbeat:
@@ -212,7 +212,7 @@ class Heartbeat:
     __slots__ = ("_body", "_broker", "_due_ns", "_interval_ns", "_last_ns", "_subject")
 
     def __init__(self, broker: Broker, body: Callable[[], dict[str, Any]]) -> None:
-        """`body` returns what is told."""
+        """`body` returns the message."""
         self._broker = broker
         self._body = body
         self._subject = f"$SYS.SERVER.{broker.server_id}.STATSZ".encode()
@@ -222,11 +222,11 @@ class Heartbeat:
 
     @property
     def due_ns(self) -> int:
-        """When `tick` has something to tell, monotonic clock."""
+        """The time of the next event, monotonic clock."""
         return self._due_ns
 
     def tick(self) -> None:
-        """Tell what is due."""
+        """Publish STATSZ where it is due."""
         now_ns = self._broker.clock.monotonic_ns()
         if now_ns < self._due_ns:
             return
@@ -234,13 +234,13 @@ class Heartbeat:
         self._due_ns = now_ns + self._interval_ns
         self.broadcast()
 
-    def asked(self) -> None:
-        """Tell now: somebody asked without saying where to."""
+    def publish_now(self) -> None:
+        """Publish now, for a request without a reply subject."""
         self._last_ns = None
         self.broadcast()
 
     def broadcast(self) -> None:
-        """Publish STATSZ where somebody listens, unless it was told just now: then a little later."""
+        """Publish STATSZ where there is a subscriber, unless it was published just now: then a little later."""
         now_ns, system = self._broker.clock.monotonic_ns(), self._broker.system_account
         wait_ns = min(RATE_LIMIT_NS, self._interval_ns)
         if self._last_ns is not None and now_ns - self._last_ns < wait_ns:
@@ -258,8 +258,8 @@ CONTENT = b"Content-Encoding"
 def encoded(body: bytes, request_header: bytes) -> tuple[bytes, bytes]:
     """Return the header block and the body of an answer to a request with `request_header`.
 
-    What the asker takes is looked for anywhere in its header: snappy (or s2) first, then gzip. An encoding that is
-    asked for and not known is answered with `identity`.
+    The accepted encodings are looked for anywhere in the header: snappy (or s2) first, then gzip. An encoding that is
+    requested and not known is answered with `identity`.
     """
     accepted = (headers.get(request_header, ACCEPT) or b"").lower() if request_header else b""
     if not accepted or not body:

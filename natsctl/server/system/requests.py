@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 MAX_WAITING: Final = 4096
 """Requests that may wait for their answers; more are dropped."""
 MAX_WAITING_BYTES: Final = 8 << 20
-"""What their bodies and headers may take; more are dropped."""
+"""Bytes of their bodies and headers; more are dropped."""
 MAX_RUN: Final = 32
 """Requests that are answered in one turn."""
 RUN_NS: Final = 10_000_000
-"""How long a turn goes on answering."""
+"""Time of a turn for answers."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 Responder: TypeAlias = Callable[[Request], None]
-"""Takes a request, and answers it or not."""
+"""Handles a request, and answers it or not."""
 
 
 class Requests:
@@ -59,10 +59,10 @@ class Requests:
         self._waiting: deque[tuple[Responder, Request]] = deque()
 
     def listen(self, account: Account, subject: str, responder: Responder) -> None:
-        """Take requests on a subject of an account."""
-        account.subscribe(subject.encode(), partial(self._hear, account, responder))
+        """Queue requests on a subject of an account."""
+        account.subscribe(subject.encode(), partial(self._enqueue, account, responder))
 
-    def _hear(
+    def _enqueue(
         self, account: Account, responder: Responder, subject: bytes, reply: bytes, header: bytes, payload: bytes,
         origin: Session | None,
     ) -> None:  # fmt: skip
@@ -74,7 +74,7 @@ class Requests:
             self._wake()
 
     def run(self) -> None:
-        """Answer some of what waits, and ask for another turn where that was not all."""
+        """Answer some of the queued requests, and ask for another turn where some are left."""
         end = self._clock.monotonic_ns() + RUN_NS
         for _ in range(min(MAX_RUN, len(self._waiting))):
             responder, request = self._waiting.popleft()
@@ -86,8 +86,8 @@ class Requests:
             self._wake()
 
 
-EVERYBODY: Final = "PING"
-"""What stands for a server's id, or an account's name, where all are asked."""
+ALL_SERVERS: Final = "PING"
+"""The token in place of a server's id, or of an account's name, in a request to all."""
 
 SERVER_NAMES: Final = (
     "IDZ", "STATSZ", "VARZ", "SUBSZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "JSZ", "HEALTHZ", "PROFILEZ",
@@ -102,7 +102,7 @@ ACCOUNT_NAMES: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONN
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
 
 USER_INFO: Final = "$SYS.REQ.USER.*.INFO"
-"""Where nats-server has its own accounts ask for `$SYS.REQ.USER.INFO`; who asks there is nobody that it knows."""
+"""The subject to which nats-server maps its accounts' `$SYS.REQ.USER.INFO`; a direct request has no known user."""
 
 DEBUG_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.NSUBS": "NSUBS", "$SYS.DEBUG.SUBSCRIBERS": "SUBSCRIBERS"}
 
@@ -111,4 +111,4 @@ OWN_SUBJECTS: Final = {
     "$SYS.REQ.SERVER.PING.CONNZ": "CONNZ",
     "$SYS.REQ.ACCOUNT.PING.STATZ": "STATZ",
 }
-"""What any account may ask, and is told of itself."""
+"""Requests that any account may send, answered with its own data."""

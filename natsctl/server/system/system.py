@@ -19,8 +19,8 @@ from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, is_known
 from natsctl.server.system.requests import (
     ACCOUNT_NAMES,
+    ALL_SERVERS,
     DEBUG_SUBJECTS,
-    EVERYBODY,
     OPERATION_NAMES,
     OWN_SUBJECTS,
     SERVER_NAMES,
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class System:
-    """The requests and events of one server; the broker's onlooker."""
+    """The requests and events of one server; the broker's listener for connections."""
 
     def __init__(self, server: ServerView, wake: Callable[[], None], reload: Callable[[], None]) -> None:
-        """Answer and tell for `server`; `wake` asks for a turn, in which `requests.run` is called.
+        """Prepare requests and events of `server`; `wake` asks for a turn, in which `requests.run` is called.
 
         `reload` reads the configuration again, and raises BadRequestError where it cannot.
         """
@@ -57,17 +57,17 @@ class System:
         self.heartbeat = Heartbeat(self._broker, self._statsz)
 
     def start(self) -> None:
-        """Answer and tell from now on."""
+        """Answer requests and publish events from now on."""
         for name in SERVER_NAMES:
-            self._listen(f"$SYS.REQ.SERVER.{EVERYBODY}.{name}", partial(self._of_server, name))
-        self._listen(f"$SYS.REQ.SERVER.{EVERYBODY}", partial(self._of_server, "STATSZ"))
+            self._listen(f"$SYS.REQ.SERVER.{ALL_SERVERS}.{name}", partial(self._of_server, name))
+        self._listen(f"$SYS.REQ.SERVER.{ALL_SERVERS}", partial(self._of_server, "STATSZ"))
         for name in SERVER_NAMES + OPERATION_NAMES:
             self._listen(f"$SYS.REQ.SERVER.{self._broker.server_id}.{name}", partial(self._of_server, name))
         for name in ACCOUNT_NAMES:
             self._listen(f"$SYS.REQ.ACCOUNT.*.{name}", partial(self._of_account, name))
         for subject, name in DEBUG_SUBJECTS.items():
             self._listen(subject, partial(self._of_account, name))
-        self._listen(USER_INFO, lambda request: self.answers.tell_nobody(request))
+        self._listen(USER_INFO, lambda request: self.answers.answer_unknown_user(request))
         self._broker.greet_accounts(self._listen_in)
         self._broker.onlooker = self
         self._broker.on_tick.append(self.tick)
@@ -79,14 +79,14 @@ class System:
         self.requests.listen(self._broker.system_account, subject, responder)
 
     def _listen_in(self, account: Account) -> None:
-        """Let an account ask about itself."""
+        """Answer an account's requests about itself."""
         if account is not self._broker.system_account:
             for subject, name in OWN_SUBJECTS.items():
                 self.requests.listen(account, subject, partial(self._of_account, name))
 
     @property
     def answers(self) -> Answers:
-        """What answers requests, with what that needs imported now."""
+        """The responders; the first use imports their module."""
         if self._answers is None:
             from natsctl.server.system.answers import Answers
 
@@ -112,38 +112,38 @@ class System:
     # Events
 
     def connected(self, session: Session) -> None:
-        """Tell that a client was let in."""
+        """Publish that a client was accepted."""
         self.accounts.changed(session.account)
         self.connections.connected(session)
 
     def refused(self, session: Session, refusal: Refusal) -> None:
-        """Tell that a client was not let in."""
+        """Publish that a client was refused."""
         self.connections.refused(session, refusal)
 
     def disconnected(self, session: Session) -> None:
-        """Tell that a connection has ended."""
+        """Publish that a connection has ended."""
         if is_known(session):
             self.accounts.changed(session.account)
         self.connections.disconnected(session)
 
     def tick(self) -> None:
-        """Tell what is due."""
+        """Publish the events that are due."""
         if not self._stopped:
             self.accounts.tick()
             self.heartbeat.tick()
 
     def lame_duck(self) -> None:
-        """Tell that the server is about to stop."""
-        self._farewell("LAMEDUCK")
+        """Publish that the server is about to stop."""
+        self._announce("LAMEDUCK")
 
     def shut_down(self) -> None:
-        """Tell that the server stops, and tell nothing more."""
+        """Publish that the server stops, and nothing more."""
         if not self._stopped:
-            self._farewell("SHUTDOWN")
+            self._announce("SHUTDOWN")
             self._stopped = True
             self._broker.onlooker = Nobody()
 
-    def _farewell(self, what: str) -> None:
+    def _announce(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._broker.server_id}.{what}".encode()
         if self._broker.system_account.has_interest(subject):
             self._broker.system_account.publish(subject, b"", b"", encode(server_info(self._broker)))

@@ -32,7 +32,7 @@ class TlsLayer:
     def __init__(
         self, context: ssl.SSLContext, hostname: str | None = None, spare: ssl.SSLContext | None = None
     ) -> None:
-        """Be the server; with `hostname`, the client of the server of that name, whose first `feed` is of nothing.
+        """Prepare the server's side; with `hostname`, the client's side, whose first `feed` is empty.
 
         With `spare`, a context like the first, no session is resumed.
         """
@@ -70,7 +70,7 @@ class TlsLayer:
         return b"".join(parts)
 
     def _shake(self, data: bytes) -> None:
-        """Go on with the handshake; raises ssl.SSLWantReadError where more has to come, and ssl.SSLError."""
+        """Continue the handshake; raises ssl.SSLWantReadError where more input is needed, and ssl.SSLError."""
         spare = self._spare
         if self._hello is not None:
             self._hello += data
@@ -131,7 +131,7 @@ class SecureTransport(asyncio.Transport):
             self._raw.write(self._layer.wrap(data))
 
     def close(self) -> None:
-        """Say goodbye and close after what was written."""
+        """Send the closing alert and close after all output was written."""
         if not self._raw.is_closing():
             self._raw.write(self._layer.farewell())
         self._raw.close()
@@ -157,7 +157,7 @@ class SecureTransport(asyncio.Transport):
         return self._raw.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Say how much may wait."""
+        """Set the limits of the write buffer."""
         self._raw.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -1,9 +1,9 @@
 """A client connection that begins, or may begin, with a TLS handshake.
 
 The session exists from the first moment, so that it counts and is seen; what it says stays in it until it is clear how
-to say it.  A connection waits (for a handshake before INFO), sniffs (the first byte tells TLS from clear), shakes
-hands, and is then open; only an open one has a running clock of its own.  Every state but the last is left after a
-bounded time.
+to say it.  A connection waits (for a handshake before INFO), sniffs (the first byte distinguishes TLS from clear),
+shakes hands, and is then open; only an open one has a running clock of its own.  Every state but the last is left after
+a bounded time.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Final, cast
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
-from natsctl.server.tls.gate import RATE_WINDOW_S
+from natsctl.server.tls.contexts import RATE_WINDOW_S
 from natsctl.server.tls.layer import SecureTransport, TlsLayer
 from natsctl.server.tls.names import error_text, is_probe
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.gate import TlsGate
+    from natsctl.server.tls.contexts import ListenerTls
 
 HANDSHAKE_RECORD: Final = b"\x16"
-"""What the first bytes of TLS begin with."""
+"""The first byte of a TLS handshake."""
 
 THROTTLED: Final = "Connection throttling is active. Please try again later."
 
 
 class Stage(Enum):
-    """How far a connection is; `OPEN` with and without TLS."""
+    """Stages of a connection; `OPEN` with and without TLS."""
 
     WAITING = 1
     SNIFFING = 2
@@ -43,13 +43,13 @@ class Stage(Enum):
 class TlsConnection(ClientConnection):
     """The transport side of one session on a listener with TLS."""
 
-    __slots__ = ("_first", "_gate", "_layer", "_options", "_stage", "_timer", "raw")
+    __slots__ = ("_first", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
 
-    def __init__(self, shell: Shell, gate: TlsGate) -> None:
+    def __init__(self, shell: Shell, tls: ListenerTls) -> None:
         super().__init__(shell)
-        assert gate.options is not None
-        self._gate = gate
-        self._options: TlsOptions = gate.options
+        assert tls.options is not None
+        self._listener_tls = tls
+        self._options: TlsOptions = tls.options
         self._layer: TlsLayer | None = None
         self._stage = Stage.WAITING
         self._first = False
@@ -90,9 +90,9 @@ class TlsConnection(ClientConnection):
         return self._options.timeout_s or TLS_TIMEOUT_S
 
     def _greet(self) -> None:
-        """Send INFO in clear, and go on as the listener's settings and the client's first byte tell."""
+        """Send INFO in clear, and continue according to the listener's settings and the client's first byte."""
         self.raw.write(b"".join(self.session.take_output()))
-        if self._gate.allow_non_tls:
+        if self._listener_tls.allow_non_tls:
             self._stage = Stage.SNIFFING
             self._after(self._timeout_s, self._open)
         else:
@@ -100,9 +100,9 @@ class TlsConnection(ClientConnection):
 
     def _shake(self) -> None:
         """Begin the handshake, unless there are too many."""
-        if not self._gate.admits():
-            if self._gate.blocked == 1:
-                self._shell.loop.call_later(RATE_WINDOW_S, self._gate.tell_blocked, self._shell.log)
+        if not self._listener_tls.admits():
+            if self._listener_tls.blocked == 1:
+                self._shell.loop.call_later(RATE_WINDOW_S, self._listener_tls.log_blocked, self._shell.log)
             self._stage = Stage.OPEN
             self.session.take_output()
             self.ready = True
@@ -111,7 +111,7 @@ class TlsConnection(ClientConnection):
             return
         self._shell.log.debug(f"{self.name} - Starting TLS client connection handshake")
         self._stage = Stage.SHAKING
-        self._layer = self._gate.layer()
+        self._layer = self._listener_tls.layer()
         self._after(self._timeout_s, self._late)
 
     def data_received(self, data: bytes) -> None:
@@ -145,7 +145,7 @@ class TlsConnection(ClientConnection):
             self.transport.close()
 
     def _secured(self, layer: TlsLayer) -> bool:
-        """Go on under TLS; False where the client's certificate is not one that was asked for."""
+        """Continue under TLS; False where the client's certificate is refused."""
         from natsctl.server.tls.certificate import chain_of, identity
 
         session = self.session
@@ -168,7 +168,7 @@ class TlsConnection(ClientConnection):
         return True
 
     def _open(self) -> None:
-        """Let the session talk, and start its clock."""
+        """Open the session, and start its timers."""
         if self._timer is not None:
             self._timer.cancel()
         self._stage = Stage.OPEN
@@ -195,13 +195,13 @@ class TlsConnection(ClientConnection):
 
     @property
     def _reading(self) -> str:
-        """How nats-server calls a read of this connection."""
+        """nats-server's name for a read of this connection."""
         return f"read tcp {joined(*local_of(self.raw))}->{joined(self.session.host, self.session.port)}"
 
     def _fail(self, why: str, *, loud: bool) -> None:
         """End a connection whose handshake came to nothing."""
-        tell = self._shell.log.error if loud else self._shell.log.debug
-        tell(f"{self.name} - TLS handshake error: {why}")
+        log_line = self._shell.log.error if loud else self._shell.log.debug
+        log_line(f"{self.name} - TLS handshake error: {why}")
         self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)
         self._cut()
 
@@ -234,7 +234,7 @@ class TlsConnection(ClientConnection):
 
 
 def text_of(error: Exception) -> str:
-    """Return the system's words for an error of a socket."""
+    """Return the system's text for an error of a socket."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 

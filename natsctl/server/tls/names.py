@@ -71,14 +71,14 @@ _REASONS: Final = {
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "remote error: tls: handshake failure",
     "CERTIFICATE_VERIFY_FAILED": "tls: failed to verify certificate: x509: ",
 }
-"""What the log says for OpenSSL's reasons."""
+"""Log texts for OpenSSL's reasons."""
 
 _VERIFY: Final = {
     10: "certificate has expired or is not yet valid",
     9: "certificate has expired or is not yet valid",
     26: "certificate specifies an incompatible key usage",
 }
-"""What the log says for OpenSSL's codes of certificates that do not pass; any other has no known authority."""
+"""Log texts for OpenSSL's codes of refused certificates; any other has no known authority."""
 
 
 def suite_name(openssl: str) -> str:
@@ -87,7 +87,7 @@ def suite_name(openssl: str) -> str:
 
 
 def error_text(error: ssl.SSLError) -> str:
-    """Return the words of nats-server's log for a failed handshake, or OpenSSL's where it has none."""
+    """Return nats-server's log text for a failed handshake, or OpenSSL's where it has none."""
     text = _REASONS.get(error.reason or "", "")
     if isinstance(error, ssl.SSLCertVerificationError):
         return text + _VERIFY.get(error.verify_code, "certificate signed by unknown authority")
@@ -95,5 +95,5 @@ def error_text(error: ssl.SSLError) -> str:
 
 
 def is_probe(error: ssl.SSLError) -> bool:
-    """Tell whether the other side did not mean TLS at all: a load balancer's check, or a person with a browser."""
+    """Return whether the other side did not attempt TLS at all: a load balancer's check, or a browser without it."""
     return _REASONS.get(error.reason or "") == _NOT_TLS

@@ -31,11 +31,11 @@ from natsctl.server.websocket.frames import (
     close_frame,
     frame,
 )
-from natsctl.server.websocket.upgrade import Upgrade, UpgradeError, WebSocketDoor, nonsense, refusal
+from natsctl.server.websocket.upgrade import Upgrade, UpgradeError, Upgrader, nonsense, refusal
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.gate import TlsGate
+    from natsctl.server.tls.contexts import ListenerTls
 
 MAX_REQUEST_BYTES: Final = 64 * 1024
 """Longest request with its headers."""
@@ -48,14 +48,24 @@ class WebSocketConnection(ClientConnection):
     """The transport side of one session behind WebSocket frames."""
 
     __slots__ = (
-        "_address", "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade",
-        "_writer", "raw",
+        "_address",
+        "_goodbye",
+        "_http",
+        "_layer",
+        "_listener_tls",
+        "_pong",
+        "_reader",
+        "_timer",
+        "_upgrade",
+        "_upgrader",
+        "_writer",
+        "raw",
     )  # fmt: skip
 
-    def __init__(self, shell: Shell, gate: TlsGate, door: WebSocketDoor) -> None:
+    def __init__(self, shell: Shell, tls: ListenerTls, upgrader: Upgrader) -> None:
         super().__init__(shell)
-        self._gate = gate
-        self._door = door
+        self._listener_tls = tls
+        self._upgrader = upgrader
         self._layer: TlsLayer | None = None
         self._http: h11.Connection | None = None
         """Reads the request; None before its first byte and after its last."""
@@ -78,19 +88,19 @@ class WebSocketConnection(ClientConnection):
             return
         self._address = peer_of(self.raw)
         self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        if len(self._door.waiting) >= MAX_WAITING:
+        if len(self._upgrader.waiting) >= MAX_WAITING:
             self.raw.abort()
             return
-        self._door.waiting.add(self.raw)
-        self._timer = self._shell.loop.call_later(self._door.options.handshake_timeout_s, self.raw.abort)
-        if self._gate.options is not None:
-            self._layer = self._gate.layer()
+        self._upgrader.waiting.add(self.raw)
+        self._timer = self._shell.loop.call_later(self._upgrader.options.handshake_timeout_s, self.raw.abort)
+        if self._listener_tls.options is not None:
+            self._layer = self._listener_tls.layer()
 
     def _settled(self) -> None:
         """Stop the timer of the handshakes."""
         if self._timer is not None:
             self._timer.cancel()
-        self._door.waiting.discard(self.raw)
+        self._upgrader.waiting.discard(self.raw)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the session, if there is one."""
@@ -212,7 +222,7 @@ class WebSocketConnection(ClientConnection):
 
     def _answer_request(self, request: h11.Request, rest: bytes) -> None:
         try:
-            upgrade = self._door.upgrade(request, self._layer is not None)
+            upgrade = self._upgrader.upgrade(request, self._layer is not None)
         except UpgradeError as error:
             self._refuse(request, rest, error)
             return
@@ -220,8 +230,8 @@ class WebSocketConnection(ClientConnection):
             self._too_early()
             return
         self.transport.write(upgrade.answer)
-        if upgrade.leaf and self._shell.leaf_door is not None:
-            self._shell = self._shell.leaf_door
+        if upgrade.leaf and self._shell.leaf_shell is not None:
+            self._shell = self._shell.leaf_shell
         elif upgrade.leaf:
             self._complain("Not configured to accept leaf node connections")
             self.transport.close()
@@ -244,9 +254,9 @@ class WebSocketConnection(ClientConnection):
     def _open(self, upgrade: Upgrade) -> None:
         self._settled()
         self._upgrade = upgrade
-        limit = self._door.max_payload
+        limit = self._upgrader.max_payload
         self._reader = FrameReader(compressed=upgrade.compressed, masked=upgrade.masked, limit=limit)
-        deflater = self._door.deflater if upgrade.compressed else None
+        deflater = self._upgrader.deflater if upgrade.compressed else None
         self._writer = FrameWriter(deflater, browser=upgrade.browser, whole=upgrade.whole)
         self._http = None
         session = self._shell.opened(self, *self._address, "websocket")
@@ -257,10 +267,10 @@ class WebSocketConnection(ClientConnection):
         self._shell.wake()
 
     def _identify(self, layer: TlsLayer) -> None:
-        """Tell the session what the handshake settled."""
+        """Set the session's options that the handshake has settled."""
         from natsctl.server.tls.certificate import chain_of, identity
 
-        session, options = self.session, self._gate.options
+        session, options = self.session, self._listener_tls.options
         chain, facts = chain_of(layer.connection), layer.facts(first=False)
         pinned = options.pinned_certs if options is not None else frozenset()
         fault, session.tls, session.login.certificate = identity(chain, pinned, facts)
@@ -270,7 +280,7 @@ class WebSocketConnection(ClientConnection):
 
     @property
     def name(self) -> str:
-        """How log lines call this connection; a proxy's client comes before the proxy."""
+        """The name of this connection in log lines; a proxy's client comes before the proxy."""
         session, upgrade = self.session, self._upgrade
         before = upgrade.forwarded_for if upgrade is not None else ""
         proxied = f"[{before}]/" if ":" in before else f"{before}/" if before else ""
@@ -299,7 +309,7 @@ class WebSocketConnection(ClientConnection):
             self.transport.write(data)
 
     def close(self) -> None:
-        """Say why the connection ends, and close."""
+        """Send the reason in a close frame, and close."""
         reason = self.session.close_reason or CloseReason.SERVER_SHUTDOWN
         self._say_goodbye(close_frame(STATUSES.get(reason, Status.INTERNAL_ERROR), reason.value))
         super().close()

@@ -27,7 +27,7 @@ BROWSER_FRAME_BYTES: Final = 4096
 """Largest frame that a browser is sent."""
 
 SYNC_MARK: Final = b"\x00\x00\xff\xff"
-"""What a sender leaves out at the end of each compressed message."""
+"""The bytes that a sender leaves out at the end of each compressed message."""
 
 FINAL: Final = 0x80
 COMPRESSED: Final = 0x40
@@ -40,7 +40,7 @@ _TEXTS: Final = {
     "server received unexpected unmasked frame": "mask bit missing",
     "Reserved bit set unexpectedly": "RSV2 and RSV3 must be clear",
 }
-"""What wsproto says, and what clients and the log are told."""
+"""Texts of wsproto, and those for clients and the log."""
 
 
 class FrameError(Exception):
@@ -52,7 +52,7 @@ class FrameError(Exception):
 
 
 class Event(NamedTuple):
-    """What came in: a piece of a message, or a control frame with its payload."""
+    """A received piece of a message, or a control frame with its payload."""
 
     opcode: Opcode
     payload: bytes
@@ -142,10 +142,10 @@ class FrameReader:
                 assert isinstance(frame.payload, bytes)
                 yield Event(frame.opcode, frame.payload)
         except ParseFailed as error:
-            told = str(error)
-            text = next((text for start, text in _TEXTS.items() if told.startswith(start)), told)
+            reason = str(error)
+            text = next((ours for start, ours in _TEXTS.items() if reason.startswith(start)), reason)
             if text == "unknown opcode":
-                text += f" {int(told.rpartition(' ')[2], 16)}"
+                text += f" {int(reason.rpartition(' ')[2], 16)}"
             raise FrameError(text, error.code) from error
 
 
@@ -252,4 +252,4 @@ STATUSES: Final = {
     CloseReason.STALE_CONNECTION: Status.GOING_AWAY,
     CloseReason.SERVER_SHUTDOWN: Status.GOING_AWAY,
 }
-"""What the close frame says for each reason; any other is an internal error."""
+"""Status of the close frame for each reason; any other is an internal error."""

@@ -30,7 +30,7 @@ GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 DEFLATE: Final = "permessage-deflate"
 
 HEADERS_REFUSED: Final = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
-"""What `headers` may not set, besides everything that begins with `sec-websocket-`."""
+"""Headers that `headers` may not set, besides those that begin with `sec-websocket-`."""
 
 MAX_COOKIES: Final = 3000
 """Cookies of a request; where there are more, none counts. Source: Go, net/http defaultCookieMaxNum."""
@@ -67,8 +67,8 @@ class Upgrade(Confidential, frozen=True):
     """Fields of CONNECT, for those that the client's own leaves empty."""
 
 
-class WebSocketDoor:
-    """What a listener holds requests against; `options` may be replaced while it is open."""
+class Upgrader:
+    """Checks and answers upgrade requests of a listener; `options` may be replaced while it is open."""
 
     def __init__(self, options: WebSocketOptions, max_payload: int) -> None:
         """Raises ValueError where an allowed origin is none."""
@@ -76,18 +76,18 @@ class WebSocketDoor:
         self.waiting: set[Transport] = set()
         """Connections that have not shown a request yet."""
         self.deflater = Deflater()
-        """What compresses the output of all connections."""
+        """The compressor of the output of all connections."""
         self.options: WebSocketOptions
         self._origins: frozenset[Origin]
         self.replace(options)
 
     def replace(self, options: WebSocketOptions) -> None:
-        """Go by other options from the next request on; raises ValueError, and then the old ones stay."""
+        """Use other options from the next request on; raises ValueError, and then the old ones stay."""
         self._origins = frozenset(allowed_origin(text) for text in options.allowed_origins)
         self.options = options
 
     def close(self) -> None:
-        """Cut the connections that have not shown a request yet: the server stops, and nobody else knows them."""
+        """Abort the connections that have not sent a request yet: they are known here only, and the server stops."""
         for transport in tuple(self.waiting):
             transport.abort()
 
@@ -176,12 +176,12 @@ class _Headers:
         return self._values.get(name, [""])[0]
 
     def lists(self, name: str, token: str) -> bool:
-        """Whether one of the comma-separated values of a header is `token`, in any case."""
+        """Return whether one of the comma-separated values of a header is `token`, in any case."""
         values = self._values.get(name, [])
         return any(part.strip(" \t").lower() == token for value in values for part in value.split(","))
 
     def offers(self, extension: str) -> bool:
-        """Whether the client offers an extension, with whatever parameters."""
+        """Return whether the client offers an extension, with any parameters."""
         text = ",".join(self._values.get("sec-websocket-extensions", []))
         return any(part.strip(" \t").lower() == extension for part in text.replace(";", ",").split(","))
 
@@ -299,5 +299,5 @@ def refusal(status: HTTPStatus, date: str, *, old: bool, head: bool, closing: bo
 def nonsense(status: int, text: str) -> bytes:
     """Return the answer to what is no HTTP request."""
     phrase = HTTPStatus(status).phrase
-    told = f"{status} {phrase}{text}"
-    return f"HTTP/1.1 {told}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{told}".encode()
+    body = f"{status} {phrase}{text}"
+    return f"HTTP/1.1 {body}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{body}".encode()

@@ -13,9 +13,9 @@ A, B = LeafUrl("nats-leaf", "a", 1), LeafUrl("nats-leaf", "b", 2)
 
 
 def remote(**options: Any) -> LeafRemote:
-    door = SimpleNamespace(log=None, loop=None, leafs=None)
+    shell = SimpleNamespace(log=None, loop=None, leafs=None)
     given = LeafRemoteOptions(urls=(A, B), no_randomize=True, **options)
-    return LeafRemote(cast(Any, door), given, 1.0, 1.0, lambda first, attempt: True)
+    return LeafRemote(cast(Any, shell), given, 1.0, 1.0, lambda first, attempt: True)
 
 
 def link(**seen: Any) -> Any:

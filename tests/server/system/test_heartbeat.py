@@ -53,8 +53,8 @@ def test_who_asks_without_a_reply_is_told_at_once_and_others_not_more_than_once_
     beating.listen()
     beating.run(16_000)
     del beating.built[:]
-    beating.heartbeat.asked()
-    beating.heartbeat.asked()
+    beating.heartbeat.publish_now()
+    beating.heartbeat.publish_now()
     assert beating.built == [16_000, 16_000]
     beating.heartbeat.broadcast()
     assert len(beating.built) == 2

@@ -21,8 +21,8 @@ from natsctl.server.listener import joined
 from natsctl.server.loops import new_event_loop
 from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.reload import Reloader
-from natsctl.server.tls import gate as gates
-from natsctl.server.tls.gate import TlsFileError, TlsGate
+from natsctl.server.tls import contexts as tls_module
+from natsctl.server.tls.contexts import ListenerTls, TlsFileError
 from natsctl.server.tls.listener import THROTTLED
 from natsctl.testing.certificates import Issued
 from tests.server.websocket.upgrades import request, said
@@ -355,10 +355,10 @@ async def test_new_files_are_for_new_connections(files: Files) -> None:
         await before.secure(files.client())
         await before.ask()
         changed = files.authority.issue("changed", dns=["changed.test"])
-        gate = server.gates["clients"]
+        served = server.listener_tls["clients"]
         with pytest.raises(TlsFileError):
-            gate.replace(replace(files.tls(), cert_file=files.folder / "missing.pem"))
-        gate.replace(TlsOptions(changed.cert, changed.key))
+            served.replace(replace(files.tls(), cert_file=files.folder / "missing.pem"))
+        served.replace(TlsOptions(changed.cert, changed.key))
         async with talking(server.port) as talk:
             await talk.line()
             await talk.secure(files.client(), "changed.test")
@@ -369,7 +369,7 @@ async def test_new_files_are_for_new_connections(files: Files) -> None:
 async def test_more_handshakes_than_the_rate_allows_are_refused_in_clear(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates, "RATE_WINDOW_S", 60.0)  # longer than all of this takes
+    monkeypatch.setattr(tls_module, "RATE_WINDOW_S", 60.0)  # longer than all of this takes
     log = ListLog()
     async with serving(log, tls=files.tls(connection_rate_limit=3)) as server:
         told = []
@@ -441,7 +441,7 @@ def test_a_key_of_another_certificate_is_refused(files: Files) -> None:
     one, two = files.authority.issue("k1"), files.authority.issue("k2")
     mixed = Issued(one.cert, two.key)
     with pytest.raises(TlsFileError, match="private key does not match public key"):
-        TlsGate(TlsOptions(mixed.cert, mixed.key))
+        ListenerTls(TlsOptions(mixed.cert, mixed.key))
 
 
 def reset(sock: socket.socket) -> None:

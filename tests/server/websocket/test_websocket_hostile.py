@@ -161,7 +161,7 @@ async def test_connections_without_a_request_have_a_limit(monkeypatch: pytest.Mo
         assert gone == 2
         for _, writer in crowd:
             writer.transport.abort()
-        await until(lambda: server.websocket_door is not None and not server.websocket_door.waiting)
+        await until(lambda: server.upgrader is not None and not server.upgrader.waiting)
         async with upgraded(port(server)) as client:
             assert json.loads(client.info[5:])
 
@@ -188,6 +188,6 @@ async def test_a_server_that_stops_leaves_no_handshake_behind() -> None:
     options = replace(CLEAR, handshake_timeout_s=600.0)
     async with serving(websocket=options) as server, talking(server.port_of("websocket")) as talk:
         talk.writer.write(b"GET / HTTP/1.1\r\n")
-        await until(lambda: server.websocket_door is not None and server.websocket_door.waiting)
+        await until(lambda: server.upgrader is not None and server.upgrader.waiting)
         await server.stop()
         assert await talk.rest() == b""

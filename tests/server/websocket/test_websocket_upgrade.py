@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
-from natsctl.server.websocket.upgrade import UpgradeError, WebSocketDoor
+from natsctl.server.websocket.upgrade import UpgradeError, Upgrader
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.tls_clients import PATIENCE_S, Files, ListLog, serving, talking, until
 
@@ -253,12 +253,12 @@ async def test_cookies_are_read_as_nats_server_reads_them(kind: Kind, tmp_path: 
 
 
 def test_a_cookie_that_is_named_twice_counts_once() -> None:
-    door = WebSocketDoor(replace(COOKIES, user_cookie="same", pass_cookie="same"), 100)
+    upgrader = Upgrader(replace(COOKIES, user_cookie="same", pass_cookie="same"), 100)
     head = h11.Connection(h11.SERVER)
     head.receive_data(request(Cookie="same=x"))
     event = head.next_event()
     assert isinstance(event, h11.Request)
-    assert door.upgrade(event, secure=False).cookies == {"user": "x"}
+    assert upgrader.upgrade(event, secure=False).cookies == {"user": "x"}
 
 
 async def test_a_token_comes_by_cookie() -> None:
@@ -299,13 +299,13 @@ async def test_a_proxy_names_its_client_in_the_log(log: ListLog) -> None:
 
 async def test_other_options_are_for_the_next_request() -> None:
     async with serving(websocket=CLEAR) as server:
-        door = server.websocket_door
-        assert door is not None
+        upgrader = server.upgrader
+        assert upgrader is not None
         with pytest.raises(ValueError, match="unable to parse allowed origin"):
-            door.replace(replace(CLEAR, allowed_origins=("nonsense",)))
+            upgrader.replace(replace(CLEAR, allowed_origins=("nonsense",)))
         port = server.port_of("websocket")
         assert b" 101 " in await answer(port, request(Origin="http://evil.com"), 0.05)
-        door.replace(replace(CLEAR, same_origin=True))
+        upgrader.replace(replace(CLEAR, same_origin=True))
         assert b" 403 " in await answer(port, request(Origin="http://evil.com"), 0.05)
 
 
@@ -319,7 +319,7 @@ def test_any_request_is_upgraded_or_refused(cuts: list[int], junk: list[tuple[in
         sent[at:at] = data
     for at in cuts:
         del sent[at : at + 5]
-    door = WebSocketDoor(replace(COOKIES, same_origin=True, allowed_origins=("http://a.com",)), 100)
+    upgrader = Upgrader(replace(COOKIES, same_origin=True, allowed_origins=("http://a.com",)), 100)
     http = h11.Connection(h11.SERVER)
     http.receive_data(bytes(sent))
     try:
@@ -328,6 +328,6 @@ def test_any_request_is_upgraded_or_refused(cuts: list[int], junk: list[tuple[in
         return
     if isinstance(event, h11.Request):
         try:
-            assert door.upgrade(event, secure=False).answer.startswith(b"HTTP/1.1 101 ")
+            assert upgrader.upgrade(event, secure=False).answer.startswith(b"HTTP/1.1 101 ")
         except UpgradeError as refused:
             assert 400 <= refused.status < 500

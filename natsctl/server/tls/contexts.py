@@ -1,7 +1,6 @@
-"""The TLS of a listener: the context that its files make, and the gate through which connections find it.
+"""The TLS of a listener: its contexts, made of its files, which a reload replaces.
 
-A gate outlives its files: a reload puts another context behind it, which new connections meet, while those that are in
-keep theirs.
+New connections use the contexts of the last reload, while existing ones keep theirs.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ RATE_WINDOW_S: Final = 1.0
 """The interval of `connection_rate_limit`."""
 
 _PAIR_FAULTS: Final = {"KEY_VALUES_MISMATCH": "tls: private key does not match public key"}
-"""What is told for OpenSSL's reasons."""
+"""Texts for OpenSSL's reasons."""
 
 
 class TlsFileError(OSError):
-    """A certificate, a key or a setting that TLS can not work with; the text says which."""
+    """A certificate, a key or a setting that TLS cannot use; the text names it."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -51,16 +50,16 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     return contexts[0]
 
 
-class GateContexts(NamedTuple):
+class TlsContexts(NamedTuple):
     """The contexts of a listener; `spare`, of the same files, stands by where clients' certificates are verified."""
 
     first: ssl.SSLContext
     spare: ssl.SSLContext | None
 
 
-def gate_contexts(options: TlsOptions) -> GateContexts:
-    """Return what a gate answers handshakes with; raises TlsFileError."""
-    return GateContexts(server_context(options), server_context(options) if options.verify else None)
+def tls_contexts(options: TlsOptions) -> TlsContexts:
+    """Return the contexts of a listener; raises TlsFileError."""
+    return TlsContexts(server_context(options), server_context(options) if options.verify else None)
 
 
 def _context(options: TlsOptions) -> ssl.SSLContext:
@@ -136,7 +135,7 @@ def _check_readable(path: Path, fault: str) -> None:
 
 
 def _choose_by_name(contexts: list[ssl.SSLContext], files: list[Path]) -> None:
-    """Let the server name that a client asks for choose among the certificates; the first serves all others."""
+    """Choose among the certificates by the server name of a client's handshake; the first serves all other names."""
     from natsctl.server.tls.certificate import dns_names
 
     named = {name: context for context, path in zip(contexts, files, strict=True) for name in dns_names(path)}
@@ -150,31 +149,31 @@ def _choose_by_name(contexts: list[ssl.SSLContext], files: list[Path]) -> None:
     contexts[0].sni_callback = choose
 
 
-class TlsGate:
-    """What new connections of a listener find: `options` None where it is in clear."""
+class ListenerTls:
+    """The TLS of new connections of a listener; `options` is None where it is in clear."""
 
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         """Load the files; raises TlsFileError."""
-        self._contexts: GateContexts
+        self._contexts: TlsContexts
         self.options: TlsOptions | None = None
         self.allow_non_tls = False
         self.blocked = 0
-        """Connections refused for the rate since it was last told."""
+        """Connections refused for the rate since the last log line about them."""
         self._window_end = 0.0
         self._taken = 0
         self.replace(options, allow_non_tls)
 
     def replace(
-        self, options: TlsOptions | None, allow_non_tls: bool = False, contexts: GateContexts | None = None
+        self, options: TlsOptions | None, allow_non_tls: bool = False, contexts: TlsContexts | None = None
     ) -> None:
-        """Put other files behind the gate; raises TlsFileError, and then the old ones stay.
+        """Use other files; raises TlsFileError, and then the old ones stay.
 
-        With `contexts`, made of those options before, nothing is read and nothing raised.
+        With `contexts`, made of those options before, no file is read and nothing is raised.
         """
         if options is not None:
             import natsctl.server.tls.listener  # noqa: F401  # now, and not with the first client
 
-            self._contexts = contexts or gate_contexts(options)
+            self._contexts = contexts or tls_contexts(options)
         self.options = options
         self.allow_non_tls = allow_non_tls
 
@@ -183,7 +182,7 @@ class TlsGate:
         return TlsLayer(self._contexts.first, spare=self._contexts.spare)
 
     def admits(self) -> bool:
-        """Count one handshake, and tell whether the rate allows it."""
+        """Count one handshake, and return whether the rate allows it."""
         limit = self.options.connection_rate_limit if self.options is not None else 0
         if limit <= 0:
             return True
@@ -197,7 +196,7 @@ class TlsGate:
         self.blocked += 1
         return False
 
-    def tell_blocked(self, log: Log) -> None:
+    def log_blocked(self, log: Log) -> None:
         """Log how many connections the rate refused; called once a second while there are any."""
         blocked, self.blocked = self.blocked, 0
         if blocked:

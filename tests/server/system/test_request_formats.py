@@ -12,12 +12,12 @@ from natsctl.broker.options import BrokerOptions
 from natsctl.server.monitor.connz import ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
 from natsctl.server.monitor.jsz import JszOptions
-from natsctl.server.system.endpoints import Form, ServerFilter
+from natsctl.server.system.endpoints import RequestFormat, ServerFilter
 from natsctl.testing.clock import VirtualClock
 
-CONNZ = Form("ConnzEventOptions", "ConnzOptions", ConnzOptions)
-JSZ = Form("JszEventOptions", "JSzOptions", JszOptions)
-VARZ = Form("VarzEventOptions")
+CONNZ = RequestFormat("ConnzEventOptions", "ConnzOptions", ConnzOptions)
+JSZ = RequestFormat("JszEventOptions", "JSzOptions", JszOptions)
+VARZ = RequestFormat("VarzEventOptions")
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def test_options_and_filter_are_read_from_one_object_whatever_the_case_of_its_ke
 
 
 def test_keys_with_dashes_are_read() -> None:
-    _, options = Form("HealthzEventOptions", "HealthzOptions", HealthzOptions).read(b'{"js-enabled-only": true}')
+    _, options = RequestFormat("HealthzEventOptions", "HealthzOptions", HealthzOptions).read(
+        b'{"js-enabled-only": true}'
+    )
     assert options.js_enabled_only
 
 
@@ -73,7 +75,7 @@ def test_what_says_nothing_asks_for_nothing(body: bytes) -> None:
         ),
     ],
 )
-def test_faults_are_told_as_the_reference_tells_them(form: Form, body: bytes, text: str) -> None:
+def test_faults_are_told_as_the_reference_tells_them(form: RequestFormat, body: bytes, text: str) -> None:
     with pytest.raises(DecodeError) as told:
         form.read(body)
     assert str(told.value) == text
@@ -98,4 +100,4 @@ def test_faults_are_told_as_the_reference_tells_them(form: Form, body: bytes, te
 )
 def test_a_filter_says_which_servers_are_meant(broker: Broker, body: bytes, meant: bool) -> None:
     wanted, _ = VARZ.read(body)
-    assert wanted.leaves_out(broker) is not meant
+    assert wanted.excludes(broker) is not meant
