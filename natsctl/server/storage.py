@@ -94,7 +94,7 @@ def make_durable_folder(path: Path) -> None:
     """Make a folder with its parents, so that it is still there after a power failure; raises StorageError."""
     missing = []
     while not path.is_dir():
-        if path.exists() or path.is_symlink():
+        if (path.exists() or path.is_symlink()) and not path.is_dir():  # another command may have made it just now
             raise StorageError(f"storage directory is not a directory: {path}")
         missing.append(path)
         path = path.parent

@@ -20,6 +20,7 @@ from natsctl.server import embedded
 from natsctl.server.embedded import EmbeddedServer, default_data_dir
 from natsctl.server.options import ServerOptions
 from natsctl.server.shared import SharedServer, load_shared, save_shared
+from natsctl.server.storage import make_durable_folder
 from natsctl.server.thread import ServerThread
 from tests.support.raw_client import RawClient
 
@@ -223,3 +224,18 @@ def test_ten_commands_at_once_share_one_server(tmp_path: Path, monkeypatch: pyte
     assert shared.client_url == servers[0].url
     for server in sorted(servers, key=lambda server: server.owner):
         server.stop()
+
+
+def test_a_folder_that_another_command_makes_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, exists = tmp_path / "jetstream", Path.exists
+
+    def made_meanwhile(path: Path) -> bool:
+        folder.mkdir(exist_ok=True)
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", made_meanwhile)
+    make_durable_folder(folder)
+    monkeypatch.undo()
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="not a directory"):
+        make_durable_folder(tmp_path / "file" / "jetstream")
