@@ -69,7 +69,7 @@ class FileImage:
         self.dirty.clear()
 
     def _fate(self, rng: random.Random, start: int, stale: Sequence[bytes]) -> bytes:
-        """What a dirty sector holds afterwards: written whole or not at all; one that never was may hold anything."""
+        """The content of a dirty sector afterwards: old or new as a whole; a never written one may hold anything."""
         old = bytes(self.durable[start : start + SECTOR_BYTES])
         new = bytes(self.cache[start : start + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
         draw = rng.random()
@@ -98,7 +98,7 @@ class NameChange(NamedTuple):
     entries: tuple[tuple[FolderImage, str, FileImage | FolderImage | None], ...]
 
     def touches(self, folder: FolderImage) -> bool:
-        """Whether one of the names is in that folder."""
+        """Return whether one of the names is in that folder."""
         return any(entry[0] is folder for entry in self.entries)
 
     def make_durable(self) -> None:

@@ -111,7 +111,7 @@ class JetStreamServer:
         await self._provide(manager)
 
     def _ask(self, work: Callable[[Manager], Awaitable[T]]) -> T:
-        """Do work as a client on the server's event loop, because this call may block the caller's."""
+        """Run work as a client on the server's event loop, because this call may block the caller's."""
         return self._running.run(self._on_connection(work))
 
     async def _on_connection(self, work: Callable[[Manager], Awaitable[T]]) -> T:

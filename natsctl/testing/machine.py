@@ -31,7 +31,7 @@ from natsctl.wire.server_parser import ServerParser
 
 TURN_BUDGET: Final = 2048
 END_SHARE: Final = 0.4
-"""How often a commit in flight on a slow disk ends in a turn."""
+"""Probability that a commit in flight on a slow disk ends in a turn."""
 MAX_TURNS: Final = 10_000
 """Turns after which a machine that does not come to rest is called broken."""
 
@@ -177,7 +177,7 @@ class Machine:
         return wire
 
     def attach(self, session: Session, reader: Drain) -> None:
-        """Give `reader` the bytes that the server writes to a connection other than a client's."""
+        """Pass `reader` the bytes that the server writes to a connection other than a client's."""
         self._wires[session] = reader
 
     def turn(self) -> bool:
@@ -202,7 +202,7 @@ class Machine:
         return bool(waiting)
 
     def _runs_ahead(self, commit: Commit) -> bool:
-        """Do the disk work of a commit in flight now or with its end; return which."""
+        """Choose whether the disk work of a commit in flight is done now or with its end; return the choice."""
         if self.slow is None or self.slow.random() < 0.5:
             return False
         commit.run()

@@ -28,7 +28,7 @@ READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
 _OF_GO: Final = re.compile(r'(invalid JSON: |Bad Request - )(?:\\.|[^"\\\r\n])*')
 _OF_GO_BYTES: Final = re.compile(_OF_GO.pattern.encode())
-"""Where the words of Go's own decoder of JSON stand."""
+"""The prefix of errors of Go's own JSON decoder."""
 
 
 def reference_binary() -> str | None:

@@ -6,7 +6,7 @@ one ordered list until `fsync_dir` makes them durable. Three things can happen t
 
 * `kill`: the process is gone, open files and locks with it; the cache stays (kill -9).
 * `power_loss`: the cache is gone; of what was not synced each dirty sector draws a fate (old, new, zero, garbage, or an
-  old block of another file) and the waiting name changes survive as the `personality` says.
+  old block of another file) and the waiting name changes survive as the `journalling` says.
 * a fault that the `plan` draws for one call: an error, a short write, or the end of the machine in the middle of it. A
   sync that fails marks its sectors clean without writing them, as Linux does: they stay readable, and are lost with the
   power.
@@ -44,8 +44,8 @@ class Crash(BaseException):
     """The simulated machine stopped inside a call; no code of the process under test may catch this."""
 
 
-class Personality(Enum):
-    """How waiting name changes survive a power loss."""
+class Journalling(Enum):
+    """Rules by which pending name changes survive a power loss."""
 
     ORDERED = "ordered"
     """A prefix of them, as on a journalling file system; a folder's sync carries everything before it."""
@@ -54,7 +54,7 @@ class Personality(Enum):
 
 
 class Fault(NamedTuple):
-    """What happens to one call: `errno` raises it, `short` lets part of a write in, `crash` stops the machine."""
+    """The fault of one call: `error` is raised, `short` writes a part, `crash` stops the machine."""
 
     error: int = 0
     short: bool = False
@@ -139,7 +139,7 @@ class SimFile:
         return len(self._node.cache)
 
     def close(self) -> None:
-        """Give the descriptor back, and the lock if it held one."""
+        """Release the descriptor, and the lock if it held one."""
         if self._open and self._life == self._disk.life:
             self._disk.release(self._path, self)
         self._open = False
@@ -151,12 +151,12 @@ class SimDisk:
     def __init__(
         self,
         rng: random.Random,
-        personality: Personality = Personality.ORDERED,
+        journalling: Journalling = Journalling.ORDERED,
         plan: Plan = no_faults,
         capacity_bytes: int = 1 << 40,
     ) -> None:
         self.rng = rng
-        self.personality = personality
+        self.journalling = journalling
         self.plan = plan
         self.capacity_bytes = capacity_bytes
         self.life = 0
@@ -174,9 +174,9 @@ class SimDisk:
         self._locks.clear()
 
     def power_loss(self) -> None:
-        """End the machine: synced data stays, and of the rest what seed and personality let survive."""
+        """End the machine: synced data stays, and of the rest what seed and journalling let survive."""
         self.kill()
-        if self.personality is Personality.ORDERED:
+        if self.journalling is Journalling.ORDERED:
             survivors = self._waiting[: self.rng.randint(0, len(self._waiting))]
         else:
             survivors = [change for change in self._waiting if self.rng.random() < 0.5]
@@ -209,9 +209,9 @@ class SimDisk:
 
     def synced_image(self, seed: int) -> SimDisk:
         """Return a new disk that holds only what is durable now, as if nothing else survived a power loss."""
-        twin = SimDisk(random.Random(seed), self.personality)
-        twin._root = durable_copy(self._root)
-        return twin
+        copy = SimDisk(random.Random(seed), self.journalling)
+        copy._root = durable_copy(self._root)
+        return copy
 
     def alter(self, path: str, offset: int, data: bytes) -> None:
         """Damage a file at rest: overwrite durable and cached bytes, no sync needed."""
@@ -232,7 +232,7 @@ class SimDisk:
         folder.durable.pop(name, None)
 
     def put(self, path: str, data: bytes) -> None:
-        """Have a file at rest with this content."""
+        """Create a durable file with this content."""
         file = self.open(path, create=True)
         file.pwrite(data, 0)
         file.sync()
@@ -271,11 +271,11 @@ class SimDisk:
         return [*(bytes(file.cache) for file in files), *(bytes(f.durable) for f in files if f.durable != f.cache)]
 
     def holds(self, data: bytes) -> bool:
-        """Whether any file holds these bytes, or one that could come back does."""
+        """Return whether a file holds these bytes, or one that could reappear does."""
         return any(data in content for content in self.contents())
 
     def meet(self, call: str, path: str, writes: bool = False) -> Fault | None:
-        """Let the plan's fault happen, and count it; a fault in the middle of a write is returned to the caller."""
+        """Raise the plan's fault, and count it; a fault in the middle of a write is returned to the caller."""
         fault = self.plan(call, path)
         if fault is None:
             return None
@@ -358,7 +358,7 @@ class SimDisk:
         self.meet("fsync_dir", path)
         folder = self._folder(path)
         touching = [index for index, change in enumerate(self._waiting) if change.touches(folder)]
-        if self.personality is Personality.ORDERED:
+        if self.journalling is Journalling.ORDERED:
             carried = list(range(touching[-1] + 1)) if touching else []
         else:
             carried = touching
@@ -367,7 +367,7 @@ class SimDisk:
         self._waiting = [change for index, change in enumerate(self._waiting) if index not in set(carried)]
 
     def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
-        """Do `fsync_dir` to each and return what failed."""
+        """Call `fsync_dir` for each folder and return those that failed."""
         faults: dict[str, OSError] = {}
         for path in paths:
             try:
@@ -391,7 +391,7 @@ class SimDisk:
         return file
 
     def release(self, path: str, file: SimFile) -> None:
-        """Give a lock back if this file holds it."""
+        """Release a lock if this file holds it."""
         if self._locks.get(path) is file:
             del self._locks[path]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.testing.process import READY_WITHIN_S
-from tests.support.crash_checker import Judge, Summary
+from tests.support.crash_checker import CrashChecker, Summary
 from tests.support.kill_clients import Journal, Publisher, expected_payload
 from tests.support.kill_loop import KILL_STREAM, KillLoop
 from tests.support.kill_loop import STREAMS as FLOW_STREAMS
@@ -30,7 +30,7 @@ def test_repeats_are_known_for_longer_than_a_server_takes_to_start() -> None:
 
 
 class Case:
-    """A judge over what two publishers sent: three messages each, all acked, stored by turns."""
+    """A checker over what two publishers sent: three messages each, all acked, stored by turns."""
 
     def __init__(self, folder: Path) -> None:
         self.summary = Summary()
@@ -44,15 +44,15 @@ class Case:
             acks[seq] = (publisher, number)
         for publisher in publishers:
             publisher.next_number = 3
-        self.judge = Judge(self.summary, publishers, acks, set())
+        self.checker = CrashChecker(self.summary, publishers, acks, set())
         journal.close()
 
     def verdict(self) -> Summary:
-        self.judge.begin(1, 6)
+        self.checker.begin(1, 6)
         for message in self.stored:
-            self.judge.message(*message)
-        self.judge.end()
-        self.judge.check_repeated()
+            self.checker.message(*message)
+        self.checker.end()
+        self.checker.check_repeated()
         return self.summary
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_checker import FlowJudge, FlowSummary, Stored
+from tests.support.crash_checker import FlowChecker, FlowSummary, Stored
 from tests.support.kill_clients import Journal, Publisher, Worker, expected_payload
 from tests.support.kill_loop import SUBJECTS, WORKERS, FlowLoop
 
@@ -20,7 +20,7 @@ async def test_mirrors_sources_queues_and_interest_lose_and_double_nothing(tmp_p
 
 
 class Case:
-    """A judge over what six publishers sent: two messages each, all taken."""
+    """A checker over what six publishers sent: two messages each, all taken."""
 
     def __init__(self, folder: Path) -> None:
         self.summary = FlowSummary()
@@ -32,7 +32,7 @@ class Case:
         for (stream, _), worker in self.workers.items():
             number = {b"TASKS": 2, b"QUEUE": 3, b"EVENTS": 5}[stream]
             worker.delivered = {seq: expected_payload(number, seq - 1) for seq in (1, 2)}
-        self.judge = FlowJudge(self.summary, publishers, self.workers)
+        self.checker = FlowChecker(self.summary, publishers, self.workers)
         journal.close()
         origin = [stored(1 + at * 3 + number, b"o.%d" % number, number, at) for at in (0, 1) for number in range(3)]
         self.contents = {
@@ -50,8 +50,8 @@ class Case:
     def verdict(self) -> FlowSummary:
         everything = {1, 2}
         gone = {b"QUEUE": everything, b"EVENTS": everything, b"PIPE": everything}
-        self.judge.removed(gone, self.contents[b"DRAIN"])
-        self.judge.finish(self.contents)
+        self.checker.removed(gone, self.contents[b"DRAIN"])
+        self.checker.finish(self.contents)
         return self.summary
 
 
@@ -85,7 +85,7 @@ def test_the_judge_finds_what_was_removed_before_its_ack(tmp_path: Path) -> None
     case = Case(tmp_path)
     del case.workers[b"EVENTS", b"B"].delivered[2]
     case.contents[b"DRAIN"].pop()
-    case.judge.removed({b"QUEUE": {3}, b"EVENTS": {1, 2}, b"PIPE": {1, 2}}, case.contents[b"DRAIN"])
+    case.checker.removed({b"QUEUE": {3}, b"EVENTS": {1, 2}, b"PIPE": {1, 2}}, case.contents[b"DRAIN"])
     assert case.summary.removed_early == 3
 
 

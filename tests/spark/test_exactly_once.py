@@ -22,7 +22,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.testing.process import ServerProcess, reference_binary
 from tests.support import spark_kills
-from tests.support.spark_kills import BatchRuns, Judge, copied
+from tests.support.spark_kills import BatchRuns, SinkChecker, copied
 
 MESSAGES = int(os.environ.get("NATSCTL_SPARK_MESSAGES", "6000"))
 MASTER = os.environ.get("NATSCTL_SPARK_MASTER", "local[2]")
@@ -30,8 +30,8 @@ LONG_S = 900
 """Drivers start several times, each in a minute on a machine with much else to do."""
 
 
-def judged(sent: list[tuple[bytes, bytes, bytes]], messages: int) -> Judge:
-    judge = Judge(messages)
+def judged(sent: list[tuple[bytes, bytes, bytes]], messages: int) -> SinkChecker:
+    judge = SinkChecker(messages)
     for subject, msg_id, payload in sent:
         judge.take(subject, b"NATS/1.0\r\nNats-Msg-Id: " + msg_id + b"\r\n\r\n", payload)
     judge.finish()

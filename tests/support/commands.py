@@ -47,7 +47,7 @@ def spawn(command: list[str], **options: Any) -> Any:
 
 
 def ended() -> Any:
-    """What to expect as the end of what a program shows."""
+    """Pattern of the end of a program's output."""
     return pytest.importorskip("pexpect").EOF
 
 
@@ -68,7 +68,7 @@ def _kind() -> Any:
             return ended
 
     class Spawned(pexpect.spawn):  # type: ignore[misc, name-defined]  # found at run time
-        """What pexpect starts, but for commands that the forkserver takes."""
+        """A process as pexpect starts it; the forkserver starts natsctl's commands."""
 
         def _spawnpty(self, args: list[str], **options: Any) -> Any:
             size = options.get("dimensions", (24, 80))

@@ -1,7 +1,7 @@
 """Crash checker of the kill loops: what a server has stored, compared with what its clients were answered.
 
-`Judge` checks the streams of the plain loop, `FlowJudge` those that feed each other: which messages may be gone, and
-which must be there exactly once.
+`CrashChecker` checks the streams of the plain loop, `FlowChecker` those that feed each other: which
+messages may be gone, and which must be there exactly once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def render_figures(summary: Any) -> str:
 
 @dataclasses.dataclass(slots=True)
 class Summary:
-    """What happened, and every promise that was broken (all zero, or the server is wrong)."""
+    """Counts of events and of broken promises (all zero, or the server is wrong)."""
 
     kills: int = 0
     kills_while_starting: int = 0
@@ -61,7 +61,7 @@ class Summary:
         return render_figures(self)
 
 
-class Judge:
+class CrashChecker:
     """Takes the stored messages in their order, one range after another, and counts broken promises."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Judge:
         acks: dict[int, tuple[int, int]],
         confirmed: set[int],
     ) -> None:
-        """Judge by `acks` (publisher and number by stream sequence); findings go to `summary`."""
+        """Check by `acks` (publisher and number by stream sequence); findings go to `summary`."""
         self.acks = acks
         self.confirmed = confirmed
         self._summary = summary
@@ -91,7 +91,7 @@ class Judge:
                 self._lost(seq)
 
     def message(self, seq: int, subject: bytes, payload: bytes) -> None:
-        """Judge one stored message."""
+        """Check one stored message."""
         summary = self._summary
         if seq != self._next_seq:
             summary.gaps += 1
@@ -124,7 +124,7 @@ class Judge:
         self._seen[publisher].add(number)
 
     def end(self) -> None:
-        """Judge what was not there."""
+        """Check what was not there."""
         missing = self._last_seq - self._next_seq + 1
         if missing > 0:
             self._summary.gaps += missing
@@ -162,7 +162,7 @@ class Stored(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class FlowSummary:
-    """What happened, and every promise that was broken (all zero, or the server is wrong)."""
+    """Counts of events and of broken promises (all zero, or the server is wrong)."""
 
     kills: int = 0
     published: int = 0
@@ -189,13 +189,13 @@ class FlowSummary:
         return render_figures(self)
 
 
-class FlowJudge:
+class FlowChecker:
     """Counts broken promises into a summary."""
 
     def __init__(
         self, summary: FlowSummary, publishers: Sequence[Publisher], workers: Mapping[tuple[bytes, bytes], Worker]
     ) -> None:
-        """Judge what `publishers` sent and `workers` acknowledged."""
+        """Check what `publishers` sent and `workers` acknowledged."""
         self._summary = summary
         self._publishers = publishers
         self._workers = workers
@@ -203,7 +203,7 @@ class FlowJudge:
     # After each kill
 
     def removed(self, gone: Mapping[bytes, set[int]], drained: Sequence[Stored]) -> None:
-        """Judge what is gone: it must have been acknowledged by all who wanted it, or be where it was sourced to."""
+        """Check what is gone: it must have been acknowledged by all who wanted it, or be where it was sourced to."""
         acked = {key: worker.delivered.keys() for key, worker in self._workers.items()}
         passed_on = {_origin_seq(message.header) for message in drained}
         allowed = {
@@ -219,7 +219,7 @@ class FlowJudge:
     # In the end
 
     def finish(self, contents: Mapping[bytes, Sequence[Stored]]) -> None:
-        """Judge what every stream and worker has got when all has flowed."""
+        """Check what every stream and worker has got when all has flowed."""
         origin = contents[b"ORIGIN"]
         for number in range(3):
             self._once("ORIGIN", number, _of(origin, b"o.%d" % number))
@@ -238,7 +238,7 @@ class FlowJudge:
         self._count(contents)
 
     def _once(self, where: str, publisher: int, messages: Iterable[Stored]) -> None:
-        """Judge that messages are those of one publisher, each once and in order."""
+        """Check that messages are those of one publisher, each once and in order."""
         summary, expected = self._summary, 0
         seen: set[int] = set()
         for message in messages:
@@ -261,7 +261,7 @@ class FlowJudge:
         self._say(f"{where}: {number} of publisher {publisher} is not there" for number in sorted(lost)[:3])
 
     def _same(self, origin: Sequence[Stored], copy: Sequence[Stored]) -> None:
-        """Judge that a mirror is what its origin is."""
+        """Check that a mirror is what its origin is."""
         if len(copy) != len(origin):
             self._summary.lost += max(len(origin) - len(copy), 0)
             self._summary.repeated += max(len(copy) - len(origin), 0)

@@ -59,26 +59,26 @@ from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_parser import ServerParser
 
 QUIET_S: Final = 0.03
-"""How long the reference must be silent at least before it is taken to be at rest."""
+"""Least silence of nats-server before it counts as being at rest."""
 
 SOON_S: Final = 0.005
-"""How long it must be silent once it has told what the engine told: others of its threads may not be done yet."""
+"""Its silence after it has sent all that the engine sent: others of its threads may not be done yet."""
 
 SLOWNESS: Final = 4
-"""How many times as long as its last PONG took it must be silent where there is nothing to wait for."""
+"""Its silence where there is nothing to wait for, in multiples of the time of its last PONG."""
 
 PATIENCE_S: Final = 5.0
-"""How long to wait for what the engine told and the reference has not told yet."""
+"""Time limit for messages that the engine has sent and nats-server has not sent yet."""
 
 ANSWER_S: Final = 20.0
-"""How long to wait for what has to come whatever the engine told: the answer to a request, the PONG to a PING."""
+"""Time limit for messages that must come in any case: the answer to a request, the PONG to a PING."""
 
 _HEARTBEAT: Final = b"100"
-"""The status of what comes as time passes, whoever waits."""
+"""The status of messages that come as time passes."""
 
 
 def is_heartbeat(message: Message) -> bool:
-    """Whether a message says no more than that time has passed: a slow conversation has more of them."""
+    """Return whether a message says only that time has passed: a slow conversation has more of them."""
     return message.status == b"100 Idle Heartbeat"
 
 
@@ -88,7 +88,7 @@ def _counted(messages: Iterable[Message]) -> Counter[bool]:
 
 
 class Score:
-    """What a client of the engine was given: by each `take`, and in all after each thing that was said but requests."""
+    """The messages of a client of the engine: by each `take`, and in all after each input but requests."""
 
     def __init__(self, wire: Wire | None = None) -> None:
         """Write down what `wire` is given from now on; without one there is nothing to wait for."""
@@ -102,7 +102,7 @@ class Score:
 
     @property
     def left(self) -> int:
-        """How many messages nobody has taken."""
+        """The number of messages that were not taken."""
         return 0 if self._wire is None else left(self._wire)
 
     def _take(self, take: Callable[..., list[Message]]) -> Callable[..., list[Message]]:
@@ -134,7 +134,7 @@ class Score:
 
 
 def left(wire: Wire) -> int:
-    """Return how many messages of a client nobody has taken, heartbeats aside."""
+    """Return the number of a client's messages that were not taken, without heartbeats."""
     return sum(message.status[:3] != _HEARTBEAT for message in wire._inbox)
 
 
@@ -160,14 +160,14 @@ class LiveWire(Wire):
         self.rest()
 
     def send(self, data: bytes) -> None:
-        """Send, and read until the server has told as much as the engine, and is quiet."""
+        """Send, and read until the server has sent as much as the engine, and is quiet."""
         self._socket.sendall(data)
         before, given = self._arrived, next(self._given, 0)
         self._wait_until(lambda: self._arrived >= given)
         self.rest(QUIET_S if given <= before else SOON_S)
 
     def subscribe(self, subject: str, queue: str = "") -> bytes:
-        """Subscribe and return the sid; an inbox is known to nobody yet, so there is nothing to wait for."""
+        """Subscribe and return the sid; an inbox is not known to the server yet, so there is nothing to wait for."""
         if queue or not subject.startswith("_INBOX."):
             return super().subscribe(subject, queue)
         next(self._given, 0)
@@ -239,7 +239,7 @@ class LiveWire(Wire):
         return answer.json()
 
     def excess(self) -> int:
-        """Return how many more messages than on the engine were taken by nobody, once the server is at rest."""
+        """Return how many more messages than on the engine were not taken, once the server is at rest."""
         self.rest()
         return max(left(self) - self._left, 0)
 
@@ -260,7 +260,7 @@ class Live:
         return self._wire
 
     def advance(self, ns: int) -> None:
-        """Let real time pass."""
+        """Sleep: real time passes."""
         time.sleep(ns / SECOND)
         self._wire.rest()
 
@@ -269,24 +269,24 @@ MAX_DIFFERENCES: Final = 2
 """Different answers of `*.INFO.*` after which a conversation is broken off: each has cost `PATIENCE_S`."""
 
 BESIDE: Final = 8
-"""How many conversations are had with reference servers at once."""
+"""Number of conversations with nats-server at once."""
 
 TRIES: Final = 3
-"""How often a conversation is had before a difference counts: one that is a machine's, busy for a second, goes away."""
+"""Repetitions of a conversation before a difference counts: one that is due to a busy machine disappears."""
 
 AGAIN = (".INFO.", ".RESET.")
 """Requests that leave everything as one of them does: the reference confirms some acks before it carries them out."""
 
 
 class Diverged(Exception):
-    """The two have told too different things for the rest to say anything."""
+    """The two have sent too different messages for a comparison of the rest."""
 
 
 class Talk:
     """A Jet that notes what it was answered, without what differs from run to run."""
 
     def __init__(self, jet: Jet, expected: Sequence[Any] = ()) -> None:
-        """`expected` are the notes of the one that told before."""
+        """`expected` are the notes of the earlier conversation."""
         self.jet = jet
         self.expected = expected
         self.notes: list[Any] = []
@@ -317,7 +317,7 @@ class Talk:
         return answer
 
     def _differs(self, note: Any) -> bool:
-        """Whether the one that told before told something else at this place."""
+        """Return whether the earlier conversation has another note at this place."""
         place = len(self.notes)
         return place < len(self.expected) and self.expected[place] != note
 
@@ -396,21 +396,21 @@ def names_of(runs: Sequence[Scenario]) -> str:
 
 
 def told(run: Scenario, talk: Talk) -> list[Any]:
-    """Have a conversation and return its notes."""
+    """Hold a conversation and return its notes."""
     with suppress(Diverged):
         run(talk)
     return talk.notes
 
 
 def ours(run: Scenario, machine: Machine | None = None) -> tuple[list[Any], Score]:
-    """Have a conversation with an engine (`machine`, or a new one); return its notes and what it gave."""
+    """Hold a conversation with an engine (`machine`, or a new one); return its notes and its messages."""
     jet = Jet(machine)
     score = Score(jet.wire)
     return told(run, Talk(jet)), score
 
 
 def differences(run: Scenario, url: str, notes: list[Any], score: Score) -> str:
-    """Have a conversation with the server at `url` and return what it tells otherwise than an engine did."""
+    """Hold a conversation with the server at `url` and return its differences from an engine's."""
     live = Live(url, score)
     with closing(live.connect()) as wire:
         theirs = told(run, Talk(Jet(cast(Machine, live)), notes))
@@ -423,13 +423,13 @@ def differences(run: Scenario, url: str, notes: list[Any], score: Score) -> str:
 
 
 def assert_same(run: Scenario, url: str, machine: Machine | None = None) -> None:
-    """Have a conversation with an engine (`machine`, or a new one) and with the server at `url`, and compare."""
+    """Hold a conversation with an engine (`machine`, or a new one) and with the server at `url`, and compare."""
     different = differences(run, url, *ours(run, machine))
     assert not different, different
 
 
 def assert_all_same(runs: Sequence[Scenario], folder: Path) -> None:
-    """Have each conversation with an engine, then all at once with reference servers below `folder`, and compare."""
+    """Hold each conversation with an engine, then all at once with nats-servers below `folder`, and compare."""
 
     def compared(at: int, run: Scenario, notes: list[Any], score: Score) -> str:
         for attempt in range(TRIES):

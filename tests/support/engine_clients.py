@@ -16,7 +16,7 @@ from natsctl.api import headers
 from natsctl.api.times import format_time
 from natsctl.store.message import StoredMessage
 from natsctl.testing.machine import Machine, Message
-from tests.support.engine_model import Book, ConsumerBook
+from tests.support.engine_model import ConsumerModel, StreamModel
 from tests.support.engine_requests import Attempt, Wanted, takes
 
 Heard = Callable[[Message], None]
@@ -26,13 +26,13 @@ class Client:
     """One connection of one life."""
 
     def __init__(self, machine: Machine, name: str = "c", api: str = "$JS.API") -> None:
-        """Connect; `name` tells its inboxes from those of others, `api` is where the streams are that it works with."""
+        """Connect; `name` distinguishes its inboxes from those of others, `api` leads to its streams."""
         self.machine = machine
         self.wire = machine.connect()
         self._name = name
         self._api = api
         self.wire.subscribe(f"_INBOX.{name}.>")
-        self._pulls: dict[bytes, ConsumerBook] = {}
+        self._pulls: dict[bytes, ConsumerModel] = {}
         self._asked: dict[bytes, Heard] = {}
         self._number = 0
 
@@ -50,16 +50,16 @@ class Client:
             consumer = self._pulls.get(message.sid)
             if consumer is not None:
                 consumer.arrived(message)
-            elif not message.status:  # nobody took it
+            elif not message.status:  # it had no subscriber
                 self._asked[b".".join(message.subject.split(b".")[:3])](message)
 
     # What it asks
 
-    def publish(self, attempt: Attempt, book: Book, tail: str = "") -> None:
-        """Publish a message and note that in the stream's book."""
+    def publish(self, attempt: Attempt, model: StreamModel, tail: str = "") -> None:
+        """Publish a message and note that in the stream's model."""
         attempt.ts_ns = self.machine.clock.now_ns()
         attempt.far = self._api != "$JS.API"
-        book.step.attempts.append(attempt)
+        model.step.attempts.append(attempt)
 
         def heard(message: Message) -> None:
             answer = message.json() if message.payload else {}
@@ -83,9 +83,11 @@ class Client:
         self._asked[inbox.encode()] = heard
         self.wire.publish(attempt.subject.decode(), attempt.payload, inbox + tail, attempt.header)
 
-    def remove(self, book: Book, verb: str, body: dict[str, Any], wanted: Wanted, *, surely: bool = True) -> None:
+    def remove(
+        self, model: StreamModel, verb: str, body: dict[str, Any], wanted: Wanted, *, surely: bool = True
+    ) -> None:
         """Ask for a deletion or a purge of what `wanted` takes; `surely`: of all of that."""
-        step = book.step
+        step = model.step
         step.removers.append(wanted)
 
         def heard(message: Message) -> None:
@@ -94,28 +96,28 @@ class Client:
             elif surely:
                 step.confirmed.append(wanted)
 
-        self.ask(f"{self._api}.STREAM.{verb}.{book.name}", body, heard)
+        self.ask(f"{self._api}.STREAM.{verb}.{model.name}", body, heard)
 
-    def update(self, book: Book, config: dict[str, Any]) -> None:
+    def update(self, model: StreamModel, config: dict[str, Any]) -> None:
         """Ask for another configuration; which one holds after a crash is looked up."""
-        book.step.configs.append(book.config)
-        book.step.configs.append(config)
+        model.step.configs.append(model.config)
+        model.step.configs.append(config)
 
         def heard(message: Message) -> None:
             if "error" not in message.json():
-                book.config = config
+                model.config = config
 
-        self.ask(f"{self._api}.STREAM.UPDATE.{book.name}", config, heard)
+        self.ask(f"{self._api}.STREAM.UPDATE.{model.name}", config, heard)
 
-    def fetch(self, consumer: ConsumerBook, batch: int) -> None:
+    def fetch(self, consumer: ConsumerModel, batch: int) -> None:
         """Ask a consumer for messages."""
-        subject = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.book.name}.{consumer.name}"
+        subject = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.model.name}.{consumer.name}"
         inbox = f"_INBOX.p{self._name}.{consumer.name}"
         if consumer not in self._pulls.values():
             self._pulls[self.wire.subscribe(inbox)] = consumer
         self.wire.publish(subject, msgspec.json.encode({"batch": batch, "no_wait": True}), inbox)
 
-    def ack(self, consumer: ConsumerBook, seq: int, message: Message, payload: bytes, *, confirm: bool) -> None:
+    def ack(self, consumer: ConsumerModel, seq: int, message: Message, payload: bytes, *, confirm: bool) -> None:
         """Answer a delivery, and wait for the answer to that."""
         final = payload in (b"", b"+ACK", b"+TERM")
         if final:
@@ -139,16 +141,16 @@ START, APPEND, COMMIT = range(3)
 class Program:
     """The random choices of one session, over all of its lives."""
 
-    def __init__(self, rng: random.Random, books: dict[str, Book], consumers: list[ConsumerBook]) -> None:
+    def __init__(self, rng: random.Random, models: dict[str, StreamModel], consumers: list[ConsumerModel]) -> None:
         self._rng = rng
-        self._books = books
+        self._models = models
         self._consumers = consumers
         self._made = 0
         self._ids: list[bytes] = []
 
     def act(self, client: Client) -> None:
         """Send one request, or a few that belong together."""
-        kinds: tuple[tuple[Callable[[Client, Book], None], int], ...] = (
+        kinds: tuple[tuple[Callable[[Client, StreamModel], None], int], ...] = (
             (self._publish, 30),
             (self._batch, 6),
             (self._fast_batch, 5),
@@ -160,16 +162,16 @@ class Program:
             (self._ack, 24),
         )
         kind = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
-        kind(client, self._books[self._rng.choice(sorted(self._books))])
+        kind(client, self._models[self._rng.choice(sorted(self._models))])
 
     # Publishing
 
-    def _attempt(self, book: Book, pairs: list[tuple[bytes, bytes]] | None = None, tail: str = "") -> Attempt:
+    def _attempt(self, model: StreamModel, pairs: list[tuple[bytes, bytes]] | None = None, tail: str = "") -> Attempt:
         self._made += 1
         token = b"t%d" % self._made
-        subject = f"{book.prefix}.{tail or self._rng.choice(book.tails)}".encode()
+        subject = f"{model.prefix}.{tail or self._rng.choice(model.tails)}".encode()
         pairs = pairs or []
-        if book.config.get("allow_msg_counter"):
+        if model.config.get("allow_msg_counter"):
             incr = self._rng.randint(-9, 99)
             header = headers.encode([*pairs, (headers.INCR, b"%d" % incr), (b"X-Token", token)])
             return Attempt(token, subject, header, b"", incr=incr)
@@ -178,84 +180,84 @@ class Program:
             pairs = [*pairs, (b"X-Pad", b"x" * size)]
         return Attempt(token, subject, headers.encode(pairs) if pairs else b"", token)
 
-    def _publish(self, client: Client, book: Book) -> None:
-        if book.origin is not None:
+    def _publish(self, client: Client, model: StreamModel) -> None:
+        if model.origin is not None:
             return
         for _ in range(self._rng.choice((1, 1, 2, 5))):
             pairs: list[tuple[bytes, bytes]] = []
             wish = self._rng.choice(("", "", "id", "id", "last", "rollup", "ttl", "ttl"))
-            counter = book.config.get("allow_msg_counter")
+            counter = model.config.get("allow_msg_counter")
             msg_id, expected = b"", None
             if wish == "id":
-                msg_id = self._draw_id(book)
+                msg_id = self._draw_id(model)
                 pairs.append((headers.MSG_ID, msg_id))
             elif wish == "last" and not counter:
-                expected = book.before.last_seq + self._rng.choice((0, 0, 1))
+                expected = model.before.last_seq + self._rng.choice((0, 0, 1))
                 pairs.append((headers.EXPECTED_LAST_SEQ, b"%d" % expected))
-            elif wish == "rollup" and book.config.get("allow_rollup_hdrs") and self._rng.random() < 0.5:
+            elif wish == "rollup" and model.config.get("allow_rollup_hdrs") and self._rng.random() < 0.5:
                 pairs.append((headers.ROLLUP, self._rng.choice((b"sub", b"sub", b"all"))))
-            elif wish == "ttl" and book.config.get("allow_msg_ttl"):
+            elif wish == "ttl" and model.config.get("allow_msg_ttl"):
                 pairs.append((headers.TTL, self._rng.choice((b"1", b"2s", b"5s", b"never"))))
-            attempt = self._attempt(book, pairs)
+            attempt = self._attempt(model, pairs)
             attempt.msg_id, attempt.expected_last = msg_id, expected
-            client.publish(attempt, book)
+            client.publish(attempt, model)
 
-    def _draw_id(self, book: Book) -> bytes:
+    def _draw_id(self, model: StreamModel) -> bytes:
         """Return an id that is new, or one that was used before."""
         if not self._ids or self._rng.random() < 0.5:
             self._ids.append(b"id%d" % len(self._ids))
             return self._ids[-1]
         return self._rng.choice(self._ids[-8:])
 
-    def _batch(self, client: Client, book: Book) -> None:
-        if not book.config.get("allow_atomic"):
+    def _batch(self, client: Client, model: StreamModel) -> None:
+        if not model.config.get("allow_atomic"):
             return
         size, number = self._rng.randint(2, 6), self._made + 1
         for place in range(1, size + 1):
             pairs = [(headers.BATCH_ID, b"b%d" % number), (headers.BATCH_SEQUENCE, b"%d" % place)]
             if place == size:
                 pairs.append((headers.BATCH_COMMIT, b"1"))
-            attempt = self._attempt(book, pairs)
+            attempt = self._attempt(model, pairs)
             attempt.batch = number
-            client.publish(attempt, book)
+            client.publish(attempt, model)
 
-    def _fast_batch(self, client: Client, book: Book) -> None:
-        if not book.config.get("allow_batched"):
+    def _fast_batch(self, client: Client, model: StreamModel) -> None:
+        if not model.config.get("allow_batched"):
             return
         size = self._rng.randint(2, 6)
-        attempts = [self._attempt(book) for _ in range(size)]
+        attempts = [self._attempt(model) for _ in range(size)]
 
         for place, attempt in enumerate(attempts, 1):
             op = COMMIT if place == size else START if place == 1 else APPEND
             attempt.ts_ns = client.machine.clock.now_ns()
-            book.step.attempts.append(attempt)
+            model.step.attempts.append(attempt)
             tail = f".2.fail.{place}.{op}.$FI"
             client.send_fast(attempt, attempts[0].token.decode(), tail, size)
 
-    def _schedule(self, client: Client, book: Book) -> None:
-        if not book.config.get("allow_msg_schedules"):
+    def _schedule(self, client: Client, model: StreamModel) -> None:
+        if not model.config.get("allow_msg_schedules"):
             return
         due_ns = client.machine.clock.now_ns() + self._rng.randint(1, 5) * SECOND
         pairs = [
             (headers.SCHEDULE, f"@at {format_time(due_ns)}".encode()),
-            (headers.SCHEDULE_TARGET, f"{book.prefix}.{self._rng.choice(book.tails)}".encode()),
+            (headers.SCHEDULE_TARGET, f"{model.prefix}.{self._rng.choice(model.tails)}".encode()),
             (b"X-Due", b"%d" % due_ns),
         ]
-        client.publish(self._attempt(book, pairs, tail=f"plan.{self._rng.randint(1, 3)}"), book)
+        client.publish(self._attempt(model, pairs, tail=f"plan.{self._rng.randint(1, 3)}"), model)
 
     # Removing and changing
 
-    def _delete(self, client: Client, book: Book) -> None:
-        if not book.before.messages:
+    def _delete(self, client: Client, model: StreamModel) -> None:
+        if not model.before.messages:
             return
-        seq = self._rng.choice(sorted(book.before.messages))
+        seq = self._rng.choice(sorted(model.before.messages))
         erase = {"no_erase": self._rng.random() < 0.5}
-        client.remove(book, "MSG.DELETE", {"seq": seq, **erase}, lambda message: message.seq == seq)
+        client.remove(model, "MSG.DELETE", {"seq": seq, **erase}, lambda message: message.seq == seq)
 
-    def _purge(self, client: Client, book: Book) -> None:
+    def _purge(self, client: Client, model: StreamModel) -> None:
         kind = self._rng.choice(("all", "filter", "filter", "seq", "keep", "both"))
-        pattern = f"{book.prefix}.{self._rng.choice(book.tails)}" if kind in ("filter", "both") else ">"
-        below = self._rng.randint(1, book.before.last_seq + 1) if kind in ("seq", "both") else 0
+        pattern = f"{model.prefix}.{self._rng.choice(model.tails)}" if kind in ("filter", "both") else ">"
+        below = self._rng.randint(1, model.before.last_seq + 1) if kind in ("seq", "both") else 0
         body: dict[str, Any] = {"filter": pattern} if pattern != ">" else {}
         body |= {"seq": below} if below else {"keep": self._rng.randint(1, 4)} if kind == "keep" else {}
         match = takes(pattern)
@@ -263,10 +265,10 @@ class Program:
         def wanted(message: StoredMessage) -> bool:
             return match(message) and (not below or message.seq < below)
 
-        client.remove(book, "PURGE", body, wanted, surely=kind != "keep")
+        client.remove(model, "PURGE", body, wanted, surely=kind != "keep")
 
-    def _update(self, client: Client, book: Book) -> None:
-        if book.mirrors:
+    def _update(self, client: Client, model: StreamModel) -> None:
+        if model.mirrors:
             return
         change = self._rng.choice(
             (
@@ -278,15 +280,15 @@ class Program:
                 {"max_age": 0},
             )
         )
-        client.update(book, {**book.config, **change})
+        client.update(model, {**model.config, **change})
 
     # Consuming
 
-    def _fetch(self, client: Client, book: Book) -> None:
+    def _fetch(self, client: Client, model: StreamModel) -> None:
         consumer = self._rng.choice(self._consumers)
         client.fetch(consumer, self._rng.randint(1, 8))
 
-    def _ack(self, client: Client, book: Book) -> None:
+    def _ack(self, client: Client, model: StreamModel) -> None:
         consumer = self._rng.choice(self._consumers)
         for _ in range(self._rng.choice((1, 1, 4))):
             if consumer.held:
@@ -319,14 +321,14 @@ KEY_VALUE: Final[dict[str, Any]] = {
     "allow_rollup_hdrs": True,
     "allow_direct": True,
 }
-"""What a KV bucket's stream is made with by the clients."""
+"""Configuration of a KV bucket's stream, as clients create it."""
 HISTORIES: Final[tuple[dict[str, Any], ...]] = (
     {"max_msgs_per_subject": 1},
     {"max_msgs_per_subject": 3},
     {"max_msgs_per_subject": 1, "allow_msg_ttl": True, "subject_delete_marker_ttl": 3 * SECOND},
 )
 OBJECTS: Final[dict[str, Any]] = {"discard": "new", "allow_rollup_hdrs": True, "allow_direct": True}
-"""What an object bucket's stream is made with."""
+"""Configuration of an object bucket's stream."""
 
 
 def _wishes(rng: random.Random) -> dict[str, Any]:
@@ -337,42 +339,44 @@ def _wishes(rng: random.Random) -> dict[str, Any]:
     return config
 
 
-def _stream(name: str, **config: Any) -> Book:
-    return Book(name, {"name": name, **config})
+def _stream(name: str, **config: Any) -> StreamModel:
+    return StreamModel(name, {"name": name, **config})
 
 
-def draw_cast(rng: random.Random) -> tuple[dict[str, Book], list[ConsumerBook]]:
+def draw_cast(rng: random.Random) -> tuple[dict[str, StreamModel], list[ConsumerModel]]:
     """Return streams and consumers.
 
     Limits (A), work queue (Q), interest (I), counters (N), mirror (M), source (X), KV bucket (K), object bucket (O).
     """
     common = {"A": _wishes(rng) | rng.choice(LIMITS), "Q": _wishes(rng), "I": _wishes(rng)}
-    books = {name: _stream(name, subjects=[f"{name.lower()}.>"], **config) for name, config in common.items()}
-    if books["A"].config.get("discard") == "new":
-        books["A"].config.pop("allow_msg_schedules", None)
-    books["Q"].config |= {"retention": "workqueue"}
-    books["I"].config |= {"retention": "interest"}
+    models = {name: _stream(name, subjects=[f"{name.lower()}.>"], **config) for name, config in common.items()}
+    if models["A"].config.get("discard") == "new":
+        models["A"].config.pop("allow_msg_schedules", None)
+    models["Q"].config |= {"retention": "workqueue"}
+    models["I"].config |= {"retention": "interest"}
     counter = rng.choice(({}, {"max_msgs_per_subject": 1}, {"allow_atomic": True}))
-    books["N"] = _stream(
+    models["N"] = _stream(
         "N", subjects=["n.>"], allow_msg_counter=True, allow_rollup_hdrs=True, duplicate_window=10 * SECOND, **counter
     )
-    origin = books["A"]
-    books["M"] = Book("M", {"name": "M", "mirror": {"name": "A"}}, origin)
+    origin = models["A"]
+    models["M"] = StreamModel("M", {"name": "M", "mirror": {"name": "A"}}, origin)
     sourcing = rng.choice(LIMITS[:7])
-    books["X"] = Book("X", {"name": "X", "sources": [{"name": "A"}], "allow_rollup_hdrs": True, **sourcing}, origin)
-    books["K"] = _stream("K", subjects=["$KV.K.>"], **KEY_VALUE, **rng.choice(HISTORIES))
-    books["O"] = _stream("O", subjects=["$O.O.C.>", "$O.O.M.>"], **OBJECTS)
-    for book in books.values():
+    models["X"] = StreamModel(
+        "X", {"name": "X", "sources": [{"name": "A"}], "allow_rollup_hdrs": True, **sourcing}, origin
+    )
+    models["K"] = _stream("K", subjects=["$KV.K.>"], **KEY_VALUE, **rng.choice(HISTORIES))
+    models["O"] = _stream("O", subjects=["$O.O.C.>", "$O.O.M.>"], **OBJECTS)
+    for model in models.values():
         if rng.random() < 0.5:
-            book.config["compression"] = "s2"
+            model.config["compression"] = "s2"
     consumers = [
-        ConsumerBook("AC", books["A"]),
-        ConsumerBook("AB", books["A"], "a.b"),
-        ConsumerBook("QC", books["Q"]),
-        ConsumerBook("IA", books["I"], "i.a"),
-        ConsumerBook("IS", books["I"], "i.*"),
-        ConsumerBook("XC", books["X"]),
-        ConsumerBook("KW", books["K"]),
-        ConsumerBook("OC", books["O"], "$O.O.C.a"),
+        ConsumerModel("AC", models["A"]),
+        ConsumerModel("AB", models["A"], "a.b"),
+        ConsumerModel("QC", models["Q"]),
+        ConsumerModel("IA", models["I"], "i.a"),
+        ConsumerModel("IS", models["I"], "i.*"),
+        ConsumerModel("XC", models["X"]),
+        ConsumerModel("KW", models["K"]),
+        ConsumerModel("OC", models["O"], "$O.O.C.a"),
     ]
-    return books, consumers
+    return models, consumers

@@ -1,13 +1,13 @@
 """Model of the streams and consumers of the simulated engine, checked after each step.
 
-Theory of operation. A *step* is a handful of requests, perhaps with a crash among them, or time that passes. A `Book`
-keeps what a stream held when the last step was over, every message that it ever held, and what the step asked for. At
-the end of the step `judge` explains each difference: a new message must have been published (or made by the server
+Theory of operation. A *step* is a handful of requests, perhaps with a crash among them, or time that passes. A
+`StreamModel` keeps the messages of a stream at the end of the last step, every message that it ever held, and the
+requests of the step. At the end of the step `judge` explains each difference: a new message must have been published (or made by the server
 itself), in the order of the requests; a missing one must have a reason to be gone; an acknowledged one must be there
 unless it has such a reason. A crash needs no rules of its own: a request in flight has no answer, and may have happened
 or not.
 
-A `ConsumerBook` keeps which sequences were delivered, for which an ack was sent, and for which it was confirmed by an
+A `ConsumerModel` keeps which sequences were delivered, for which an ack was sent, and for which it was confirmed by an
 answer. From that follows when retention may remove a message, when it must, and what must never come again.
 """
 
@@ -45,13 +45,13 @@ TAILS: Final = ("a", "b", "c", "d")
 OBJECT_TAILS: Final = ("C.a", "C.b", "M.a", "M.b")
 """Chunks and meta messages of an object bucket."""
 SLACK_NS: Final = 2_000_000_000
-"""How late something may leave whose time has come."""
+"""Time after its end by which a message must be gone."""
 
 
-class Book:
+class StreamModel:
     """One stream as clients know it."""
 
-    def __init__(self, name: str, config: dict[str, Any], origin: Book | None = None) -> None:
+    def __init__(self, name: str, config: dict[str, Any], origin: StreamModel | None = None) -> None:
         self.name = name
         self.config = config
         self.origin = origin
@@ -61,15 +61,15 @@ class Book:
         self.attempted: dict[bytes, Attempt] = {}
         self.ids: dict[bytes, tuple[int, int]] = {}
         self._unsure: set[bytes] = set()
-        """Ids of which nobody can say whether the stream still knows them."""
+        """Ids that the stream may or may not know still."""
         self.produced: dict[bytes, int] = {}
         self.sourced_seq = 0
         self.step = Step()
         self.may_go: Callable[[StoredMessage], bool] = lambda message: False
-        """Whether the consumers' acks let a message go."""
+        """Whether the consumers' acks remove messages."""
         self.must_go: Callable[[StoredMessage], bool] = lambda message: False
         self._unseen = 0
-        """Messages that came and went in this step and that nobody saw."""
+        """Messages that came and went in this step unseen."""
         self._time_ns = 0
 
     @property
@@ -85,7 +85,7 @@ class Book:
 
     @property
     def mirrors(self) -> bool:
-        """Tell whether it is a mirror."""
+        """Whether it is a mirror."""
         return "mirror" in self.config
 
     def broken(self, text: str) -> Violation:
@@ -190,7 +190,7 @@ class Book:
                 stored.append(attempt.subject)
 
     def _drops_behind(self, later: int) -> bool:
-        """Tell whether a limit may have dropped a message with so many behind it, and those that nobody saw."""
+        """Return whether a limit may have dropped a message with so many behind it, and the unseen ones."""
         return any(0 < config.get("max_msgs", 0) <= later + self._unseen for config in self.step.configs)
 
     def _place_foreign(self, message: StoredMessage) -> None:
@@ -219,7 +219,7 @@ class Book:
         self.sourced_seq = seq
 
     def may_have_held(self, message: StoredMessage) -> bool:
-        """Tell whether a message that nobody saw here may have come and gone within a step."""
+        """Return whether an unseen message may have come and gone within a step."""
         attempt = self.attempted.get(message.payload)
         own = headers.get(message.header, headers.MARKER_REASON) or headers.get(message.header, headers.SCHEDULER)
         return bool(own) or (attempt is not None and attempt.subject == message.subject)
@@ -278,7 +278,7 @@ class Book:
 
     @property
     def _makes_messages(self) -> bool:
-        """Tell whether sequences are used by others than publishers."""
+        """Return whether sequences are used by others than publishers."""
         wishes = ("allow_msg_schedules", "subject_delete_marker_ttl")
         return self.origin is not None or any(self.config.get(wish) for wish in wishes)
 
@@ -311,7 +311,7 @@ class Book:
         )
 
     def _rolled_up_unseen(self, message: StoredMessage) -> bool:
-        """Tell whether a rollup that came and went within the step may have taken a message with it."""
+        """Return whether a rollup that came and went within the step may have removed a message."""
         if self.origin is None:
             return any(not attempt.refused and rolls_up(attempt, message) for attempt in self.step.attempts)
         source = (headers.get(message.header, headers.STREAM_SOURCE) or b"").split(b" ")
@@ -336,7 +336,7 @@ class Book:
         self._check_rollups(after)
 
     def _check_rollups(self, after: Snapshot) -> None:
-        """What a rollup stands for must be gone wherever the rollup is there."""
+        """Check that the messages that a rollup replaces are gone wherever the rollup is present."""
         for later in after.messages.values() if self.origin is None else ():
             if later.seq not in self.before.messages and headers.get(later.header, headers.ROLLUP):
                 kept = [m for m in after.messages.values() if m.seq < later.seq and rolls_up(later, m)]
@@ -374,7 +374,7 @@ class Book:
     def _check_markers(
         self, gone: list[StoredMessage], came: list[StoredMessage], after: Snapshot, now_ns: int
     ) -> None:
-        """Where the last message of a subject went by age or TTL, a marker must be left."""
+        """Check that a marker is left where the last message of a subject went by age or TTL."""
         marker_ns = self.config.get("subject_delete_marker_ttl", 0)
         if not marker_ns or self.step.removers or self.mirrors:
             return
@@ -391,7 +391,7 @@ class Book:
         self._time_ns = now_ns
 
     def _otherwise(self, message: StoredMessage, came: list[StoredMessage], after: Snapshot) -> bool:
-        """Tell whether something else than its age let a message go."""
+        """Return whether a message was removed for another reason than its age."""
         later = [m for m in (*came, *after.messages.values()) if m.seq > message.seq]
         scheduled = bool(headers.get(message.header, headers.SCHEDULE))
         return (
@@ -404,7 +404,7 @@ class Book:
     # Ids
 
     def in_window(self, msg_id: bytes, now_ns: int) -> int:
-        """Return the sequence of an id that a retry must be told, 0 when it is forgotten or was never stored."""
+        """Return the sequence of an id for the ack of a retry, 0 when it is forgotten or was never stored."""
         seq, ts_ns = self.ids.get(msg_id, (0, 0))
         return seq if seq and ts_ns > now_ns - self.config.get("duplicate_window", 120_000_000_000) else 0
 
@@ -414,7 +414,7 @@ class Book:
         self.ids = {msg_id: entry for msg_id, entry in self.ids.items() if entry[0] in self.before.messages}
 
     def _note_ids(self, after: Snapshot) -> None:
-        """Check what publishers with ids were told, in their order, and learn what is stored now."""
+        """Check the acks of publishers with ids, in their order, and record the stored messages."""
         for attempt in self.step.attempts:
             if not attempt.msg_id:
                 continue
@@ -430,12 +430,12 @@ class Book:
                 self._unsure.add(attempt.msg_id)
 
 
-class ConsumerBook:
+class ConsumerModel:
     """One durable consumer with explicit acks as its client knows it."""
 
-    def __init__(self, name: str, book: Book, pattern: str = ">") -> None:
+    def __init__(self, name: str, model: StreamModel, pattern: str = ">") -> None:
         self.name = name
-        self.book = book
+        self.model = model
         self.pattern = pattern
         self._filters = Filters((pattern.encode(),))
         self.held: list[tuple[int, Message]] = []
@@ -454,7 +454,7 @@ class ConsumerBook:
         )
 
     def takes(self, message: StoredMessage) -> bool:
-        """Tell whether it is to deliver a message."""
+        """Return whether it is to deliver a message."""
         return self._filters.matches(message.subject)
 
     def arrived(self, message: Message) -> None:
@@ -464,14 +464,14 @@ class ConsumerBook:
         seq = int(message.reply.split(b".")[5])
         if seq in self.confirmed:
             raise Violation(f"{self.name} delivered {seq} again, whose ack it had confirmed")
-        held = self.book.history.get(seq)
+        held = self.model.history.get(seq)
         if held is not None and (held.subject, held.payload) != (message.subject, message.payload):
             raise Violation(f"{self.name} delivered {message} for {held}")
         self.delivered.add(seq)
         self.held.append((seq, message))
 
     def check(self, consumer: Consumer, info: dict[str, Any], snapshot: Snapshot) -> None:
-        """Compare what it tells and holds with the stream; raises Violation."""
+        """Compare its state and its deliveries with the stream; raises Violation."""
         state, last_delivered = consumer.state, info["delivered"]["stream_seq"]
         left = [m.seq for m in snapshot.messages.values() if m.seq > last_delivered and self.takes(m)]
         if info["num_pending"] != len(left):
@@ -491,9 +491,9 @@ class ConsumerBook:
             raise Violation(f"{self.name} stands at {last_delivered}, confirmed is {max(self.confirmed)}")
 
 
-def retention_of(book: Book, consumers: list[ConsumerBook]) -> None:
-    """Tell a book when the acks of its consumers let messages go, and when they must."""
-    policy = book.config.get("retention", "limits")
+def retention_of(model: StreamModel, consumers: list[ConsumerModel]) -> None:
+    """Set on a model when the acks of its consumers may remove messages, and when they must."""
+    policy = model.config.get("retention", "limits")
     if policy == "limits":
         return
 
@@ -505,4 +505,4 @@ def retention_of(book: Book, consumers: list[ConsumerBook]) -> None:
         takers = [c for c in consumers if c.takes(message)]
         return bool(takers) and all(message.seq in c.confirmed for c in takers)
 
-    book.may_go, book.must_go = may_go, must_go
+    model.may_go, model.must_go = may_go, must_go

@@ -1,6 +1,6 @@
-"""Faults planted into the engine, each one plausible line, to prove that its simulation can fail.
+"""Mutations: faults put into the engine, each one plausible line, to prove that its simulation can fail.
 
-A plant replaces one function of the engine while it is active, and breaks one promise. A simulation that does not
+A mutation replaces one function of the engine while it is active, and breaks one promise. A simulation that does not
 notice it within `SEEDS_MAX` seeds proves nothing about that promise.
 """
 
@@ -30,12 +30,12 @@ from natsctl.store.segment_file import SegmentFile
 from natsctl.store.steps import Steps
 from tests.support.engine_simulation import simulate_engine
 from tests.support.store_model import Violation
-from tests.support.store_mutations import Patch, do_nothing, noticed_at
+from tests.support.store_mutations import Patch, detected_at, do_nothing
 
 SEEDS_MAX: Final = 150
 
 NOTICED = (Violation, AssertionError, LookupError, ValueError)
-"""What a simulation raises; an engine that breaks down is noticed too."""
+"""Errors of a simulation; an engine that breaks down counts as well."""
 
 
 def _ids_not_looked_up_after_a_restart() -> Patch:
@@ -185,9 +185,9 @@ def _ids_read_from_removed_messages_not_written_down() -> Patch:
     return mock.patch.object(Dedupe, "_keep_gone", do_nothing)
 
 
-PLANTS: dict[str, Callable[[], Patch]] = {
-    plant.__name__.removeprefix("_"): plant
-    for plant in (
+MUTATIONS: dict[str, Callable[[], Patch]] = {
+    mutation.__name__.removeprefix("_"): mutation
+    for mutation in (
         _ids_not_looked_up_after_a_restart,
         _ids_of_removed_messages_forgotten,
         _batch_stored_one_by_one,
@@ -232,9 +232,9 @@ _SEEDS: Final = {
     "schedule_fires_again_after_a_crash": 1,
     "source_positions_forgotten": 11,
 }
-"""The first seed that notices a plant which few notice: where to look first."""
+"""The first seed that detects a rarely detected mutation: tried first."""
 
 
 def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """Return a seed at which the simulation notices the planted fault, None where it never does."""
-    return noticed_at(PLANTS[name], simulate_engine, seeds, NOTICED, _SEEDS.get(name, 0))
+    """Return a seed at which the simulation detects the mutation, None where it never does."""
+    return detected_at(MUTATIONS[name], simulate_engine, seeds, NOTICED, _SEEDS.get(name, 0))

@@ -23,7 +23,7 @@ Wanted = Callable[[StoredMessage], bool]
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a stream holds."""
+    """The messages of a stream."""
 
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     last_seq: int = 0
@@ -37,7 +37,7 @@ def snapshot_of(store: StreamStore) -> Snapshot:
 
 @dataclass(slots=True)
 class Attempt:
-    """One message that a client published; `token` stands in nobody else's."""
+    """One message that a client published; `token` is unique to it."""
 
     token: bytes
     subject: bytes
@@ -63,7 +63,7 @@ class Attempt:
 
     @property
     def refused(self) -> bool:
-        """Tell whether the server said that it is not stored."""
+        """Return whether the server answered that it is not stored."""
         return self.answer is not None and ("error" in self.answer or bool(self.answer.get("duplicate")))
 
     def message(self, seq: int) -> StoredMessage:
@@ -72,7 +72,7 @@ class Attempt:
 
 
 class Step:
-    """What clients asked of one stream since it was last judged."""
+    """Requests of clients to one stream since its last check."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
@@ -92,7 +92,7 @@ def passed_on(header: bytes) -> bytes:
 
 
 def expired(message: StoredMessage, config: dict[str, Any], now_ns: int) -> bool:
-    """Tell whether the time of a message is over."""
+    """Return whether the time of a message is over."""
     return end_of(message, config) <= now_ns
 
 
@@ -123,7 +123,7 @@ def size_of(message: StoredMessage) -> int:
 
 
 def pushed_out(message: StoredMessage, later: list[StoredMessage], config: dict[str, Any], unseen: int) -> bool:
-    """Tell whether the messages behind it, and as many that nobody saw, are as many as a limit allows."""
+    """Return whether the messages behind it, and as many unseen ones, reach a limit."""
     if 0 < config.get("max_msgs", 0) <= len(later) + unseen:
         return True
     if 0 < config.get("max_msgs_per_subject", 0) <= sum(m.subject == message.subject for m in later) + unseen:
@@ -135,13 +135,13 @@ def pushed_out(message: StoredMessage, later: list[StoredMessage], config: dict[
 
 
 def rolls_up(later: StoredMessage | Attempt, message: StoredMessage) -> bool:
-    """Tell whether a message, or what somebody published, is a rollup that stands for an earlier message."""
+    """Return whether a message, or a published one, is a rollup that replaces an earlier message."""
     rollup = (headers.get(later.header, headers.ROLLUP) or b"").lower()
     return rollup == b"all" or (rollup == b"sub" and later.subject == message.subject)
 
 
 def ends_schedule(later: StoredMessage, message: StoredMessage) -> bool:
-    """Tell whether a message says that a schedule has come to its end."""
+    """Return whether a message marks the end of a schedule."""
     scheduler = headers.get(later.header, headers.SCHEDULER)
     return scheduler is not None and scheduler == message.subject
 

@@ -26,9 +26,9 @@ from natsctl.store.packed import MAGIC as PACKED
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, Personality, SimDisk, crash_at, no_faults
+from natsctl.testing.simdisk import Crash, Journalling, SimDisk, crash_at, no_faults
 from tests.support.engine_clients import SECOND, Client, Program, draw_cast
-from tests.support.engine_model import Book, ConsumerBook, retention_of
+from tests.support.engine_model import ConsumerModel, StreamModel, retention_of
 from tests.support.engine_requests import Snapshot, size_of, snapshot_of
 from tests.support.store_model import Violation
 
@@ -41,12 +41,12 @@ SIZES: Final = {
     "GONE_STEP": 2,
     "PRUNE_STEP": 2,
 }
-"""What `store.steps`, `jetstream.work` and those that work in steps call their sizes."""
+"""Names of the step sizes in `store.steps`, `jetstream.work` and the modules that work in steps."""
 
 
 @contextlib.contextmanager
 def small_steps() -> Iterator[None]:
-    """Let every job take one step of a few messages in each turn."""
+    """Limit every job to one step of a few messages in each turn."""
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             for size in SIZES if name.startswith("natsctl.") else ():
@@ -56,18 +56,18 @@ def small_steps() -> Iterator[None]:
 
 
 PLATTER_SHARE: Final = 0.06
-"""How often a server is started on what is durable at a rest."""
+"""Probability that a server is started on the durable files at a rest."""
 INFO_SHARE: Final = 0.3
-"""How often a stream is asked what it says of itself; after a crash always."""
+"""Probability that a stream's info is checked; after a crash always."""
 SLICED_SHARE: Final = 0.5
-"""How many sessions do every long job in slices of a message or two, so that crashes come between them."""
+"""Share of sessions with every long job in slices of a message or two, so that crashes come between them."""
 PATIENCE: Final = 12
 """Looks at the end of a session by which everything must have come to its end."""
 
 
 @dataclass(slots=True)
 class EngineReport:
-    """What one session did, so that a run can tell that it was not idle."""
+    """Counts of one session, so that a run can show that it was not idle."""
 
     seed: int
     lives: int = 0
@@ -89,7 +89,7 @@ class EngineReport:
 
 
 class EngineSession:
-    """One seed's disk, clock, books and clients."""
+    """One seed's disk, clock, models and clients."""
 
     def __init__(self, seed: int) -> None:
         self.report = EngineReport(seed)
@@ -97,7 +97,7 @@ class EngineSession:
         self._faults = random.Random(f"{seed}/engine faults")
         self._slices = random.Random(f"{seed}/engine slices")
         self._clock = VirtualClock()
-        self._disk = SimDisk(random.Random(f"{seed}/engine disk"), self._faults.choice(list(Personality)))
+        self._disk = SimDisk(random.Random(f"{seed}/engine disk"), self._faults.choice(list(Journalling)))
         sizes = (1024, 4096, 16384, 1 << 20)
         self._options = StoreOptions(
             segment_bytes=self._work.choice(sizes),
@@ -106,13 +106,13 @@ class EngineSession:
             block_bytes=self._work.choice((200, 1000, 65536)),
         )
         self._slow = random.Random(f"{seed}/engine slow")
-        self._books, consumers = draw_cast(self._work)
-        self._consumers: dict[str, list[ConsumerBook]] = {name: [] for name in self._books}
+        self._models, consumers = draw_cast(self._work)
+        self._consumers: dict[str, list[ConsumerModel]] = {name: [] for name in self._models}
         for consumer in consumers:
-            self._consumers[consumer.book.name].append(consumer)
-        for name, book in self._books.items():
-            retention_of(book, self._consumers[name])
-        self._program = Program(self._work, self._books, consumers)
+            self._consumers[consumer.model.name].append(consumer)
+        for name, model in self._models.items():
+            retention_of(model, self._consumers[name])
+        self._program = Program(self._work, self._models, consumers)
         self._lost: tuple[str, dict[str, Any], bytes] | None = None
         self._machine: Machine
         self._client: Client
@@ -140,10 +140,10 @@ class EngineSession:
 
     def _make_cast(self) -> None:
         jet = Jet(self._machine)
-        for book in self._books.values():
-            ok(jet.api(f"STREAM.CREATE.{book.name}", book.config))
-            for consumer in self._consumers[book.name]:
-                jet.consumer(consumer.name, book.name, **consumer.config)
+        for model in self._models.values():
+            ok(jet.api(f"STREAM.CREATE.{model.name}", model.config))
+            for consumer in self._consumers[model.name]:
+                jet.consumer(consumer.name, model.name, **consumer.config)
         self._judge()
 
     def _live(self) -> None:
@@ -158,8 +158,8 @@ class EngineSession:
                 self._step()
             except Crash:
                 self.report.crashes += 1
-                for book in self._books.values():
-                    book.step.crashed = True
+                for model in self._models.values():
+                    model.step.crashed = True
                 return
             if self._disk.plan is no_faults:
                 self._judge()
@@ -170,7 +170,7 @@ class EngineSession:
         self._judge()
 
     def _step(self) -> None:
-        """Let clients do something, and perhaps time pass."""
+        """Run steps of clients, and perhaps advance time."""
         kind = self._work.choice(("ask",) * 8 + ("time",) * 3 + ("restore",))
         if kind == "time":
             self._machine.advance(int(self._work.choice((0.3, 1, 3, 12)) * SECOND))
@@ -191,7 +191,7 @@ class EngineSession:
         self._disk.plan = no_faults
         self._client.collect()
         kind = self._faults.choice(("kill", "kill", "power", "power", "clean"))
-        if kind == "clean" and not any(book.step.crashed for book in self._books.values()):
+        if kind == "clean" and not any(model.step.crashed for model in self._models.values()):
             self.report.clean_stops += 1
             self._machine.engine.shut_down()
             self._machine.settle()
@@ -222,9 +222,9 @@ class EngineSession:
         if self._machine.report.damaged:
             raise Violation(f"refused after a crash: {self._machine.report.damaged}")
         self._find_lost()
-        for book in self._books.values():
-            book.step.crashed = True
-            book.take_config(self._stream(book.name).config)
+        for model in self._models.values():
+            model.step.crashed = True
+            model.take_config(self._stream(model.name).config)
         for consumers in self._consumers.values():
             for consumer in consumers:
                 consumer.held.clear()
@@ -245,20 +245,20 @@ class EngineSession:
             raise Violation(f"fenced off although the disk did nothing wrong: {self._machine.store.faults}")
         self._client.collect()
         jet = Jet(self._machine)
-        for book in self._books.values():
-            look = book.step.crashed or self._faults.random() < INFO_SHARE
-            snapshot = snapshot_of(self._stream(book.name).store)
-            self._count(book)
-            book.judge(snapshot, self._clock.now_ns())
+        for model in self._models.values():
+            look = model.step.crashed or self._faults.random() < INFO_SHARE
+            snapshot = snapshot_of(self._stream(model.name).store)
+            self._count(model)
+            model.judge(snapshot, self._clock.now_ns())
             if look:
-                check_state(book, jet)
-                check_consumers(self._consumers[book.name], self._stream(book.name), jet, book.before)
+                check_state(model, jet)
+                check_consumers(self._consumers[model.name], self._stream(model.name), jet, model.before)
         jet.wire.close()
         if self._faults.random() < PLATTER_SHARE:
             self._check_platter()
 
-    def _count(self, book: Book) -> None:
-        for attempt in book.step.attempts:
+    def _count(self, model: StreamModel) -> None:
+        for attempt in model.step.attempts:
             self.report.acks += bool(attempt.acked_seq)
             self.report.refusals += attempt.refused
             self.report.unanswered += attempt.answer is None
@@ -269,14 +269,14 @@ class EngineSession:
         twin = Machine(self._disk.synced_image(self.report.seed), self._clock, 1, self._options)
         if twin.report.damaged:
             raise Violation(f"the synced image alone is damaged: {twin.report.damaged}")
-        for name, book in self._books.items():
+        for name, model in self._models.items():
             stream = twin.streams[name]
             there = snapshot_of(stream.store).messages
-            for seq, message in book.before.messages.items():
-                if there.get(seq) != message and not book.may_go(message):
+            for seq, message in model.before.messages.items():
+                if there.get(seq) != message and not model.may_go(message):
                     raise Violation(f"the synced image alone has {there.get(seq)} for {message} of {name}")
-            for msg_id in book.ids:
-                known = book.in_window(msg_id, self._clock.now_ns())
+            for msg_id in model.ids:
+                known = model.in_window(msg_id, self._clock.now_ns())
                 if known and stream.dedupe.find(msg_id) != known:
                     raise Violation(f"the synced image alone does not know {msg_id!r} of {name}, {known}")
 
@@ -284,7 +284,7 @@ class EngineSession:
 
     def _restore(self) -> None:
         """Delete a stream and make it again from its backup; what a crash interrupts is done by the next life."""
-        names = [name for name, book in self._books.items() if book.origin is None and name != "A"]
+        names = [name for name, model in self._models.items() if model.origin is None and name != "A"]
         name = self._work.choice(names)
         plan, self._disk.plan = self._disk.plan, no_faults
         self._judge()
@@ -292,7 +292,7 @@ class EngineSession:
         document, archive = jet.backup(name)
         self._disk.plan = plan
         self._lost = (name, document, archive)
-        self._books[name].restored()
+        self._models[name].restored()
         ok(jet.api(f"STREAM.DELETE.{name}"))
         self._upload(jet)
         self._lost = None
@@ -327,44 +327,44 @@ class EngineSession:
                         self._client.ack(consumer, seq, message, b"+ACK", confirm=True)
                     consumer.held.clear()
             self._judge()
-        for name, book in self._books.items():
-            self._check_end(name, book)
+        for name, model in self._models.items():
+            self._check_end(name, model)
 
-    def _check_end(self, name: str, book: Book) -> None:
+    def _check_end(self, name: str, model: StreamModel) -> None:
         for consumer in self._consumers[name]:
             self.report.deliveries += len(consumer.delivered)
-            wanted = {m.seq for m in book.before.messages.values() if consumer.takes(m)}
+            wanted = {m.seq for m in model.before.messages.values() if consumer.takes(m)}
             if missed := wanted - consumer.delivered:
                 raise Violation(f"{consumer.name} never delivered {sorted(missed)}")
-        if book.origin is not None and book.mirrors:
-            book.check_end()
-        elif book.origin is not None:
-            theirs = book.origin.before
+        if model.origin is not None and model.mirrors:
+            model.check_end()
+        elif model.origin is not None:
+            theirs = model.origin.before
             told = Jet(self._machine).api(f"STREAM.INFO.{name}")["sources"][0].get("seq", 0)
-            if max(book.sourced_seq, told) < max(theirs.messages, default=0):
+            if max(model.sourced_seq, told) < max(theirs.messages, default=0):
                 raise Violation(f"{name} has sourced up to {told}, its origin ends at {theirs.last_seq}")
 
 
-def check_state(book: Book, jet: Jet) -> None:
-    """Compare what a stream tells of itself with a recount of its messages."""
+def check_state(model: StreamModel, jet: Jet) -> None:
+    """Compare a stream's info with a recount of its messages."""
     asked = {"deleted_details": True, "subjects_filter": ">"}
-    state = ok(jet.api(f"STREAM.INFO.{book.name}", asked))["state"]
-    messages = book.before.messages
+    state = ok(jet.api(f"STREAM.INFO.{model.name}", asked))["state"]
+    messages = model.before.messages
     counts: dict[str, int] = {}
     for message in messages.values():
         counts[message.subject.decode()] = counts.get(message.subject.decode(), 0) + 1
-    first_seq = min(messages, default=book.before.last_seq + 1)
-    deleted = [seq for seq in range(first_seq, book.before.last_seq + 1) if seq not in messages]
+    first_seq = min(messages, default=model.before.last_seq + 1)
+    deleted = [seq for seq in range(first_seq, model.before.last_seq + 1) if seq not in messages]
     told = (state["messages"], state["bytes"], state["last_seq"], state.get("num_subjects", 0))
-    recount = (len(messages), sum(map(size_of, messages.values())), book.before.last_seq, len(counts))
+    recount = (len(messages), sum(map(size_of, messages.values())), model.before.last_seq, len(counts))
     if told != recount or (messages and state["first_seq"] != first_seq):
-        raise Violation(f"{book.name} tells {state}, a recount {recount} from {first_seq}")
+        raise Violation(f"{model.name} tells {state}, a recount {recount} from {first_seq}")
     if (state.get("subjects") or {}) != counts or (state.get("deleted") or []) != deleted:
-        raise Violation(f"{book.name} tells {state}, a recount {counts}, {deleted}")
+        raise Violation(f"{model.name} tells {state}, a recount {counts}, {deleted}")
 
 
-def check_consumers(consumers: Iterable[ConsumerBook], stream: Stream, jet: Jet, held: Snapshot) -> None:
-    """Compare what the consumers of a stream tell of themselves with what the stream holds."""
+def check_consumers(consumers: Iterable[ConsumerModel], stream: Stream, jet: Jet, held: Snapshot) -> None:
+    """Compare the info of a stream's consumers with the stream's messages."""
     for consumer in consumers:
         if consumer.name not in stream.consumers:
             raise Violation(f"consumer {consumer.name} is gone")

@@ -24,7 +24,7 @@ from tests.support.operators import (
 )
 
 MADE_AT_S: Final = 1_760_000_000
-"""When the JWTs say that they were issued."""
+"""The time of issue in the JWTs."""
 _WARNING: Final = (
     "# KEYS FOR TRYING ONLY: every seed of them is published. Made by `python -m tests.support.example_keys`."
 )

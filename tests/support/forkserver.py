@@ -45,9 +45,9 @@ _COMMAND: Final = [sys.executable, "-m", "natsctl"]
 _LEFT_OUT: Final = ("natsctl.__main__", "natsctl.testing", "natsctl.spark")
 """Modules that no command imports, or that do something when they are imported."""
 _OF_PYTHON: Final = ("PYTHON", "LC_", "LANG")
-"""How variables begin that Python reads when it starts."""
+"""Prefix of variables that Python reads when it starts."""
 _SAME: Final = {"gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1, "preexec_fn": None}
-"""What a process must not ask for."""
+"""Options of a process that the forkserver cannot serve."""
 
 
 class ForkServer:
@@ -64,7 +64,7 @@ class ForkServer:
         self._environment = {name: text for name, text in os.environ.items() if name.startswith(_OF_PYTHON)}
 
     def takes(self, command: Any, environment: Mapping[Any, Any] | None) -> bool:
-        """Whether a command with an environment (None: that of this process) begins here as it does elsewhere."""
+        """Return whether a command with an environment (None: this process's) starts here as it does elsewhere."""
         if not is_natsctl(command):
             return False
         given = os.environ if environment is None else environment
@@ -119,7 +119,7 @@ _starting: Final = threading.Lock()
 
 
 def is_natsctl(command: Any) -> bool:
-    """Whether a command is natsctl, started as a module of this Python."""
+    """Return whether a command is natsctl, started as a module of this Python."""
     return isinstance(command, list | tuple) and [*command[:3]] in (_COMMAND, [*map(os.fsencode, _COMMAND)])
 
 
@@ -157,7 +157,7 @@ _CHILDS: Final = ("p2cread", "c2pwrite", "errwrite")
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Let subprocesses that are natsctl's begin in the forkserver, which ends with this."""
+    """Start subprocesses of natsctl in the forkserver, which ends with this context."""
     global _fork_server
     subprocess.Popen = _ForkedPopen  # type: ignore[misc]  # what `subprocess.run` and others make
     try:
@@ -194,7 +194,7 @@ def at_terminal(
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Let all subprocesses begin as they do elsewhere for a while."""
+    """Start all subprocesses without the forkserver for a while."""
     before, subprocess.Popen = subprocess.Popen, _Popen  # type: ignore[misc]  # for a while
     try:
         yield
@@ -294,7 +294,7 @@ def _import_commands() -> None:
 _LATER: Final = (
     "nats", "questionary", "rich.console", "rich.live", "rich.progress", "rich.table", "typer", "uvloop", "yaml",
 )  # fmt: skip
-"""What natsctl imports inside functions."""
+"""Modules that natsctl imports inside functions."""
 
 
 def main() -> None:

@@ -121,7 +121,7 @@ class Publisher:
         return len(self._outstanding)
 
     def start(self, client: RawClient, *, fill: bool = True) -> None:
-        """Go on over a new connection; without `fill` only what is repeated is sent."""
+        """Continue over a new connection; without `fill` only repetitions are sent."""
         self._client = client
         self._filling = fill
         client.subscribe(b"_INBOX.kill.%d.*" % self.number, self._acked)
@@ -172,7 +172,7 @@ class Worker:
         self._missing = 0
 
     def start(self, client: RawClient) -> None:
-        """Go on over a new connection."""
+        """Continue over a new connection."""
         self._client = client
         client.subscribe(self._inbox + b".next", self._delivered)
         client.subscribe(self._inbox + b".ack.*", self._confirmed)
@@ -199,7 +199,7 @@ class Worker:
             self._fetch()
 
     def _confirmed(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
-        if not header:  # a 503 has one: nobody took the ack
+        if not header:  # a 503 has one: the ack had no subscriber
             self._journal.confirm(int(subject.rpartition(b".")[2]))
 
 
@@ -238,7 +238,7 @@ class Eraser:
         self._client: RawClient | None = None
 
     def start(self, client: RawClient) -> None:
-        """Go on over a new connection; what had no answer stays unknown."""
+        """Continue over a new connection; requests without an answer stay unknown."""
         self._client = client
         self._sent.clear()
         client.subscribe(b"_INBOX.erase.ack.*", self._was_acked)

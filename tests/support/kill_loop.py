@@ -32,7 +32,7 @@ from typing import Any, Final
 import orjson
 
 from natsctl.testing.process import ServerProcess
-from tests.support.crash_checker import FlowJudge, FlowSummary, Judge, Stored, Summary
+from tests.support.crash_checker import CrashChecker, FlowChecker, FlowSummary, Stored, Summary
 from tests.support.kill_clients import REPEAT_WITHIN_NS, Eraser, Journal, Publisher, Worker
 from tests.support.raw_client import RawClient
 
@@ -40,10 +40,10 @@ FLOW_LIFE_S: Final = (0.1, 0.9)
 """Shortest and longest time that a server serves before it is killed."""
 
 FLOW_WITHIN_S: Final = 240.0
-"""How long everything may take to arrive after the last kill."""
+"""Time limit for everything to arrive after the last kill."""
 
 SUBJECTS: Final = (b"o.0", b"o.1", b"o.2", b"q.3", b"p.4", b"e.5")
-"""What each publisher writes to."""
+"""The subject of each publisher."""
 
 STREAMS: Final[dict[bytes, dict[str, Any]]] = {
     b"ORIGIN": {"subjects": ["o.*"], "duplicate_window": REPEAT_WITHIN_NS},
@@ -80,7 +80,7 @@ class FlowLoop:
             (stream, consumer): Worker(self._journals[at], stream, consumer)
             for at, (stream, consumer) in enumerate(WORKERS, len(SUBJECTS))
         }
-        self._judge = FlowJudge(self.summary, self._publishers, self._workers)
+        self._checker = FlowChecker(self.summary, self._publishers, self._workers)
         self._drained: list[Stored] = []
 
     async def run(self) -> FlowSummary:
@@ -112,7 +112,7 @@ class FlowLoop:
         await client.close()
 
     async def _connect(self, *, fill: bool) -> list[RawClient]:
-        """Let publishers and workers go on over new connections."""
+        """Continue publishers and workers over new connections."""
         clients = [await RawClient.connect(self._server.url) for _ in (*self._publishers, *self._workers)]
         for worker, client in zip(self._workers.values(), clients[len(self._publishers) :], strict=True):
             worker.start(client)
@@ -136,10 +136,10 @@ class FlowLoop:
             gone[name] = await missing(client, name)
         self._drained += await read(client, b"DRAIN", self._drained[-1].seq + 1 if self._drained else 1)
         await client.close()
-        self._judge.removed(gone, self._drained)
+        self._checker.removed(gone, self._drained)
 
     async def _finish(self) -> None:
-        """Have everything repeated, wait until nothing moves any more, and compare."""
+        """Repeat everything unconfirmed, wait until nothing changes any more, and compare."""
         clients = await self._connect(fill=False)
         reader = await RawClient.connect(self._server.url)
         deadline = time.monotonic() + FLOW_WITHIN_S
@@ -151,7 +151,7 @@ class FlowLoop:
         contents = {name: await read(reader, name, 1) for name in (b"ORIGIN", b"COPY", b"GATHER", b"DRAIN")}
         for client in (*clients, reader):
             await client.close()
-        self._judge.finish(contents)
+        self._checker.finish(contents)
 
     async def _standing(self, client: RawClient) -> dict[str, Any]:
         """Return how far publishers, streams and consumers are."""
@@ -164,7 +164,7 @@ class FlowLoop:
         return {"outstanding": outstanding, "streams": streams, "consumers": consumers}
 
     async def _arrived(self, client: RawClient) -> bool:
-        """Tell whether every stream is as it is to be when all has flowed."""
+        """Return whether every stream has its final state."""
         states = {name: (await api(client, b"STREAM.INFO." + name))["state"] for name in STREAMS}
         sent = [publisher.next_number for publisher in self._publishers]
         empty = (states[name]["messages"] == 0 for name in (b"TASKS", b"QUEUE", b"PIPE", b"EVENTS"))
@@ -239,7 +239,7 @@ KILL_STREAM: Final[dict[str, Any]] = {
 READ_BATCH: Final = 1000
 
 LAST_WORK_S: Final = 2.5
-"""How long the worker goes on after the last kill: longer than its ack wait, so that everything unconfirmed returns."""
+"""Time that the worker goes on after the last kill: longer than its ack wait, so that unconfirmed messages return."""
 
 
 class KillLoop:
@@ -257,7 +257,7 @@ class KillLoop:
         self._eraser = Eraser(seed)
         self._folder = folder / "server"
         self._verified_seq = 0
-        self._judge = Judge(self.summary, self._publishers, self._journal.acks, self._journal.confirmed)
+        self._checker = CrashChecker(self.summary, self._publishers, self._journal.acks, self._journal.confirmed)
 
     async def run(self) -> Summary:
         """Kill, start again and check as often as was asked, then read everything; return what was found."""
@@ -288,7 +288,7 @@ class KillLoop:
         await client.close()
 
     async def _one_life(self) -> None:
-        """Let everybody work for a while, then kill the server."""
+        """Run all clients for a while, then kill the server."""
         clients = [await RawClient.connect(self._server.url) for _ in range(PUBLISHERS + 2)]
         self._eraser.start(clients.pop())
         self._worker.start(clients.pop())
@@ -317,7 +317,7 @@ class KillLoop:
         self.summary.slowest_start_s = max(self.summary.slowest_start_s, time.monotonic() - begin)
 
     async def _finish(self) -> None:
-        """Have everything repeated that must be there, stop in good order, start again and read everything."""
+        """Repeat everything that must be stored, stop in good order, start again and read everything."""
         clients = [await RawClient.connect(self._server.url) for _ in range(PUBLISHERS + 1)]
         self._worker.start(clients[-1])
         for publisher, client in zip(self._publishers, clients[:-1], strict=True):
@@ -333,19 +333,19 @@ class KillLoop:
         self._blame_eraser(self._eraser.found_in(self._folder))
         self._blame_eraser([f"refused: {text!r}" for text in self._eraser.errors])
         await asyncio.to_thread(self._server.start)
-        self._judge = Judge(self.summary, self._publishers, *self._journal.load())
+        self._checker = CrashChecker(self.summary, self._publishers, *self._journal.load())
         await self._check(1)
-        self._judge.check_repeated()
+        self._checker.check_repeated()
         self._fill_summary()
 
     async def _check(self, from_seq: int) -> None:
-        """Read everything from `from_seq` on and judge it."""
+        """Read everything from `from_seq` on and check it."""
         client = await RawClient.connect(self._server.url)
         info = await _api(client, b"STREAM.INFO.KILL")
         last_seq = info["state"]["last_seq"]
-        self._judge.begin(from_seq, last_seq)
-        await _read(client, from_seq, last_seq, self._judge.message)
-        self._judge.end()
+        self._checker.begin(from_seq, last_seq)
+        await _read(client, from_seq, last_seq, self._checker.message)
+        self._checker.end()
         self._verified_seq = last_seq
         self._blame_eraser(await self._eraser.check(client))
         await client.close()
@@ -357,9 +357,9 @@ class KillLoop:
     def _fill_summary(self) -> None:
         summary = self.summary
         summary.published = sum(publisher.next_number for publisher in self._publishers)
-        summary.acked = len(self._judge.acks)
+        summary.acked = len(self._checker.acks)
         summary.erased = len(self._eraser.erased)
-        summary.double_acked = len(self._judge.confirmed)
+        summary.double_acked = len(self._checker.confirmed)
         summary.stored = self._verified_seq
         summary.returned = len(self._worker.returned)
         summary.refused = sum(len(publisher.errors) for publisher in self._publishers)

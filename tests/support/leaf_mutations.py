@@ -1,6 +1,6 @@
-"""Faults planted into what joins two servers, each one plausible line, to prove that their simulation can fail.
+"""Mutations: faults put into what joins two servers, each one plausible line, to prove that their simulation can fail.
 
-A plant replaces one function while it is active, and breaks one promise. A simulation that does not notice it within
+A mutation replaces one function while it is active, and breaks one promise. A simulation that does not notice it within
 `SEEDS_MAX` seeds proves nothing about that promise.
 """
 
@@ -23,12 +23,12 @@ from natsctl.store.errors import StoreError
 from natsctl.store.stream import StreamStore
 from tests.support.leaf_simulation import simulate_leaf
 from tests.support.store_model import Violation
-from tests.support.store_mutations import Patch, do_nothing, noticed_at
+from tests.support.store_mutations import Patch, detected_at, do_nothing
 
 SEEDS_MAX: Final = 60
 
 NOTICED = (Violation, StoreError, AssertionError, LookupError, ValueError)
-"""What a simulation raises; servers that break down are noticed too."""
+"""Errors of a simulation; servers that break down count as well."""
 
 
 def _delivered_ahead_of_the_commit() -> Patch:
@@ -101,9 +101,9 @@ def _deliveries_numbered_as_before_a_crash() -> Patch:
     return mock.patch.object(consumer_set, "UNSURE_DELIVERIES", 0)
 
 
-PLANTS: Final[dict[str, Callable[[], Patch]]] = {
-    plant.__name__.removeprefix("_"): plant
-    for plant in (
+MUTATIONS: Final[dict[str, Callable[[], Patch]]] = {
+    mutation.__name__.removeprefix("_"): mutation
+    for mutation in (
         _delivered_ahead_of_the_commit,
         _flow_answered_before_it_is_durable,
         _lost_deliveries_not_noticed,
@@ -124,9 +124,9 @@ _SEEDS: Final = {
     "silence_not_noticed": 3,
     "source_begins_anew_after_a_crash": 1,
 }
-"""The first seed that notices a plant which few notice: where to look first."""
+"""The first seed that detects a rarely detected mutation: tried first."""
 
 
 def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """Return a seed at which the simulation notices the planted fault, None where it never does."""
-    return noticed_at(PLANTS[name], simulate_leaf, seeds, NOTICED, _SEEDS.get(name, 0))
+    """Return a seed at which the simulation detects the mutation, None where it never does."""
+    return detected_at(MUTATIONS[name], simulate_leaf, seeds, NOTICED, _SEEDS.get(name, 0))

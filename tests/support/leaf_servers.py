@@ -97,7 +97,7 @@ class MemoryLink:
     def __init__(self, spoke: Server, hub: Server, remote: RemoteOptions) -> None:
         """Connect; `spoke` is the server that asks to."""
         self.carried: list[tuple[str, bytes]] = []
-        """What went over it: `>` from the side that connected, `<` to it."""
+        """Its traffic: `>` from the side that connected, `<` to it."""
         self.far = End(hub.leafs.accept("127.0.0.1", 40001))
         self.near = End(spoke.leafs.solicit(remote, "127.0.0.1", 7422))
         hub.machine.attach(self.far.link, self.far)
@@ -107,7 +107,7 @@ class MemoryLink:
         """Bytes that it will carry before it breaks."""
 
     def carry(self) -> bool:
-        """Carry what waits at both ends, and tell whether there was anything."""
+        """Carry the bytes that wait at both ends, and return whether there were any."""
         moved = False
         for mark, source, sink in ((">", self.near, self.far), ("<", self.far, self.near)):
             data = source.take()
@@ -155,7 +155,7 @@ class Servers:
         return server
 
     def lose(self, name: str) -> None:
-        """Take note that a server is gone; the others notice that their cables to it are."""
+        """Record that a server is gone; the others notice that their connections to it are."""
         gone = self.servers.pop(name)
         for cable in self.cables:
             if not cable.cut_off and gone.machine.broker in (cable.near.link.broker, cable.far.link.broker):
@@ -163,14 +163,14 @@ class Servers:
         self.cables = [cable for cable in self.cables if not cable.cut_off]
 
     def join(self, spoke: Server, hub: Server, remote: RemoteOptions | None = None) -> MemoryLink:
-        """Let one server connect to another."""
+        """Connect one server to another."""
         cable = MemoryLink(spoke, hub, remote or RemoteOptions())
         self.cables.append(cable)
         self.settle()
         return cable
 
     def settle(self) -> None:
-        """Let everything happen that follows from what was done."""
+        """Run both servers until nothing is left to do."""
         for _ in range(MAX_ROUNDS):
             for server in self.servers.values():
                 server.machine.settle()
@@ -179,7 +179,7 @@ class Servers:
         raise AssertionError(f"not at rest after {MAX_ROUNDS} rounds")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass in steps of a tenth of a second."""
+        """Advance time in steps of a tenth of a second."""
         for _ in range(round(seconds * 10)):
             self.clock.advance(100_000_000)
             for server in self.servers.values():
@@ -191,7 +191,7 @@ class Servers:
 _T = TypeVar("_T")
 
 SETTLE_S: Final = 40.0
-"""How long to wait for what must come; a server that was refused for a while waits as long before it asks again."""
+"""Time limit for events that must come; a server that was refused for a while waits as long before it asks again."""
 _LISTENING: Final = re.compile(r"Listening for leafnode connections on \S*:(\d+)")
 
 
@@ -217,7 +217,7 @@ class TcpLink:
             _shut(end)
 
     def heal(self) -> None:
-        """Let connections be made again."""
+        """Accept connections again."""
         self.broken = False
 
     def close(self) -> None:

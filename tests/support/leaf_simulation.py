@@ -6,7 +6,7 @@ Clients at both ends publish, delete, purge, fetch and acknowledge, at streams o
 link, at those of the other. The link is cut between two requests or while it carries, and comes back; either server
 dies with its power, or by kill, at rest or inside a disk call, and the other goes on alone for a while.
 
-Whenever both are up and at rest the books of `engine_ledger` judge every stream as in `engine_simulation`: what was
+Whenever both are up and at rest the models of `engine_ledger` check every stream as in `engine_simulation`: what was
 acknowledged is there or has a reason to be gone, what is there was published, and once. Beyond that, a copy is never
 ahead of its origin and has no gap where the origin has a message, and nothing leaves the work queue before the hub has
 it. In the end the link stays, and within a bounded time every copy must be complete, the work queue empty, everything
@@ -24,9 +24,9 @@ from natsctl.jetstream.stream import Stream
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.simdisk import Crash, Personality, SimDisk, crash_at, no_faults
+from natsctl.testing.simdisk import Crash, Journalling, SimDisk, crash_at, no_faults
 from tests.support.engine_clients import Client, Program
-from tests.support.engine_model import Book, ConsumerBook
+from tests.support.engine_model import ConsumerModel, StreamModel
 from tests.support.engine_requests import Attempt, snapshot_of
 from tests.support.engine_simulation import check_consumers, check_state
 from tests.support.leaf_servers import Server, Servers
@@ -43,7 +43,7 @@ WINDOW: Final[dict[str, Any]] = {"duplicate_window": 10 * SECOND, "allow_rollup_
 
 @dataclass(slots=True)
 class LeafReport:
-    """What one session did, so that a run can tell that it was not idle."""
+    """Counts of one session, so that a run can show that it was not idle."""
 
     seed: int
     steps: int = 0
@@ -63,14 +63,14 @@ class LeafReport:
 
 
 class Side:
-    """One of the two servers, with its disk, books and clients."""
+    """One of the two servers, with its disk, models and clients."""
 
     def __init__(self, domain: str, disk: SimDisk, options: StoreOptions) -> None:
         self.domain = domain
         self.disk = disk
         self.options = options
-        self.books: dict[str, Book] = {}
-        self.consumers: list[ConsumerBook] = []
+        self.models: dict[str, StreamModel] = {}
+        self.consumers: list[ConsumerModel] = []
         self.server: Server | None = None
         self.local: Client
         """Works with the streams of this server."""
@@ -98,7 +98,7 @@ class Side:
 
 
 class LeafSession:
-    """One seed's servers, link, books and clients."""
+    """One seed's servers, link, models and clients."""
 
     def __init__(self, seed: int) -> None:
         self.report = LeafReport(seed)
@@ -111,37 +111,37 @@ class LeafSession:
         self._cast()
         self._programs = {side.domain: Program(self._work, _origins(side), side.consumers) for side in self._sides}
         self._linked = True
-        """Whether the link is to be there, as soon as both servers are."""
+        """Whether the link must exist as soon as both servers run."""
 
     def _side(self, seed: int, domain: str) -> Side:
-        disk = SimDisk(random.Random(f"{seed}/{domain} disk"), self._faults.choice(list(Personality)))
+        disk = SimDisk(random.Random(f"{seed}/{domain} disk"), self._faults.choice(list(Journalling)))
         sizes = (1024, 4096, 1 << 20)
         return Side(
             domain, disk, StoreOptions(segment_bytes=self._work.choice(sizes), reserve_bytes=4096, tail_index_bytes=512)
         )
 
     def _cast(self) -> None:
-        """Make the books: H and K at the hub, L and the work queue W at the edge, and their copies over there."""
+        """Make the models: H and K at the hub, L and the work queue W at the edge, and their copies over there."""
         hub, edge, rng = self._hub, self._edge, self._work
-        origin_h = Book("H", {"name": "H", "subjects": ["h.>"], **WINDOW, **rng.choice(LIMITS)})
+        origin_h = StreamModel("H", {"name": "H", "subjects": ["h.>"], **WINDOW, **rng.choice(LIMITS)})
         bucket = {"max_msgs_per_subject": 3, "discard": "new", "deny_delete": True, "allow_direct": True}
-        origin_k = Book("K", {"name": "K", "subjects": ["$KV.K.>"], "allow_rollup_hdrs": True, **bucket})
-        origin_l = Book("L", {"name": "L", "subjects": ["l.>"], **WINDOW, **rng.choice(LIMITS)})
-        queue = Book("W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue", **WINDOW})
+        origin_k = StreamModel("K", {"name": "K", "subjects": ["$KV.K.>"], "allow_rollup_hdrs": True, **bucket})
+        origin_l = StreamModel("L", {"name": "L", "subjects": ["l.>"], **WINDOW, **rng.choice(LIMITS)})
+        queue = StreamModel("W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue", **WINDOW})
         drain = _copy("D", queue, "sources", "edge")
         queue.may_go = lambda message: message.seq in self._sourced(drain)
-        for book in (origin_h, origin_k, _copy("LM", origin_l, "mirror", "edge"), drain):
-            hub.books[book.name] = book
-        hub.books["LS"] = _copy("LS", origin_l, "sources", "edge")
-        for book in (origin_l, queue, _copy("HM", origin_h, "mirror", "hub"), _copy("KM", origin_k, "mirror", "hub")):
-            edge.books[book.name] = book
-        hub.consumers = [ConsumerBook("HC", origin_h), ConsumerBook("HA", origin_h, "h.a")]
-        edge.consumers = [ConsumerBook("LC", origin_l)]
+        for model in (origin_h, origin_k, _copy("LM", origin_l, "mirror", "edge"), drain):
+            hub.models[model.name] = model
+        hub.models["LS"] = _copy("LS", origin_l, "sources", "edge")
+        for model in (origin_l, queue, _copy("HM", origin_h, "mirror", "hub"), _copy("KM", origin_k, "mirror", "hub")):
+            edge.models[model.name] = model
+        hub.consumers = [ConsumerModel("HC", origin_h), ConsumerModel("HA", origin_h, "h.a")]
+        edge.consumers = [ConsumerModel("LC", origin_l)]
 
-    def _sourced(self, book: Book) -> set[int]:
+    def _sourced(self, model: StreamModel) -> set[int]:
         """Return the sequences of its origin whose messages a stream holds now, or is known to have held."""
-        held = {_source_seq(message) for message in book.history.values()}
-        return held | {_source_seq(m) for m in snapshot_of(self._hub.stream(book.name).store).messages.values()}
+        held = {_source_seq(message) for message in model.history.values()}
+        return held | {_source_seq(m) for m in snapshot_of(self._hub.stream(model.name).store).messages.values()}
 
     # A session
 
@@ -151,7 +151,7 @@ class LeafSession:
             self._start(side)
         self._make()
         self._join()
-        self._judge()
+        self._check_streams()
         for _ in range(self._work.randint(3, 6)):
             self._live()
             self._fail()
@@ -169,10 +169,10 @@ class LeafSession:
     def _make(self) -> None:
         for side in self._sides:
             jet = Jet(side.up.machine)
-            for book in side.books.values():
-                ok(jet.api(f"STREAM.CREATE.{book.name}", book.config))
+            for model in side.models.values():
+                ok(jet.api(f"STREAM.CREATE.{model.name}", model.config))
             for consumer in side.consumers:
-                jet.consumer(consumer.name, consumer.book.name, **consumer.config)
+                jet.consumer(consumer.name, consumer.model.name, **consumer.config)
             jet.wire.close()
 
     def _join(self) -> None:
@@ -193,7 +193,7 @@ class LeafSession:
                 self._ask(self._sides)
                 self._servers.settle()
                 self._mend()
-            self._judge()
+            self._check_streams()
 
     def _cut(self) -> None:
         """Cut the link, or let it be there again."""
@@ -214,7 +214,7 @@ class LeafSession:
         self._join()
 
     def _ask(self, sides: list[Side]) -> None:
-        """Let clients of some sides ask, one after the other, on disks that may be slow."""
+        """Run clients of some sides, one after the other, on disks that may be slow."""
         slow = self._slow if self._work.random() < 0.5 else None
         for side in sides:
             side.up.machine.slow = slow
@@ -231,7 +231,7 @@ class LeafSession:
     # Failures
 
     def _fail(self) -> None:
-        """Let one server die, at rest or at work, and start again while the other may go on alone."""
+        """Crash one server, at rest or at work, and start it again while the other may go on alone."""
         dying = self._faults.choice(self._sides)
         how = self._faults.choice(("rest", "crash", "crash", "stall"))
         if how == "crash":
@@ -247,12 +247,12 @@ class LeafSession:
                 self._servers.settle()
         self._start_again(dying)
         self._mend()
-        self._judge()
+        self._check_streams()
         self._servers.advance(1)
-        self._judge()
+        self._check_streams()
 
     def _crash(self, side: Side) -> None:
-        """Let a server work until it stops inside a disk call, or for a while."""
+        """Run a server until it stops inside a disk call, or for a while."""
         side.disk.plan = crash_at(self._faults.randint(1, 60))
         try:
             for _ in range(CRASH_WITHIN):
@@ -265,7 +265,7 @@ class LeafSession:
         side.disk.plan = no_faults
 
     def _stall(self, side: Side) -> None:
-        """Let time pass while the disk of a server does not answer."""
+        """Advance time while the disk of a server does not answer."""
         self.report.stalls += 1
         side.up.machine.hold_commits = True
         for _ in range(self._faults.randint(1, 4)):
@@ -285,8 +285,8 @@ class LeafSession:
         self._servers.lose(side.domain)
         self._servers.settle()
         for each in self._sides:
-            for book in each.books.values():
-                book.step.crashed = True  # what was on its way to it is as uncertain as what it did
+            for model in each.models.values():
+                model.step.crashed = True  # what was on its way to it is as uncertain as what it did
 
     def _start_again(self, side: Side) -> None:
         for _ in range(2):
@@ -306,31 +306,31 @@ class LeafSession:
 
     # Judging
 
-    def _judge(self) -> None:
-        """Judge every stream, the origins before their copies."""
+    def _check_streams(self) -> None:
+        """Check every stream, the origins before their copies."""
         self._servers.settle()
         for side in self._sides:
             side.collect()
             if side.up.machine.store.faults:
                 raise Violation(f"{side.domain} is fenced off: {side.up.machine.store.faults}")
-        places = [(side, book) for side in self._sides for book in side.books.values()]
-        for side, book in sorted(places, key=lambda place: place[1].origin is not None):
-            self._count(book)
-            book.take_config(side.stream(book.name).config)  # the answer to a change may have been cut off
-            snapshot = snapshot_of(side.stream(book.name).store)
-            book.judge(snapshot, self._servers.clock.now_ns())
-            if book.origin is not None:
-                check_copy(book)
+        places = [(side, model) for side in self._sides for model in side.models.values()]
+        for side, model in sorted(places, key=lambda place: place[1].origin is not None):
+            self._count(model)
+            model.take_config(side.stream(model.name).config)  # the answer to a change may have been cut off
+            snapshot = snapshot_of(side.stream(model.name).store)
+            model.judge(snapshot, self._servers.clock.now_ns())
+            if model.origin is not None:
+                check_copy(model)
         for side in self._sides:
             jet = Jet(side.up.machine)
-            for book in side.books.values():
-                check_state(book, jet)
-                consumers = [consumer for consumer in side.consumers if consumer.book is book]
-                check_consumers(consumers, side.stream(book.name), jet, book.before)
+            for model in side.models.values():
+                check_state(model, jet)
+                consumers = [consumer for consumer in side.consumers if consumer.model is model]
+                check_consumers(consumers, side.stream(model.name), jet, model.before)
             jet.wire.close()
 
-    def _count(self, book: Book) -> None:
-        for attempt in book.step.attempts:
+    def _count(self, model: StreamModel) -> None:
+        for attempt in model.step.attempts:
             self.report.acks += bool(attempt.acked_seq)
             self.report.acks_over_the_link += bool(attempt.acked_seq) and attempt.far
             self.report.unanswered += attempt.answer is None
@@ -345,15 +345,15 @@ class LeafSession:
             self._servers.advance(5)
             for side in self._sides:
                 self._consume(side)
-            self._judge()
+            self._check_streams()
         for side in self._sides:
-            for book in side.books.values():
-                self._check_end(book)
+            for model in side.models.values():
+                self._check_end(model)
             self._reach(side)
         for side in self._sides:
             for consumer in side.consumers:
                 self.report.deliveries += len(consumer.delivered)
-                wanted = {m.seq for m in consumer.book.before.messages.values() if consumer.takes(m)}
+                wanted = {m.seq for m in consumer.model.before.messages.values() if consumer.takes(m)}
                 if missed := wanted - consumer.delivered:
                     raise Violation(f"{consumer.name} never delivered {sorted(missed)}")
 
@@ -368,40 +368,40 @@ class LeafSession:
             consumer.held.clear()
             self._servers.settle()
 
-    def _check_end(self, book: Book) -> None:
-        if book.origin is None:
-            if book.config.get("retention") == "workqueue" and book.before.messages:
-                raise Violation(f"{book.name} still holds {sorted(book.before.messages)}, and the link is there")
+    def _check_end(self, model: StreamModel) -> None:
+        if model.origin is None:
+            if model.config.get("retention") == "workqueue" and model.before.messages:
+                raise Violation(f"{model.name} still holds {sorted(model.before.messages)}, and the link is there")
             return
-        theirs = book.origin.before
-        self.report.copied += len(book.before.messages)
-        self.report.drained += len(book.before.messages) if book.name == "D" else 0
-        if book.mirrors:
-            book.check_end()
-        elif missed := {seq for seq in theirs.messages if seq > book.sourced_seq}:
-            raise Violation(f"{book.name} has not sourced {sorted(missed)}")
+        theirs = model.origin.before
+        self.report.copied += len(model.before.messages)
+        self.report.drained += len(model.before.messages) if model.name == "D" else 0
+        if model.mirrors:
+            model.check_end()
+        elif missed := {seq for seq in theirs.messages if seq > model.sourced_seq}:
+            raise Violation(f"{model.name} has not sourced {sorted(missed)}")
 
     def _reach(self, side: Side) -> None:
         """Publish to the streams of the other side, through the link."""
-        for book in next(each for each in self._sides if each is not side).books.values():
-            if book.origin is None and "max_msgs" not in book.config and book.name != "K":
-                attempt = Attempt(b"last %b" % book.name.encode(), f"{book.prefix}.end".encode(), b"", b"")
-                side.remote.publish(attempt, book)
+        for model in next(each for each in self._sides if each is not side).models.values():
+            if model.origin is None and "max_msgs" not in model.config and model.name != "K":
+                attempt = Attempt(b"last %b" % model.name.encode(), f"{model.prefix}.end".encode(), b"", b"")
+                side.remote.publish(attempt, model)
                 self._servers.settle()
                 side.remote.collect()
                 if not attempt.acked_seq:
-                    raise Violation(f"{book.name} is not reached through the link: {attempt.answer}")
+                    raise Violation(f"{model.name} is not reached through the link: {attempt.answer}")
 
 
-def _origins(side: Side) -> dict[str, Book]:
+def _origins(side: Side) -> dict[str, StreamModel]:
     """Return the streams of a side that clients publish to."""
-    return {name: book for name, book in side.books.items() if book.origin is None}
+    return {name: model for name, model in side.models.items() if model.origin is None}
 
 
-def _copy(name: str, origin: Book, kind: str, domain: str) -> Book:
+def _copy(name: str, origin: StreamModel, kind: str, domain: str) -> StreamModel:
     """Return a mirror, or a stream that sources another one, of the other domain."""
     theirs: dict[str, Any] = {"name": origin.name, "external": {"api": f"$JS.{domain}.API", "deliver": ""}}
-    return Book(name, {"name": name, kind: theirs if kind == "mirror" else [theirs]}, origin)
+    return StreamModel(name, {"name": name, kind: theirs if kind == "mirror" else [theirs]}, origin)
 
 
 def _source_seq(message: StoredMessage) -> int:
@@ -410,16 +410,16 @@ def _source_seq(message: StoredMessage) -> int:
     return int(source[1]) if len(source) > 1 else 0
 
 
-def check_copy(book: Book) -> None:
+def check_copy(model: StreamModel) -> None:
     """Compare a mirror, or a stream with a source, with its origin; raises Violation."""
-    assert book.origin is not None
-    theirs = book.origin.before
-    ends = book.before.last_seq if book.mirrors else book.sourced_seq
+    assert model.origin is not None
+    theirs = model.origin.before
+    ends = model.before.last_seq if model.mirrors else model.sourced_seq
     if ends > theirs.last_seq:
-        raise Violation(f"{book.name} has {ends} of its origin, which ends at {theirs.last_seq}")
-    held = book.before.messages.keys() if book.mirrors else {_source_seq(m) for m in book.before.messages.values()}
+        raise Violation(f"{model.name} has {ends} of its origin, which ends at {theirs.last_seq}")
+    held = model.before.messages.keys() if model.mirrors else {_source_seq(m) for m in model.before.messages.values()}
     if missed := {seq for seq in theirs.messages if seq <= ends} - held:
-        raise Violation(f"{book.name} has come to {ends} of its origin and lacks {sorted(missed)}")
+        raise Violation(f"{model.name} has come to {ends} of its origin and lacks {sorted(missed)}")
 
 
 def simulate_leaf(seed: int) -> LeafReport:

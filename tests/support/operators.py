@@ -208,7 +208,7 @@ class Operator:
 
 
 PATIENCE_S: Final = 30.0
-"""How long to wait for what must come; a busy machine stands still for some seconds now and then."""
+"""Time limit for events that must come; a busy machine stands still for some seconds now and then."""
 QUIET: Final = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
 
 
@@ -226,7 +226,7 @@ class Visitor:
 
     @property
     def cid(self) -> int:
-        """How the server calls this connection."""
+        """The server's number of this connection."""
         return int(self.info["client_id"])
 
     def _read(self) -> bool:
@@ -312,7 +312,7 @@ def login(url: str, user: UserLogin, **options: Any) -> Visitor:
 
 
 def close_reason(system: Visitor, cid: int) -> str:
-    """Return why a connection has ended, as connz tells the system account."""
+    """Return why a connection has ended, as connz of the system account shows it."""
     wanted = json.dumps({"state": 1, "cid": cid}).encode()
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:

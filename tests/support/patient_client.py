@@ -16,7 +16,7 @@ from nats.js import JetStreamContext
 from natsctl.client.short_client import ShortClient
 
 PATIENCE_S: Final = 20.0
-"""How long to wait for what comes at once on an idle machine."""
+"""Time limit for answers that come at once on an idle machine."""
 
 
 class PatientMsg(Msg):

@@ -48,7 +48,7 @@ STEPS: Final = 600
 STEPS_WITH_ERRORS: Final = 150
 """Steps that follow once the device answers errors."""
 SAMPLE: Final = 0.5
-"""How often a commit is one in which the power may fail."""
+"""Probability that the power may fail in a commit."""
 
 UNMOUNT_ATTEMPTS: Final = 40
 
@@ -194,7 +194,7 @@ class RealDisk(PosixDisk):
         return [path.read_bytes() for path in sorted(self._root.rglob("*")) if path.is_file()]
 
     def forget(self, data: bytes) -> None:
-        """Do nothing: freed blocks are the file system's."""
+        """No-op: freed blocks are the file system's."""
 
 
 class RealSession(Session):
@@ -231,7 +231,7 @@ class RealSession(Session):
         return Mark(end, end, pickle.dumps(self._ledger), list(self._erased))
 
     def _is_of_disk(self, error: OSError, faults_before: int) -> bool:
-        """Whether a commit failed because the device did: the kernel reports errors late, and turns to reading only."""
+        """Return whether a commit failed with the device: the kernel reports errors late, and remounts read-only."""
         return self._recorder.refused > 0 and error.errno in (errno.EIO, errno.EROFS)
 
     def _run_commit(self) -> None:

@@ -50,7 +50,7 @@ OWN_NAME: Final = re.compile(r"(JS_SRC_|JS_MIRROR_|\$JS\.S\.|\$JS\.M\.)\S+")
 """Names that the server makes for the consumers of sources and mirrors."""
 
 NEVER_USED: Final = frozenset({"num_deleted", "deleted", "first_seq"})
-"""What the reference tells of a stream that never held a message: 0 is deleted on disk, a purge makes 1 the first."""
+"""State of a stream that never held a message in nats-server: 0 is deleted on disk, a purge makes 1 the first."""
 
 
 def scrub(value: Any) -> Any:
@@ -135,7 +135,7 @@ def apart(mine: Any, other: Any) -> Any:
 
 
 PATIENCE_S: Final = 10.0
-"""How long the reference may take to tell what the engine told."""
+"""Time limit for nats-server to send all that the engine sent."""
 
 STREAMS: Final = ("A", "B", "C", "D")
 """Names that the streams of programs may have."""
@@ -228,7 +228,7 @@ class ServerSide:
 
 
 class Client:
-    """What one side was told and what it has been sent: inboxes by name."""
+    """Steps and messages of one side: inboxes by name."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -251,7 +251,7 @@ class Client:
         return sid
 
     def do(self, at: int, step: Step, body: bytes) -> None:
-        """Do what a step says, whose answers go to the inbox `at` unless it names one."""
+        """Run a step, whose answers go to the inbox `at` unless it names one."""
         if step.kind in ("ask", "update", "reuse"):
             self._publish(step.subject.encode(), step.inbox or str(at), step.header, body)
         elif step.kind == "say":
@@ -268,12 +268,12 @@ class Client:
             self._chunk.clear()
 
     def _publish(self, subject: bytes, inbox: str, header: bytes, body: bytes) -> None:
-        """Put a message into the chunk to send; without a reply where `inbox` is "-"."""
+        """Add a message to the chunk to send; without a reply where `inbox` is "-"."""
         reply = f"_INBOX.T.{inbox}".encode() if inbox != "-" else b""
         self._chunk.append(encode_pub(subject, reply, header, body))
 
     def collect(self, within_s: float) -> bool:
-        """Put what came into inboxes and tell whether anything came."""
+        """Sort received messages into inboxes and return whether any came."""
         came = False
         for sid, got in self.side.receive(within_s):
             came = True
@@ -289,7 +289,7 @@ class Client:
 
 
 class Difference(NamedTuple):
-    """The first step after which the two did not tell the same."""
+    """The first step after which the two differ."""
 
     at: int
     step: Step
@@ -353,7 +353,7 @@ class ProgramRunner:
         return json.dumps({"stream_name": stream, "config": {**config, **patch}}).encode()
 
     def _settled(self, in_flight: bool) -> tuple[Notes, Notes]:
-        """Return what both told once they tell the same, or when patience is over.
+        """Return the messages of both once they agree, or at the time limit.
 
         `in_flight` says that messages were delivered while others came: what is pending after each is then chance.
         """

@@ -267,7 +267,7 @@ class PublishSteps(Chance):
         return self.spread([self.line(name) for _ in range(self.rng.choice((1, 1, 2, 6)))])
 
     def spread(self, lines: Sequence[Line]) -> Step:
-        """Put all lines but the last into the program, each as a step; return the last."""
+        """Add all lines but the last to the program, each as a step; return the last."""
         self.steps += [Step("say", lines=(line,)) for line in lines[:-1]]
         return Step("say", lines=tuple(lines[-1:]))
 
@@ -567,7 +567,7 @@ def shrunk(program: Sequence[Step], difference: Difference, url: str) -> tuple[l
 
 
 def alike(one: Difference, other: Difference) -> bool:
-    """Whether two differences are in the same inboxes and answers."""
+    """Return whether two differences are in the same inboxes and answers."""
     return signature(one) == signature(other)
 
 

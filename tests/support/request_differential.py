@@ -38,14 +38,14 @@ Case = tuple[str, Sequence[Request]]
 VARYING: Final = {"created", "ts", "cluster", "first_ts", "last_ts", "active", "lag", "pause_remaining"}
 """Keys whose values differ from run to run."""
 _LATE: Final = ("error", "filter_subject")
-"""What is shown of a mirror or source once its origin was asked, which takes the reference a while.
+"""Fields of a mirror or source once its origin was asked, which takes nats-server a while.
 
 The reference shows several sources in any order.
 """
 PAUSES_S: Final = (0.0, 0.0, 0.5, 1.0)
-"""How long to let the reference finish removing what was before each time that a case is asked."""
+"""Pauses before each try of a case, in which nats-server finishes the removal of earlier assets."""
 ANSWER_S: Final = 20.0
-"""How long to wait for the reference."""
+"""Time limit of answers from nats-server."""
 _KEEP: Final = b'{"name":"KEEP"}'
 
 
@@ -166,18 +166,18 @@ RAW_VARYING: Final = frozenset({
 """Keys whose values differ from run to run, or from one kind of server to the other."""
 
 QUIET_S: Final = 0.02
-"""How long to listen for more than the engine gave."""
+"""Time to listen for more than the engine sent."""
 SILENT_S: Final = 0.25
-"""How long to listen where the engine gave nothing."""
+"""Time to listen where the engine sent nothing."""
 PATIENCE_S: Final = 10.0
-"""How long to wait for as much as the engine gave."""
+"""Time limit for as much as the engine sent."""
 
 INBOX: Final = "_INBOX.raw."
 DELETED: Final = re.compile(r"\$JS\.EVENT\.ADVISORY\.(STREAM|CONSUMER)\.DELETED\..*")
 
 
 class RawRequest(NamedTuple):
-    """One message; without `reply` nobody is told where to answer."""
+    """One message; without `reply` it has no reply subject."""
 
     subject: str
     body: bytes = b""
@@ -272,7 +272,7 @@ def scrubbed(value: Any, key: str = "") -> Any:
     if isinstance(value, list):
         return [scrubbed(item) for item in value]
     if isinstance(value, dict):
-        kept = {k: item for k, item in value.items() if k != "rtt"}  # told once it was measured
+        kept = {k: item for k, item in value.items() if k != "rtt"}  # shown once it was measured
         return {k: "varies" if k in RAW_VARYING else scrubbed(item, k) for k, item in kept.items()}
     if key in ("request", "response") and isinstance(value, str) and value[:1] == "{":
         try:
@@ -305,7 +305,7 @@ def _without_lost(mine: Sequence[Heard], other: Sequence[Heard]) -> list[Heard]:
 
 
 def differing(requests: Iterable[RawRequest], machine: Machine, url: str, listens: Sequence[str] = ()) -> list[str]:
-    """Send the same requests to both and return what was told differently, as texts for people."""
+    """Send the same requests to both and return the differences as texts."""
     ours, theirs = RawInMemory(machine, listens), RawReference(url, listens)
     told = []
     for request in requests:

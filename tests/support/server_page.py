@@ -45,7 +45,7 @@ REFUSING: Final = {
 _NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver", "strict", "write_timeout"} | {
     "no_system", "no_sys_acc", "prof_block_rate",
 }  # fmt: skip
-"""Of those, the ones that can not be used otherwise either."""
+"""Of those, the ones that cannot be used otherwise either."""
 _FOR_ROUTES: Final = frozenset({"verify_cert_and_check_known_urls"})
 _UNHEEDED: Final = frozenset({"disable_sublist_cache", "no_sublist_cache", "no_fast_producer_stall", "feature_flags"})
 

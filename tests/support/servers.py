@@ -23,11 +23,11 @@ from natsctl.client.settings import Settings
 from natsctl.testing.process import Kind, ServerProcess
 
 FIRST_HANDED_OUT: Final = 32_768
-"""Where the ports begin that Linux takes for connections and gives to who asks for any."""
+"""The first of the ports that Linux uses for connections and assigns on request."""
 
 
 def quiet_ports(number: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on, below those that the system hands out meanwhile."""
+    """Return free ports of 127.0.0.1, below those that the system assigns meanwhile."""
     found: list[int] = []
     with contextlib.ExitStack() as held:
         while len(found) < number:
@@ -48,7 +48,7 @@ accounts {
 system_account: SYS
 no_auth_user: a
 """
-"""A system account, and one that whoever does not log in is in."""
+"""A system account, and one of connections without a login."""
 
 
 class Cluster:
@@ -77,7 +77,7 @@ class Cluster:
 
     @property
     def ports(self) -> list[int]:
-        """Where clients connect, by the order of the names."""
+        """The URLs for clients, in the order of the names."""
         return [int(server.url.rpartition(":")[2]) for server in self.servers]
 
     def url(self, login: str = "") -> str:
@@ -110,7 +110,7 @@ async def _clear(url: str) -> None:
 
 
 PATIENCE_S: Final = 30.0
-"""How long to wait for answers, on a machine that may stand still for seconds."""
+"""Time limit of answers, on a machine that may stand still for seconds."""
 
 
 @pytest.fixture(scope="session")

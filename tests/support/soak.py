@@ -50,7 +50,7 @@ class GoodClient(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say hello and subscribe."""
+        """Send CONNECT and subscribe."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.write(HELLO + b"SUB c.%d 1\r\nPING\r\n" % self.number)
@@ -89,7 +89,7 @@ class GoodClient(asyncio.Protocol):
 BAD_SHARE: Final = 10
 """One of so many connections misbehaves."""
 GROWTH: Final = 1.03
-"""How much more memory the last quarter may take than the third."""
+"""Growth of memory that is allowed from the third quarter to the last."""
 SETTLED_S: Final = 300.0
 """Memory of shorter runs is not judged: caches warm up for most of them."""
 SAMPLE_S: Final = 2.0
@@ -98,7 +98,7 @@ PACE_S: Final = 5.0
 OPENING: Final = 50
 """Connections opened at the same time."""
 TOLD_CHARS: Final = 4000
-"""What is shown of the first internal fault in the server's log."""
+"""Characters shown of the first internal fault in the server's log."""
 WRONGS: Final = tuple((listener, offence) for listener, offences in EDGES.items() for offence in offences)
 
 
@@ -172,7 +172,7 @@ class Soak:
 
     @property
     def faults(self) -> list[str]:
-        """What good clients suffered."""
+        """Offences that reached good clients."""
         lost = sum(client.sent - client.received for client in self.clients)
         told = [f"client {client.number}: {fault}" for client in self.clients for fault in client.faults]
         told += self.wrong + [f"a stream that is erased from: {text!r}" for text in self.eraser.errors]
@@ -205,13 +205,13 @@ class Soak:
 
     @property
     def passed(self) -> bool:
-        """True where nobody suffered and memory is flat."""
+        """True where no good client suffered and memory is flat."""
         flat = self.seconds < SETTLED_S or self.quarters[3] <= self.quarters[2] * GROWTH
         return not self.faults and flat
 
 
 def free_ports(listeners: list[str]) -> dict[str, int]:
-    """Return a port for each listener that nobody uses now."""
+    """Return a free port for each listener."""
     with ExitStack() as stack:
         socks = [stack.enter_context(socket.socket()) for _ in listeners]
         for sock in socks:

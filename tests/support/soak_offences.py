@@ -27,9 +27,9 @@ HELLO: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_re
 Offence: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter, random.Random], Awaitable[None]]
 
 READ_S: Final = 3.0
-"""How long an offender waits for what the server says."""
+"""Time that an offender waits for the server's output."""
 MOST_S: Final = 10.0
-"""How long an offender listens at most."""
+"""Longest time that an offender listens."""
 
 
 async def told(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
@@ -124,7 +124,7 @@ async def deep_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def fresh_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Publish on subjects that nobody ever used."""
+    """Publish on subjects that were never used."""
     head = chance.randrange(1 << 40)
     writer.write(HELLO)
     for start in range(0, 20_000, 1000):
@@ -142,7 +142,7 @@ async def ping_flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 
 
 async def requests_to_nobody(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Ask what nobody answers."""
+    """Send requests without a responder."""
     writer.write(HELLO + b"SUB _INBOX.o.* 1\r\n")
     writer.write(b"".join(b"PUB nobody.%d _INBOX.o.%d 0\r\n\r\n" % (n, n) for n in range(5000)))
     await told(reader, 0.5)
@@ -271,7 +271,7 @@ async def without_echo(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 async def tls_on_a_plain_port(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random
 ) -> None:
-    """Begin a TLS handshake that nobody asked for."""
+    """Begin an unrequested TLS handshake."""
     writer.write(CLIENT_HELLO + chance.randbytes(500))
     await told(reader, 1.0)
 
@@ -291,7 +291,7 @@ async def asking_about_the_account(
 
 
 async def no_upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Say HTTP that is none, too much of it, or only a part."""
+    """Send malformed HTTP, too much of it, or only a part."""
     writer.write(chance.choice((
         chance.randbytes(2000), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", UPGRADE[:-2], UPGRADE + b"early",
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9000, b"GET /" + b"a" * LONG, CLIENT_HELLO,
@@ -315,7 +315,7 @@ async def bad_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
 
 
 async def leaf_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Be a server that says what makes no sense."""
+    """Connect as a server that sends nonsense."""
     from tests.support.fuzz.leaf import make
 
     writer.write(_hello(name="x", server_id=f"N{chance.random()}", user="good", version="2.15.2", **{"pass": "good"}))
@@ -325,7 +325,7 @@ async def leaf_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 async def leaf_interest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Be a server with thousands of subscriptions, and leave."""
+    """Connect as a server with thousands of subscriptions, and leave."""
     writer.write(_hello(name="x", server_id=f"N{chance.random()}", user="good", version="2.15.2", **{"pass": "good"}))
     head = chance.randrange(1 << 40)
     writer.write(b"".join(b"LS+ l.%d.%d.*\r\nLS+ q.%d g %d\r\n" % (head, n, n, n + 1) for n in range(3000)))
@@ -355,7 +355,7 @@ EDGES: Final[dict[str, tuple[Offence, ...]]] = {
     "leafnodes": (leaf_garbage, leaf_interest),
     "monitoring": (monitoring_queries,),
 }  # fmt: skip
-"""What is done wrong at each listener."""
+"""Offences by listener."""
 
 
 # Reloads

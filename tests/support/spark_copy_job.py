@@ -31,7 +31,7 @@ _FIELDS = "n bigint, amount bigint, text string"
 
 
 def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
-    """What is written."""
+    """The written columns."""
     made = frame.selectExpr(
         "replace(subject, 'in.', 'out.') AS subject",
         "seq",

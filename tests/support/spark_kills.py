@@ -72,12 +72,12 @@ def copied(number: int) -> tuple[bytes, bytes, bytes]:
 
 
 @dataclass
-class Judge:
+class SinkChecker:
     """Compares what is in the sink with what has to be there, message by message."""
 
     messages: int
     explicit: bool = True
-    """Whether ids were given to the sink; else the sink makes them."""
+    """True where the sink was given ids; else the sink makes them."""
     stored: int = 0
     distinct: int = 0
     duplicates: int = 0
@@ -94,7 +94,7 @@ class Judge:
         self._seen = bytearray(self.messages + 1)
 
     def take(self, subject: bytes, header: bytes, payload: bytes) -> None:
-        """Judge the next message of the sink."""
+        """Check the next message of the sink."""
         self.stored += 1
         found = _NUMBER.match(payload)
         number = int(found[1]) if found else 0
@@ -123,12 +123,12 @@ class Judge:
 
     @property
     def lost(self) -> bool:
-        """Whether anything is missing or wrong; copies of the same message are none of that."""
+        """Whether a message is missing or wrong; copies of the same message are allowed."""
         return bool(self.missing or self.wrong)
 
     @property
     def broken(self) -> bool:
-        """Whether anything is not as it has to be."""
+        """Whether any promise was broken."""
         sums = (self.messages * (self.messages + 1) // 2, sum(2 * (n % 1000) for n in range(1, self.messages + 1)))
         faults = self.duplicates or self.missing or self.wrong or self.out_of_order
         return bool(faults) or self.stored != self.messages or (self.sum_of_numbers, self.sum_of_amounts) != sums
@@ -163,7 +163,7 @@ async def prepare(client: RawClient, messages: int, retention: str = "limits") -
 
 
 async def stored(client: RawClient, stream: str) -> int:
-    """How many messages a stream has."""
+    """Return the number of messages of a stream."""
     state = (await request(client, f"STREAM.INFO.{stream}"))["state"]
     assert isinstance(state, dict)
     return int(state["messages"])
@@ -203,21 +203,21 @@ POLL_S: Final = 0.02
 CONSUMER: Final = "SPARK"
 """The durable of a work queue."""
 FAILURE_SHOWN: Final = 1500
-"""How many characters of a driver's log tell why it failed."""
+"""Characters of a driver's log that are shown after a failure."""
 WINDOW: Final = (10, 4000)
 """Least and most messages under way in a task: few where there are few, so that kills find it at work."""
 KILL_AGAIN_AFTER_S: Final = 0.2
 ATTEMPTS: Final = 4
-"""How often a driver may be started: once, after its kill, and after failures that a person would restart it for."""
+"""Starts of a driver at most: once, after its kill, and after failures that call for a restart."""
 _LOCAL = re.compile(r"local\[(\w+|\*)\]")
 _WORKER: Final = b"\0pyspark.worker\0"
-"""What the Python processes of tasks are started with, and those of the source on the driver are not."""
+"""Argument of the Python processes of tasks, which those of the source on the driver do not have."""
 _JAVA: Final = b"SparkSubmit"
 
 
 @dataclass
 class Summary:
-    """What was done and found."""
+    """Counts of kills and findings."""
 
     messages: int
     master: str
@@ -225,7 +225,7 @@ class Summary:
     idempotence: str
     kills: list[str] = field(default_factory=list)
     drivers: int = 0
-    """How often the driver was started; once for its kill, once for each of `driver_failures`, and at first."""
+    """Starts of the driver: the first, one for its kill, one for each of `driver_failures`."""
     driver_failures: list[str] = field(default_factory=list)
     redelivered: int = 0
     """With `--acked`, how many messages the query says it was delivered again."""
@@ -303,7 +303,7 @@ class KillRun:
             )
 
     async def _written(self) -> int:
-        """How many messages the sink has; 0 while the server is away."""
+        """Return the number of messages of the sink; 0 while the server is away."""
         try:
             if self._watcher is None or self._watcher.closed.is_set():
                 self._watcher = await RawClient.connect(self._server.url)
@@ -312,7 +312,7 @@ class KillRun:
             return 0
 
     async def _judge(self) -> None:
-        judge = Judge(self.summary.messages, explicit=self.summary.idempotence == "explicit")
+        judge = SinkChecker(self.summary.messages, explicit=self.summary.idempotence == "explicit")
         client = await RawClient.connect(self._server.url)
         await read_all(client, SINK, judge.take)
         await client.close()
@@ -322,7 +322,7 @@ class KillRun:
             await self._judge_queue(judge)
         self.summary.found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
 
-    async def _judge_queue(self, judge: Judge) -> None:
+    async def _judge_queue(self, judge: SinkChecker) -> None:
         """Count what is left in the queue, and what the query says of redeliveries."""
         client = await RawClient.connect(self._server.url)
         self.summary.unacknowledged = await stored(client, SOURCE)
@@ -438,7 +438,7 @@ class BatchRuns:
 
     async def _judged(self, url: str) -> dict[str, Any]:
         """Return what the judge found among the copies, and the number of rows by value among those that are alike."""
-        judge, alike = Judge(self._messages, explicit=False), Counter[str]()
+        judge, alike = SinkChecker(self._messages, explicit=False), Counter[str]()
         client = await RawClient.connect(url)
         await read_all(client, SINK, judge.take)
         await client.close()

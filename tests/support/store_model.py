@@ -174,12 +174,12 @@ class Ledger:
 
 
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
-"""What a disk answers in a disaster; every other error of a commit is the store's own fault."""
+"""Errors of a failing disk; every other error of a commit is the store's own fault."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What one session did, so that a run can tell that it was not idle."""
+    """Counts of one session, so that a run can show that it was not idle."""
 
     seed: int
     lives: int = 0

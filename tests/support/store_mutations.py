@@ -1,7 +1,7 @@
 """Mutations of the store, each one plausible line, that prove that its simulation can fail.
 
 A mutation replaces one function while it is active, and breaks one promise. A simulation that does not notice it within
-`SEEDS_MAX` seeds proves nothing about that promise. `Patch` and `noticed_at` serve the mutations of the engine and of
+`SEEDS_MAX` seeds proves nothing about that promise. `Patch` and `detected_at` serve the mutations of the engine and of
 leaf nodes as well.
 """
 
@@ -39,21 +39,21 @@ Patch: TypeAlias = contextlib.AbstractContextManager[Any]
 
 
 def do_nothing(*arguments: Any, **named: Any) -> None:
-    """Do not do it."""
+    """No-op."""
 
 
-def noticed_at(
-    plant: Callable[[], Patch],
+def detected_at(
+    mutation: Callable[[], Patch],
     simulate: Callable[[int], object],
     seeds: int,
     noticed: tuple[type[Exception], ...],
     first: int = 0,
 ) -> int | None:
-    """Return one of `seeds` at which a simulation with the plant raises one of `noticed`; None: at none.
+    """Return one of `seeds` at which a simulation with the mutation raises one of `noticed`; None: at none.
 
     They are tried from `first` on, and those before it then.
     """
-    with plant():
+    with mutation():
         for seed in itertools.chain(range(first, seeds), range(first)):
             try:
                 simulate(seed)
@@ -65,7 +65,7 @@ def noticed_at(
 SEEDS_MAX = 1000
 
 NOTICED = (Violation, StoreError, LookupError, ValueError)
-"""What a simulation raises; a store that breaks down is noticed too."""
+"""Errors of a simulation; a store that breaks down counts as well."""
 
 
 def _ack_before_sync() -> Patch:
@@ -281,9 +281,9 @@ def _repair_loses_the_last_sequence() -> Patch:
     return mock.patch.object(FileStreamStore, "skip_to", do_nothing)
 
 
-PLANTS: dict[str, Callable[[], Patch]] = {
-    plant.__name__.removeprefix("_"): plant
-    for plant in (
+MUTATIONS: dict[str, Callable[[], Patch]] = {
+    mutation.__name__.removeprefix("_"): mutation
+    for mutation in (
         _ack_before_sync,
         _no_folder_sync,
         _sync_retried,
@@ -340,9 +340,9 @@ _SEEDS: Final = {
     "superseded_segment_kept": 69,
     "sync_retried": 18,
 }
-"""The first seed that notices a plant which few notice: where to look first."""
+"""The first seed that detects a rarely detected mutation: tried first."""
 
 
 def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """Return a seed at which the simulation notices the planted fault, None where it never does."""
-    return noticed_at(PLANTS[name], simulate, seeds, NOTICED, _SEEDS.get(name, 0))
+    """Return a seed at which the simulation detects the mutation, None where it never does."""
+    return detected_at(MUTATIONS[name], simulate, seeds, NOTICED, _SEEDS.get(name, 0))

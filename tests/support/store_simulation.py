@@ -33,7 +33,7 @@ from natsctl.store.packed import MAGIC as PACKED
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
-from natsctl.testing.simdisk import Crash, Personality, Plan, SimDisk, no_faults
+from natsctl.testing.simdisk import Crash, Journalling, Plan, SimDisk, no_faults
 from tests.support.store_model import ERRORS, History, Ledger, Report, StreamLedger, Violation, draw_plan
 
 STREAMS_MAX = 4
@@ -75,8 +75,8 @@ class Session:
         self.report = Report(seed)
         self._work = random.Random(f"{seed}/work")
         self._faults = random.Random(f"{seed}/faults")
-        personality = self._faults.choice(list(Personality))
-        self._disk = SimDisk(random.Random(f"{seed}/disk"), personality)
+        journalling = self._faults.choice(list(Journalling))
+        self._disk = SimDisk(random.Random(f"{seed}/disk"), journalling)
         self._packs = random.Random(f"{seed}/packs")
         self._options = StoreOptions(
             segment_bytes=self._work.choice((1024, 2048, 4096, 16384)),
@@ -88,14 +88,14 @@ class Session:
         self._now_ns = 1_700_000_000_000_000_000
         self._jumps = random.Random(f"{seed}/jumps")
         self._jump_share = self._jumps.choice((0, 0.02, 0.3))
-        """How often the wall clock jumps, or is put right, before a message."""
+        """Probability that the wall clock jumps, or is corrected, before a message."""
         self._ahead_ns = 0
-        """How far the wall clock is ahead, until it is put right."""
+        """Time by which the wall clock is ahead, until it is corrected."""
         self._salt = random.Random(f"{seed}/salt")
         self._created = 0
         self._notes: list[str] = []
         self._early: dict[str, bytes] = {}
-        """What files held when they were first seen, to be put back later."""
+        """Contents of files when they were first seen, to be put back later."""
         self._flights: list[_Flight] = []
         self._erased: list[tuple[str, bytes]] = []
         """Stream and payload of erasures that were confirmed."""
@@ -234,7 +234,7 @@ class Session:
             ledger.attempted(StoredMessage(seq, ts_ns, subject, header, payload), timed)
 
     def _start_over(self, stream: StreamStore, ledger: StreamLedger) -> None:
-        """Put the clock right and purge, so that the next messages are older than those that go with their commit."""
+        """Correct the clock and purge, so that the next messages are older than those that go with their commit."""
         self._ahead_ns = 0
         before = self._live_seqs(stream)
         stream.purge()
@@ -359,7 +359,7 @@ class Session:
             stream.on_durable(settled)
 
     def _look_for_erased(self) -> None:
-        """Look for what was erased before, which nothing that happened to the machine may bring back."""
+        """Check that erased messages stay erased, whatever happened to the machine."""
         self._erased = [(key, payload) for key, payload in self._erased if key in self._ledger.streams][-ERASED_MAX:]
         self._look_for([payload for _, payload in self._erased])
 
@@ -428,7 +428,7 @@ class Session:
                 flight.error = error
 
     def _is_of_disk(self, error: OSError, faults_before: int) -> bool:
-        """Whether a commit failed because the disk did."""
+        """Return whether a commit failed because the disk did."""
         return self._disk.faults > faults_before and error.errno in ERRORS
 
     def _finish(self) -> None:
@@ -556,7 +556,7 @@ class Session:
             raise Violation(f"{missing} vanished silently after {kind} of {path}")
         served = contextlib.suppress(StoreDamagedError) if path.endswith(".seg") else contextlib.nullcontext()
         for key in intact:
-            with served:  # damage that the start does not see is noticed by whoever reads it
+            with served:  # damage that the start does not see is noticed by a reader
                 self._ledger.streams[key].judge(store.streams[key])
         if kind != "flip" and path.endswith(".seg") and not report.damaged:
             raise Violation(f"{kind} of {path} went unnoticed")

@@ -1,4 +1,4 @@
-"""What the tests of TLS and WebSocket share: files, servers in this process, and clients that speak by hand."""
+"""Files, in-process servers and hand-written clients for tests of TLS and WebSocket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from natsctl.server.process.log import Log
 from natsctl.testing.certificates import Authority, Issued
 
 PATIENCE_S = 30.0
-"""How long to wait for what must come; a busy machine stands still for some seconds now and then."""
+"""Time limit for events that must come; a busy machine stands still for some seconds now and then."""
 HELLO = b'CONNECT {"verbose":false}\r\nPING\r\n'
 
 
@@ -87,7 +87,7 @@ class Talk:
         return found
 
     async def ask(self, what: bytes = HELLO) -> bytes:
-        """Return the next line but for PING, with which a server asks after a while whether anybody is there."""
+        """Return the next line, without the PING that a server sends after a while."""
         self.writer.write(what)
         while (line := await self.line()) == b"PING\r\n":
             pass
@@ -115,7 +115,7 @@ class Visit:
     """One connection of a client that may have come with the session of an earlier one."""
 
     heard: bytes
-    """What came last: PONG, an error, or what broke the connection off."""
+    """The last event: PONG, an error, or the reason of the connection's end."""
     session: ssl.SSLSession | None = None
     resumed: bool = False
 

@@ -4,7 +4,7 @@ import pytest
 
 from natsctl.api import headers
 from natsctl.store.message import StoredMessage
-from tests.support.engine_model import Book
+from tests.support.engine_model import StreamModel
 from tests.support.engine_requests import Attempt, Snapshot
 from tests.support.store_model import Violation
 
@@ -23,42 +23,42 @@ def counted(attempt: Attempt, total: int) -> StoredMessage:
     return StoredMessage(attempt.acked_seq, NOW_NS, attempt.subject, attempt.header, body)
 
 
-def counters(most: int) -> Book:
+def counters(most: int) -> StreamModel:
     """Return a stream of counters in which n.b was 36, and then others were counted."""
     first, others = count(b"t0", b"n.b", 36, 1, 36), [count(b"t%d" % n, b"n.a", 1, n + 1, n) for n in (1, 2, 3, 4)]
     config = {"subjects": ["n.>"], "allow_msg_counter": True, "max_msgs": most}
-    book = Book("N", config)
-    book.before = Snapshot({1: counted(first, 36)}, 1)
-    book.history = dict(book.before.messages)
-    book.step.attempts = [*others, count(b"t9", b"n.b", 72, 6, 72)]
-    return book
+    model = StreamModel("N", config)
+    model.before = Snapshot({1: counted(first, 36)}, 1)
+    model.history = dict(model.before.messages)
+    model.step.attempts = [*others, count(b"t9", b"n.b", 72, 6, 72)]
+    return model
 
 
-def after_counting(book: Book, most: int) -> Snapshot:
-    kept = [counted(a, int((a.answer or {})["val"])) for a in book.step.attempts][-most:]
+def after_counting(model: StreamModel, most: int) -> Snapshot:
+    kept = [counted(a, int((a.answer or {})["val"])) for a in model.step.attempts][-most:]
     return Snapshot({message.seq: message for message in kept}, 6)
 
 
 def test_a_counter_starts_over_where_a_limit_dropped_its_last_message() -> None:
-    book = counters(most=4)
-    book.judge(after_counting(book, 4), NOW_NS)
+    model = counters(most=4)
+    model.judge(after_counting(model, 4), NOW_NS)
 
 
 def test_a_counter_that_starts_over_for_no_reason_is_noticed() -> None:
-    book = counters(most=5)
+    model = counters(most=5)
     with pytest.raises(Violation, match="it should be"):
-        book.judge(after_counting(book, 5), NOW_NS)
+        model.judge(after_counting(model, 5), NOW_NS)
 
 
-def sourcing(rollup: bytes) -> Book:
+def sourcing(rollup: bytes) -> StreamModel:
     """Return a stream that sources a.x, while its origin is sent one more message, which nobody sees in it."""
-    origin = Book("A", {"subjects": ["a.>"], "allow_rollup_hdrs": True})
+    origin = StreamModel("A", {"subjects": ["a.>"], "allow_rollup_hdrs": True})
     header = headers.encode([(headers.ROLLUP, rollup)]) if rollup else b""
     origin.attempted = {b"t2": Attempt(b"t2", b"a.x", header, b"t2", answer={"seq": 2}, seq=2)}
-    book = Book("X", {"sources": [{"name": "A"}], "allow_rollup_hdrs": True}, origin)
+    model = StreamModel("X", {"sources": [{"name": "A"}], "allow_rollup_hdrs": True}, origin)
     mark = headers.encode([(headers.STREAM_SOURCE, b"A 1 > > a.x 12345678")])
-    book.before = Snapshot({1: StoredMessage(1, NOW_NS, b"a.x", mark, b"t1")}, 1)
-    return book
+    model.before = Snapshot({1: StoredMessage(1, NOW_NS, b"a.x", mark, b"t1")}, 1)
+    return model
 
 
 @pytest.mark.parametrize("rollup", [b"sub", b"all"])
@@ -71,13 +71,13 @@ def test_a_sourced_message_that_goes_without_a_rollup_is_noticed() -> None:
         sourcing(b"").judge(Snapshot({}, 2), NOW_NS)
 
 
-def mirror(last_seq: int) -> Book:
+def mirror(last_seq: int) -> StreamModel:
     """Return a mirror that ends somewhere, of a stream whose message 3 is gone and which ends with it."""
-    origin = Book("A", {"subjects": ["a.>"]})
+    origin = StreamModel("A", {"subjects": ["a.>"]})
     origin.before = Snapshot({seq: StoredMessage(seq, NOW_NS, b"a.x", b"", b"") for seq in (1, 2)}, 3)
-    book = Book("M", {"mirror": {"name": "A"}}, origin)
-    book.before = Snapshot(dict(origin.before.messages), last_seq)
-    return book
+    model = StreamModel("M", {"mirror": {"name": "A"}}, origin)
+    model.before = Snapshot(dict(origin.before.messages), last_seq)
+    return model
 
 
 @pytest.mark.parametrize("last_seq", [2, 3])
@@ -91,14 +91,14 @@ def test_a_mirror_that_ends_too_early_or_too_late_is_noticed(last_seq: int) -> N
         mirror(last_seq).check_end()
 
 
-def full(earlier: list[dict[str, int]]) -> Book:
+def full(earlier: list[dict[str, int]]) -> StreamModel:
     """Return a stream that refuses what is new and has a message more than it may, with the configurations before."""
     limits = {"subjects": ["o.>"], "discard": "new", "max_msgs": 1}
-    book = Book("O", limits)
-    book.before = Snapshot({1: StoredMessage(1, NOW_NS, b"o.x", b"", b"t1")}, 1)
-    book.step.attempts = [Attempt(b"t2", b"o.x", b"", b"t2", answer={"seq": 2}, ts_ns=NOW_NS)]
-    book.step.configs = [{**limits, **config} for config in earlier]
-    return book
+    model = StreamModel("O", limits)
+    model.before = Snapshot({1: StoredMessage(1, NOW_NS, b"o.x", b"", b"t1")}, 1)
+    model.step.attempts = [Attempt(b"t2", b"o.x", b"", b"t2", answer={"seq": 2}, ts_ns=NOW_NS)]
+    model.step.configs = [{**limits, **config} for config in earlier]
+    return model
 
 
 def test_a_limit_that_came_after_a_message_does_not_concern_it() -> None:
@@ -109,9 +109,9 @@ def test_a_limit_that_came_after_a_message_does_not_concern_it() -> None:
 
 
 def test_a_message_in_the_place_of_another_is_let_in_above_the_limit() -> None:
-    book = full([])
-    book.before.messages[3] = StoredMessage(3, NOW_NS, b"o.y", b"", b"t3")
-    book.before.last_seq = 3
-    book.config["max_msgs_per_subject"] = 1
-    book.step.attempts[0].answer = {"seq": 4}
-    book.judge(Snapshot({3: book.before.messages[3], 4: StoredMessage(4, NOW_NS, b"o.x", b"", b"t2")}, 4), NOW_NS)
+    model = full([])
+    model.before.messages[3] = StoredMessage(3, NOW_NS, b"o.y", b"", b"t3")
+    model.before.last_seq = 3
+    model.config["max_msgs_per_subject"] = 1
+    model.step.attempts[0].answer = {"seq": 4}
+    model.judge(Snapshot({3: model.before.messages[3], 4: StoredMessage(4, NOW_NS, b"o.x", b"", b"t2")}, 4), NOW_NS)

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.support.engine_mutations import PLANTS, caught_at
+from tests.support.engine_mutations import MUTATIONS, caught_at
 from tests.support.engine_simulation import simulate_engine
 
 SEEDS = 20
@@ -32,6 +32,6 @@ def test_a_seed_reproduces_its_session() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted(PLANTS))
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_planted_fault_is_noticed(name: str) -> None:
     assert caught_at(name) is not None

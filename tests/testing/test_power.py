@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.power_failures import Write, able, fail_disk, fail_power, image_after
 from tests.support.store_model import Violation
-from tests.support.store_mutations import PLANTS
+from tests.support.store_mutations import MUTATIONS
 
 real = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
 
@@ -42,7 +42,7 @@ def test_no_promise_is_broken_on_ext4(tmp_path: Path) -> None:
 @real
 @pytest.mark.timeout(120)
 def test_a_missing_sync_is_noticed_on_ext4(tmp_path: Path) -> None:
-    with PLANTS["ack_before_sync"](), pytest.raises(Violation):
+    with MUTATIONS["ack_before_sync"](), pytest.raises(Violation):
         fail_power("ext4", 0, 25, tmp_path)
 
 
@@ -55,5 +55,5 @@ def test_what_was_confirmed_outlives_a_device_that_answers_errors(tmp_path: Path
 @real
 @pytest.mark.timeout(120)
 def test_a_sync_that_is_tried_again_is_noticed_on_ext4(tmp_path: Path) -> None:
-    with PLANTS["sync_retried"](), pytest.raises(Violation):
+    with MUTATIONS["sync_retried"](), pytest.raises(Violation):
         fail_disk("ext4", 1, tmp_path)

@@ -8,11 +8,11 @@ import pytest
 
 from natsctl.store.disk import Disk, PosixDisk
 from natsctl.store.errors import StoreLockedError
-from natsctl.testing.simdisk import Crash, Fault, Personality, SimDisk
+from natsctl.testing.simdisk import Crash, Fault, Journalling, SimDisk
 
 
-def sim(seed: int = 1, personality: Personality = Personality.ORDERED) -> SimDisk:
-    return SimDisk(random.Random(seed), personality)
+def sim(seed: int = 1, journalling: Journalling = Journalling.ORDERED) -> SimDisk:
+    return SimDisk(random.Random(seed), journalling)
 
 
 @pytest.fixture(params=["posix", "sim"])
@@ -103,10 +103,10 @@ def test_an_open_file_of_a_killed_process_is_of_no_use() -> None:
         file.pwrite(b"ghost", 0)
 
 
-@pytest.mark.parametrize("personality", list(Personality))
-def test_synced_data_under_a_synced_name_always_survives_power_loss(personality: Personality) -> None:
+@pytest.mark.parametrize("journalling", list(Journalling))
+def test_synced_data_under_a_synced_name_always_survives_power_loss(journalling: Journalling) -> None:
     for seed in range(200):
-        disk = sim(seed, personality)
+        disk = sim(seed, journalling)
         put(disk, "a", b"x" * 3000)
         disk.fsync_dir("")
         file = disk.open("a")
@@ -141,7 +141,7 @@ def test_an_unsynced_name_may_be_lost_although_its_data_was_synced() -> None:
 def test_a_weak_disk_may_keep_a_later_name_and_lose_an_earlier_one() -> None:
     outcomes = set()
     for seed in range(100):
-        disk = sim(seed, Personality.WEAK)
+        disk = sim(seed, Journalling.WEAK)
         put(disk, "a", b"1")
         put(disk, "b", b"2")
         disk.power_loss()

@@ -50,7 +50,7 @@ def main() -> int:
 def _one(
     make: Callable[[random.Random], bytes], check: Callable[[bytes, random.Random], None], seed: int, number: int
 ) -> bytes | None:
-    """Return the input where it found a fault, after telling of it."""
+    """Return the input where it found a fault, after printing it."""
     chance = random.Random(f"{seed}:{number}")
     data = make(chance)
     signal.setitimer(signal.ITIMER_REAL, HANG_S)

@@ -79,7 +79,7 @@ def _token(chance: random.Random) -> str:
 
 
 def check(data: bytes, chance: random.Random) -> None:
-    """Let a client of each kind of server say it; raises AssertionError, or whatever a fault of ours raises."""
+    """Send it to each kind of server; raises AssertionError, or the error of a fault of ours."""
     account, user, jwts = _estate()
     kind = chance.randrange(3)
     users = [User("alice", PASSWORD), User("", "", nkey=user.key.public)]

@@ -89,7 +89,7 @@ def _read(parts: list[bytes]) -> tuple[list[Op], FaultKind | None]:
 
 
 def _converse(parts: list[bytes], chance: random.Random) -> None:
-    """Let a link take the pieces, and see that a client is served and nothing of the link stays."""
+    """Pass the pieces to a link, and check that a client is served and nothing of the link stays."""
     broker = Broker(VirtualClock(), random.Random(1), BrokerOptions(limits=LIMITS))
     leafs = Leafs(broker, LeafOptions(host="127.0.0.1", port=7422), Lines())
     client = broker.connect("client", 1)

@@ -20,7 +20,7 @@ from natsctl.wire.parser import Parser
 LIMITS: Final = Limits(max_control_line=512, max_payload=2048)
 """Small, so that inputs reach them."""
 KEPT_BYTES: Final = LIMITS.max_control_line + LIMITS.max_payload + 64
-"""What a parser may keep of an unfinished operation."""
+"""Bytes that a parser may keep of an unfinished operation."""
 SESSION_EVERY: Final = 4
 """One of so many inputs goes through a whole session too, which costs four times as much."""
 
@@ -100,7 +100,7 @@ def pieces(data: bytes, chance: random.Random) -> list[bytes]:
 
 
 def _converse(pieces: list[bytes]) -> None:
-    """Let a session take the pieces, and see that its neighbour is served and nothing of it stays."""
+    """Pass the pieces to a session, and check that its neighbour is served and nothing of it stays."""
     broker = Broker(VirtualClock(), random.Random(1), BrokerOptions(limits=LIMITS))
     neighbour, session = broker.connect("neighbour", 1), broker.connect("offender", 2)
     neighbour.receive(b'CONNECT {"verbose":false,"protocol":1}\r\nSUB fuzz.neighbour 1\r\n')

@@ -15,7 +15,7 @@ from natsctl.server.websocket.frames import COMPRESSED, FINAL, SYNC_MARK, FrameE
 from tests.support.fuzz.protocol import pieces, spoilt
 
 LIMIT: Final = 4096
-"""What a compressed message may become; small, so that inputs reach it."""
+"""Limit of a decompressed message; small, so that inputs reach it."""
 _MASK: Final = b"\x11\x22\x33\x44"
 _WORDS: Final = (
     b"\x81", b"\x82", b"\x02", b"\x00", b"\x80", b"\xc2", b"\x88", b"\x89", b"\x8a", b"\xf2", b"\x83", b"\xfe\xff\xff",
@@ -28,7 +28,7 @@ _BODIES: Final = (
 
 
 class Heard(NamedTuple):
-    """What frames say."""
+    """Payloads of frames."""
 
     events: list[tuple[bool, bytes]]
     """Control or not, and the payload; data in a row is one piece."""

@@ -16,11 +16,11 @@ CLOSED: Final = b"<closed>"
 ANSWER: Final = b"<answer>"
 """Stands for a message that the subscription `answers` takes, whatever is in it."""
 WAIT: Final = "wait"
-"""Instead of a client's name: nothing is said for as many milliseconds as the text tells."""
+"""In place of a client's name: nothing is sent for as many milliseconds as the text says."""
 
 
 class Step(NamedTuple):
-    """A client says something and hears something, from everybody, up to the answer to its PING."""
+    """A client sends something and receives something, from any sender, up to the answer to its PING."""
 
     who: str
     says: bytes
@@ -144,7 +144,7 @@ class Client:
 
 
 def differences(case: Case, url: str) -> list[str]:
-    """Go through a case's steps and return where something else was heard than it says."""
+    """Run a case's steps and return those whose output differs."""
     clients: dict[str, Client] = {}
     found = []
     try:

@@ -1,4 +1,4 @@
-"""How much one client may do."""
+"""Cases of limits of one client."""
 
 from __future__ import annotations
 

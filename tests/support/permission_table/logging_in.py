@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""Cases of logins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be subscribed to."""
+"""Cases of permissions to subscribe."""
 
 from __future__ import annotations
 
