@@ -305,7 +305,7 @@ async def _quiet(shell: Shell) -> None:
     """Answer everything that was read, then close every client and wait (bounded) until they are gone."""
     for connection in tuple(shell.connections.values()):
         connection.pause()
-    await shell.drain()
+    await shell.quiesce()
     if shell.engine is not None:
         shell.engine.shut_down()
         shell.turn()

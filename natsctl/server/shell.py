@@ -81,7 +81,7 @@ FOR_MANY: Final = "natsctl.store.bulk"
 MANY_MESSAGES: Final = 20_000
 """Messages of a stream from which on what works on very many is imported, beside the loop."""
 
-SETTLE_S: Final = 10.0
+QUIESCE_S: Final = 10.0
 """Time that a stopping server waits for the last commits; the store's own close syncs the rest."""
 
 OFFENCES: Final = frozenset(CloseReason) - {
@@ -388,9 +388,9 @@ class Shell:
 
     # The end
 
-    async def drain(self) -> None:
-        """Take turns until everything that was received is durable and answered, or for `SETTLE_S`."""
-        deadline = self.loop.time() + SETTLE_S
+    async def quiesce(self) -> None:
+        """Take turns until everything that was received is durable and answered, or for `QUIESCE_S`."""
+        deadline = self.loop.time() + QUIESCE_S
         self.turn()
         while self.committer is not None and not self.committer.idle and self.loop.time() < deadline:
             await asyncio.sleep(0.001)

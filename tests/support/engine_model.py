@@ -2,10 +2,10 @@
 
 Theory of operation. A *step* is a handful of requests, perhaps with a crash among them, or time that passes. A
 `StreamModel` keeps the messages of a stream at the end of the last step, every message that it ever held, and the
-requests of the step. At the end of the step `judge` explains each difference: a new message must have been published (or made by the server
-itself), in the order of the requests; a missing one must have a reason to be gone; an acknowledged one must be there
-unless it has such a reason. A crash needs no rules of its own: a request in flight has no answer, and may have happened
-or not.
+requests of the step. At the end of the step `judge` explains each difference: a new message must have been published
+(or made by the server itself), in the order of the requests; a missing one must have a reason to be gone; an
+acknowledged one must be there unless it has such a reason. A crash needs no rules of its own: a request in flight has
+no answer, and may have happened or not.
 
 A `ConsumerModel` keeps which sequences were delivered, for which an ack was sent, and for which it was confirmed by an
 answer. From that follows when retention may remove a message, when it must, and what must never come again.

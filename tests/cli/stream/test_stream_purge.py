@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.times import parse_time
+
 Run = Callable[..., Any]
 
 
@@ -51,9 +53,11 @@ def test_counting_needs_no_direct_gets(filled: Run) -> None:
     assert bounded["messages_at_most"] == 4
 
 
-def test_messages_go_by_age(filled: Run) -> None:
-    time.sleep(4)
+def test_messages_go_by_age(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     filled("pub", "s.a", "new", "--count", "2", "-q", "-J")
+    last_old, first_new = (parse_time(filled("str", "get", "S", seq, "-j").json["time"]) for seq in ("10", "11"))
+    now_ns = (last_old + first_new) // 2 + 3_500_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
     done = filled("str", "purge", "S", "--older-than", "3500ms", "-f", "-j")
     assert done.json["purged"] == 9
     state = filled("str", "info", "S", "-j").json["state"]
