@@ -85,7 +85,7 @@ class Committer:
 
     @property
     def idle(self) -> bool:
-        """Whether everything appended so far is durable (or refused)."""
+        """Return whether everything appended so far is durable (or refused)."""
         return not self.in_flight and not self._store.dirty
 
     @property

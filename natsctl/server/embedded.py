@@ -111,12 +111,12 @@ class EmbeddedServer:
 
     @property
     def owner(self) -> bool:
-        """Whether the server runs in this process."""
+        """Return whether the server runs in this process."""
         return self._server is not None
 
     @property
     def joined(self) -> bool:
-        """Whether this is a guest of another process's server."""
+        """Return whether this is a guest of another process's server."""
         return self._guest is not None
 
     def start(self) -> str:

@@ -395,7 +395,7 @@ def names_of(runs: Sequence[Scenario]) -> str:
     return f"{runs[0].__name__}-and-{len(runs) - 1}-more"
 
 
-def told(run: Scenario, talk: Talk) -> list[Any]:
+def notes_of(run: Scenario, talk: Talk) -> list[Any]:
     """Hold a conversation and return its notes."""
     with suppress(Diverged):
         run(talk)
@@ -406,14 +406,14 @@ def ours(run: Scenario, machine: Machine | None = None) -> tuple[list[Any], Scor
     """Hold a conversation with an engine (`machine`, or a new one); return its notes and its messages."""
     jet = Jet(machine)
     score = Score(jet.wire)
-    return told(run, Talk(jet)), score
+    return notes_of(run, Talk(jet)), score
 
 
 def differences(run: Scenario, url: str, notes: list[Any], score: Score) -> str:
     """Hold a conversation with the server at `url` and return its differences from an engine's."""
     live = Live(url, score)
     with closing(live.connect()) as wire:
-        theirs = told(run, Talk(Jet(cast(Machine, live)), notes))
+        theirs = notes_of(run, Talk(Jet(cast(Machine, live)), notes))
         different = [(mine, other) for mine, other in zip(notes, theirs, strict=False) if mine != other]
         if different:
             return "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)

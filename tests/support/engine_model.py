@@ -85,7 +85,7 @@ class StreamModel:
 
     @property
     def mirrors(self) -> bool:
-        """Whether it is a mirror."""
+        """Return whether it is a mirror."""
         return "mirror" in self.config
 
     def broken(self, text: str) -> Violation:
@@ -178,12 +178,12 @@ class StreamModel:
             if attempt.subject in stored and self._drops_behind(stored[::-1].index(attempt.subject)):
                 possible = possible | {0}
             added = {total + (attempt.incr or 0) for total in possible}
-            told = (attempt.answer or {}).get("val")
+            reported = (attempt.answer or {}).get("val")
             message = after.messages.get(attempt.seq)
-            value = total_of(message) if message is not None else int(told) if told is not None else None
+            value = total_of(message) if message is not None else int(reported) if reported is not None else None
             if attempt.refused:
                 continue
-            if (value is not None and value not in added) or (told is not None and int(told) != value):
+            if (value is not None and value not in added) or (reported is not None and int(reported) != value):
                 raise self.broken(f"{attempt} counts {message or value}, it should be {added}")
             totals[attempt.subject] = {value} if value is not None else possible | added
             if attempt.seq:
@@ -477,7 +477,7 @@ class ConsumerModel:
         if info["num_pending"] != len(left):
             raise Violation(f"{self.name} has {info['num_pending']} pending, the stream {left} behind {last_delivered}")
         if info["num_ack_pending"] != len(state.pending):
-            raise Violation(f"{self.name} tells {info['num_ack_pending']} of {sorted(state.pending)}")
+            raise Violation(f"{self.name} reports {info['num_ack_pending']} of {sorted(state.pending)}")
         if again := self.confirmed & state.pending.keys():
             raise Violation(f"{self.name} waits for confirmed acks {again}")
         wanted = {m.seq for m in snapshot.messages.values() if self.takes(m)}

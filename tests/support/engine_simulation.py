@@ -340,9 +340,9 @@ class EngineSession:
             model.check_end()
         elif model.origin is not None:
             theirs = model.origin.before
-            told = Jet(self._machine).api(f"STREAM.INFO.{name}")["sources"][0].get("seq", 0)
-            if max(model.sourced_seq, told) < max(theirs.messages, default=0):
-                raise Violation(f"{name} has sourced up to {told}, its origin ends at {theirs.last_seq}")
+            reported = Jet(self._machine).api(f"STREAM.INFO.{name}")["sources"][0].get("seq", 0)
+            if max(model.sourced_seq, reported) < max(theirs.messages, default=0):
+                raise Violation(f"{name} has sourced up to {reported}, its origin ends at {theirs.last_seq}")
 
 
 def check_state(model: StreamModel, jet: Jet) -> None:
@@ -355,12 +355,12 @@ def check_state(model: StreamModel, jet: Jet) -> None:
         counts[message.subject.decode()] = counts.get(message.subject.decode(), 0) + 1
     first_seq = min(messages, default=model.before.last_seq + 1)
     deleted = [seq for seq in range(first_seq, model.before.last_seq + 1) if seq not in messages]
-    told = (state["messages"], state["bytes"], state["last_seq"], state.get("num_subjects", 0))
+    reported = (state["messages"], state["bytes"], state["last_seq"], state.get("num_subjects", 0))
     recount = (len(messages), sum(map(size_of, messages.values())), model.before.last_seq, len(counts))
-    if told != recount or (messages and state["first_seq"] != first_seq):
-        raise Violation(f"{model.name} tells {state}, a recount {recount} from {first_seq}")
+    if reported != recount or (messages and state["first_seq"] != first_seq):
+        raise Violation(f"{model.name} reports {state}, a recount {recount} from {first_seq}")
     if (state.get("subjects") or {}) != counts or (state.get("deleted") or []) != deleted:
-        raise Violation(f"{model.name} tells {state}, a recount {counts}, {deleted}")
+        raise Violation(f"{model.name} reports {state}, a recount {counts}, {deleted}")
 
 
 def check_consumers(consumers: Iterable[ConsumerModel], stream: Stream, jet: Jet, held: Snapshot) -> None:

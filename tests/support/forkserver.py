@@ -242,8 +242,8 @@ def _forked() -> int:
         return 0
     os.close(writer)
     os.waitpid(between, 0)
-    with os.fdopen(reader, "rb") as told:
-        return int(told.read())
+    with os.fdopen(reader, "rb") as pipe:
+        return int(pipe.read())
 
 
 def become(request: dict[str, Any]) -> None:

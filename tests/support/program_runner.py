@@ -164,7 +164,7 @@ class Step(NamedTuple):
     lines: tuple[tuple[str, bytes, bytes, str], ...] = ()
 
 
-def told(step: Step) -> str:
+def step_text(step: Step) -> str:
     """Return a step as people read it: only what it has."""
     fields = ", ".join(f"{key}={value!r}" for key, value in step._asdict().items() if value and key != "kind")
     return f"{step.kind} {fields}"
@@ -297,7 +297,7 @@ class Difference(NamedTuple):
     theirs: Any
 
     def __str__(self) -> str:
-        return f"step {self.at}: {told(self.step)}\n  natsctl   {self.ours}\n  reference {self.theirs}"
+        return f"step {self.at}: {step_text(self.step)}\n  natsctl   {self.ours}\n  reference {self.theirs}"
 
 
 class ProgramRunner:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.testing.process import ServerProcess
-from tests.support.program_runner import PATIENCE_S, STREAMS, Difference, ProgramRunner, Step, told
+from tests.support.program_runner import PATIENCE_S, STREAMS, Difference, ProgramRunner, Step, step_text
 
 SECOND: Final = 1_000_000_000
 HOUR: Final = 3600 * SECOND
@@ -594,7 +594,9 @@ def main() -> None:
             if difference is None:
                 continue
             fewer, last = ([], difference) if options.whole else shrunk(program, difference, server.url)
-            print(f"seed {seed}", *(f"  {told(step)}" for step in fewer), str(last), sep="\n", end="\n\n", flush=True)
+            print(
+                f"seed {seed}", *(f"  {step_text(step)}" for step in fewer), str(last), sep="\n", end="\n\n", flush=True
+            )
     print(f"{options.seeds} programs, {steps} steps")
 
 

@@ -307,14 +307,14 @@ def _without_lost(mine: Sequence[Heard], other: Sequence[Heard]) -> list[Heard]:
 def differing(requests: Iterable[RawRequest], machine: Machine, url: str, listens: Sequence[str] = ()) -> list[str]:
     """Send the same requests to both and return the differences as texts."""
     ours, theirs = RawInMemory(machine, listens), RawReference(url, listens)
-    told = []
+    answers = []
     for request in requests:
         mine = ours.ask(request)
-        told.append((request, mine, theirs.ask(request, len(mine))))
+        answers.append((request, mine, theirs.ask(request, len(mine))))
     theirs.rest()
     theirs.close()
     found = []
-    for request, mine, other in told:
+    for request, mine, other in answers:
         ends_stream = ".STREAM.DELETE." in request.subject
         if shown(_without_lost(mine, other) if ends_stream else mine) != shown(other):
             asked = f"{request.subject} {request.body[:300]!r} {request.header!r}"

@@ -97,7 +97,7 @@ PACE_S: Final = 5.0
 """Mean time between two messages of one good client."""
 OPENING: Final = 50
 """Connections opened at the same time."""
-TOLD_CHARS: Final = 4000
+LOG_CHARS: Final = 4000
 """Characters shown of the first internal fault in the server's log."""
 WRONGS: Final = tuple((listener, offence) for listener, offences in EDGES.items() for offence in offences)
 
@@ -174,9 +174,9 @@ class Soak:
     def faults(self) -> list[str]:
         """Offences that reached good clients."""
         lost = sum(client.sent - client.received for client in self.clients)
-        told = [f"client {client.number}: {fault}" for client in self.clients for fault in client.faults]
-        told += self.wrong + [f"a stream that is erased from: {text!r}" for text in self.eraser.errors]
-        return told + ([f"{lost} messages did not come back"] if lost else [])
+        faults = [f"client {client.number}: {fault}" for client in self.clients for fault in client.faults]
+        faults += self.wrong + [f"a stream that is erased from: {text!r}" for text in self.eraser.errors]
+        return faults + ([f"{lost} messages did not come back"] if lost else [])
 
     @property
     def quarters(self) -> list[float]:
@@ -257,9 +257,9 @@ def _run(process: ServerProcess, ports: dict[str, int], config: Path, options: a
         soak = Soak(address.hostname, ports, server.pid, operator, options.connections, seconds, options.seed)
         asyncio.run(soak.run())
         print(soak.render())
-        _, fault, told = server.log().partition("internal fault")
+        _, fault, text = server.log().partition("internal fault")
         if fault:
-            print(f"the server's log tells of an internal fault{told[:TOLD_CHARS]}")
+            print(f"the server's log has an internal fault{text[:LOG_CHARS]}")
             return 1
     return 0 if soak.passed else 1
 

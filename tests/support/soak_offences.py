@@ -32,7 +32,7 @@ MOST_S: Final = 10.0
 """Longest time that an offender listens."""
 
 
-async def told(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
+async def read_until_silent(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
     """Return the end of what the server says until it closes, is quiet for `wait_s`, or has talked long enough."""
     heard, end = b"", asyncio.get_running_loop().time() + MOST_S
     try:
@@ -46,19 +46,19 @@ async def told(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
 async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Send random bytes."""
     writer.write(chance.randbytes(chance.randrange(1, 4096)))
-    await told(reader)
+    await read_until_silent(reader)
 
 
 async def endless_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Send a control line that does not end."""
     writer.write(HELLO + b"SUB " + b"a" * 100_000)
-    await told(reader)
+    await read_until_silent(reader)
 
 
 async def oversized_payload(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Announce more than max_payload."""
     writer.write(HELLO + b"PUB a %d\r\n" % ((1 << 20) + 1 + chance.randrange(9)) + b"x" * 1000)
-    await told(reader)
+    await read_until_silent(reader)
 
 
 async def wrong_sizes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -67,13 +67,13 @@ async def wrong_sizes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         b"PUB a -1\r\n\r\n", b"PUB a 99999999999999999999\r\n", b"HPUB a 10 5\r\nhello\r\n", b"HPUB a 12\r\n",
         b"PUB a 3\r\nhello\r\n", b"PUB\r\n", b"PUB a b c d 5\r\nhello\r\n", b"UNSUB\r\n", b"SUB a\r\n",
     ]))  # fmt: skip
-    await told(reader)
+    await read_until_silent(reader)
 
 
 async def half_a_message(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Announce a large message and send half of it, then wait."""
     writer.write(HELLO + b"PUB a 1000000\r\n" + b"x" * 500_000)
-    await told(reader, 1.0 + chance.random() * 5)
+    await read_until_silent(reader, 1.0 + chance.random() * 5)
 
 
 async def vanish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -113,14 +113,14 @@ async def many_subscriptions(reader: asyncio.StreamReader, writer: asyncio.Strea
             else HELLO
         )
         await writer.drain()
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 async def deep_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Subscribe and publish on subjects of a thousand tokens."""
     deep = b".".join([b"a"] * 1500)
     writer.write(HELLO + b"".join(b"SUB %b.%d %d\r\nPUB %b.%d 1\r\nx\r\n" % (deep, n, n, deep, n) for n in range(200)))
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 async def fresh_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -130,7 +130,7 @@ async def fresh_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWri
     for start in range(0, 20_000, 1000):
         writer.write(b"".join(b"PUB f.%d.%d 1\r\nx\r\n" % (head, n) for n in range(start, start + 1000)))
         await writer.drain()
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 async def ping_flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -145,7 +145,7 @@ async def requests_to_nobody(reader: asyncio.StreamReader, writer: asyncio.Strea
     """Send requests without a responder."""
     writer.write(HELLO + b"SUB _INBOX.o.* 1\r\n")
     writer.write(b"".join(b"PUB nobody.%d _INBOX.o.%d 0\r\n\r\n" % (n, n) for n in range(5000)))
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 async def pulls_that_wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -157,13 +157,13 @@ async def pulls_that_wait(reader: asyncio.StreamReader, writer: asyncio.StreamWr
         body = chance.choice(bodies)
         subject = chance.choice(subjects)
         writer.write(b"PUB $JS.API.%b _INBOX.p.%d %d\r\n%b\r\n" % (subject, number, len(body), body))
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 async def connect_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Send CONNECT again and again, with and without sense."""
     writer.write(HELLO * 50 + b'CONNECT {"verbose":' + b"[" * 3000 + b"\r\n")
-    await told(reader)
+    await read_until_silent(reader)
 
 
 async def flood_of_connections(
@@ -223,13 +223,13 @@ async def wrong_logins(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         {"nkey": "UBEAOWSZPZZBUFLOFYDZTXS4YDCTETOG47VPDTOUMJIINDWFGIK52DYE", "sig": "A" * 86},
     ))))  # fmt: skip
     writer.write(b"PUB c.1 1\r\nx\r\n" * 1000)
-    await told(reader)
+    await read_until_silent(reader)
 
 
 async def half_a_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Begin to say who one is, and wait."""
     writer.write(b'CONNECT {"user":"go')
-    await told(reader, 4.0)
+    await read_until_silent(reader, 4.0)
 
 
 async def other_users(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -237,7 +237,7 @@ async def other_users(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     for _ in range(30):
         writer.write(_hello(user=chance.choice(("good", "narrow", "answers")), **{"pass": "x"}))
         writer.write(b"".join(b"SUB n.%d %d\r\n" % (n, n) for n in range(100)))
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 async def violations(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -246,18 +246,18 @@ async def violations(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     for number in range(2000):
         writer.write(b"PUB c.%d 1\r\nx\r\nSUB c.> %d\r\nPUB n.x $JS.ACK.%d 0\r\n\r\n" % (number, number, number))
     writer.write(b"SUB n.> 1\r\n" + b"PUB n.no 0\r\n\r\n" * 2000)
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 async def replies_that_wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Receive tens of thousands of requests, and answer none."""
     writer.write(_hello(user="answers", **{"pass": "x"}) + b"SUB n.r 1\r\nPING\r\n")
-    await told(reader, 0.3)
+    await read_until_silent(reader, 0.3)
     host, port = writer.get_extra_info("peername")[:2]
     _, asker = await asyncio.open_connection(host, port)
     head = chance.randrange(1 << 40)
     asker.write(HELLO + b"".join(b"PUB n.r r.%d.%d 0\r\n\r\n" % (head, n) for n in range(20_000)))
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
     asker.transport.abort()
 
 
@@ -265,7 +265,7 @@ async def without_echo(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     """Publish to tens of thousands of one's own subscriptions, and hear nothing."""
     writer.write(_hello(echo=False) + b"".join(b"SUB e.x %d\r\n" % n for n in range(10_000)))
     writer.write(b"PUB e.x 0\r\n\r\n" * 200)
-    await told(reader, 1.0)
+    await read_until_silent(reader, 1.0)
 
 
 async def tls_on_a_plain_port(
@@ -273,7 +273,7 @@ async def tls_on_a_plain_port(
 ) -> None:
     """Begin an unrequested TLS handshake."""
     writer.write(CLIENT_HELLO + chance.randbytes(500))
-    await told(reader, 1.0)
+    await read_until_silent(reader, 1.0)
 
 
 async def asking_about_the_account(
@@ -284,7 +284,7 @@ async def asking_about_the_account(
     for body in (b'{"limit":100}', b'{"subscriptions":true,"limit":50}', b"{", b"[" * 3000, b'{"cid":1}'):
         for subject in (b"ACCOUNT.PING.CONNZ", b"SERVER.PING.VARZ", b"ACCOUNT.$SYS.CONNZ", b"USER.INFO"):
             writer.write(b"PUB $SYS.REQ.%b _INBOX.s %d\r\n%b\r\n" % (subject, len(body), body))
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 # WebSocket
@@ -297,7 +297,7 @@ async def no_upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9000, b"GET /" + b"a" * LONG, CLIENT_HELLO,
         UPGRADE.replace(b"13", b"99"), UPGRADE[:-2] + b"Cookie: jwt=" + b"e" * 5000 + b"\r\n\r\n",
     )))  # fmt: skip
-    await told(reader, 2.5)
+    await read_until_silent(reader, 2.5)
 
 
 async def bad_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -308,7 +308,7 @@ async def bad_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     await reader.readuntil(b"\r\n\r\n")
     for _ in range(20):
         writer.write(make(chance))
-    await told(reader, 1.0)
+    await read_until_silent(reader, 1.0)
 
 
 # Leaf nodes
@@ -321,7 +321,7 @@ async def leaf_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     writer.write(_hello(name="x", server_id=f"N{chance.random()}", user="good", version="2.15.2", **{"pass": "good"}))
     for _ in range(20):
         writer.write(make(chance))
-    await told(reader, 1.0)
+    await read_until_silent(reader, 1.0)
 
 
 async def leaf_interest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -329,7 +329,7 @@ async def leaf_interest(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     writer.write(_hello(name="x", server_id=f"N{chance.random()}", user="good", version="2.15.2", **{"pass": "good"}))
     head = chance.randrange(1 << 40)
     writer.write(b"".join(b"LS+ l.%d.%d.*\r\nLS+ q.%d g %d\r\n" % (head, n, n, n + 1) for n in range(3000)))
-    await told(reader, 0.5)
+    await read_until_silent(reader, 0.5)
 
 
 # Monitoring

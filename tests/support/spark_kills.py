@@ -123,12 +123,12 @@ class SinkChecker:
 
     @property
     def lost(self) -> bool:
-        """Whether a message is missing or wrong; copies of the same message are allowed."""
+        """Return whether a message is missing or wrong; copies of the same message are allowed."""
         return bool(self.missing or self.wrong)
 
     @property
     def broken(self) -> bool:
-        """Whether any promise was broken."""
+        """Return whether any promise was broken."""
         sums = (self.messages * (self.messages + 1) // 2, sum(2 * (n % 1000) for n in range(1, self.messages + 1)))
         faults = self.duplicates or self.missing or self.wrong or self.out_of_order
         return bool(faults) or self.stored != self.messages or (self.sum_of_numbers, self.sum_of_amounts) != sums

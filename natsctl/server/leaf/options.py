@@ -41,7 +41,7 @@ class LeafUrl(Confidential, frozen=True):
 
     @property
     def is_websocket(self) -> bool:
-        """Whether it is reached over WebSocket."""
+        """Return whether it is reached over WebSocket."""
         return self.scheme in ("ws", "wss")
 
     @property

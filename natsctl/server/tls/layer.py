@@ -141,7 +141,7 @@ class SecureTransport(asyncio.Transport):
         self._raw.abort()
 
     def is_closing(self) -> bool:
-        """Whether it is being closed."""
+        """Return whether it is being closed."""
         return self._raw.is_closing()
 
     def pause_reading(self) -> None:

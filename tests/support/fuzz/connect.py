@@ -1,7 +1,7 @@
 """Fuzzing CONNECT: its JSON, and the JWTs, signatures, passwords and tokens in it, good ones and spoilt.
 
 Whatever comes, nobody is let in as somebody whose secret was not shown, and no secret is
-told in the log or to the client.
+written to the log or sent to the client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _JSON: Final = (
 
 
 @lru_cache(maxsize=1)
-def _estate() -> tuple[str, Any, JwtAuthenticator]:
+def _operator_login() -> tuple[str, Any, JwtAuthenticator]:
     """Return an account, a user of it, and who knows both."""
     operator = Operator(random.Random(1))
     account = operator.account("A")
@@ -57,7 +57,7 @@ def make(chance: random.Random) -> bytes:
         "auth_token": chance.choice((TOKEN, TOKEN.upper(), "")),
         "jwt": _token(chance),
         "sig": chance.choice(("@SIG@", "", "AAAA", "@SIG@x")),
-        "nkey": chance.choice((_estate()[1].key.public, "U" * 56, "é" * 20)),
+        "nkey": chance.choice((_operator_login()[1].key.public, "U" * 56, "é" * 20)),
     }
     said |= {name: value for name, value in fields.items() if chance.random() < 0.5}
     data = json.dumps(said).encode()
@@ -68,7 +68,7 @@ def make(chance: random.Random) -> bytes:
 
 def _token(chance: random.Random) -> str:
     """Return the JWT of the user, mostly with something wrong in one of its parts."""
-    parts = _estate()[1].jwt.split(".")
+    parts = _operator_login()[1].jwt.split(".")
     at = chance.randrange(4)
     if at < 2 and chance.random() < 0.7:
         raw = base64.urlsafe_b64decode(parts[at] + "=" * (-len(parts[at]) % 4))
@@ -80,14 +80,14 @@ def _token(chance: random.Random) -> str:
 
 def check(data: bytes, chance: random.Random) -> None:
     """Send it to each kind of server; raises AssertionError, or the error of a fault of ours."""
-    account, user, jwts = _estate()
+    account, user, jwts = _operator_login()
     kind = chance.randrange(3)
     users = [User("alice", PASSWORD), User("", "", nkey=user.key.public)]
     auth: Authenticator = (jwts, StaticAuthenticator(TOKEN), StaticAuthenticator(users=users))[kind]
     options = BrokerOptions(auth=auth, limits=Limits(max_control_line=4096))
     broker = Broker(VirtualClock(), random.Random(1), options)
-    told: list[str] = []
-    broker.notice = lambda session, text: told.append(text)
+    notices: list[str] = []
+    broker.notice = lambda session, text: notices.append(text)
     if kind == 0:
         BrokerKeeper(broker, jwts)
     session = broker.connect("h", 1)
@@ -101,7 +101,7 @@ def check(data: bytes, chance: random.Random) -> None:
     for secret in (*_SECRETS, user.jwt, sig.decode()):
         if any(secret in text for text in named):
             continue  # it was spoilt into what is no secret
-        assert not any(secret in text for text in (heard, *told, repr(said))), f"{secret} is told"
+        assert not any(secret in text for text in (heard, *notices, repr(said))), f"{secret} is shown"
     if session.login.authenticated and session.close_reason is None:
         _rightly_in(session, kind, account, user, sig.decode())
 

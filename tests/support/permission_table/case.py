@@ -53,7 +53,7 @@ class Case:
 
     @property
     def stays(self) -> bool:
-        """Whether the offender's connection is open at the end."""
+        """Return whether the offender's connection is open at the end."""
         return not any(step.hears.endswith(CLOSED) for step in self.steps if step.who == self.offender)
 
 

@@ -78,9 +78,9 @@ def _step(case: Case, who: str, says: bytes, hears: bytes) -> str:
         return f"{says.decode()} ms pass"
     several = len({step.who for step in case.steps}) > 1
     said, heard = _lines(says), _lines(hears.replace(CLOSED, b""))
-    told = f"{who}: " if several else ""
-    told += f"→ {_code(said)}" if said else "connects"
-    return f"{told} ← {_code(heard)}" if heard else told
+    text = f"{who}: " if several else ""
+    text += f"→ {_code(said)}" if said else "connects"
+    return f"{text} ← {_code(heard)}" if heard else text
 
 
 def _lines(data: bytes) -> str:
