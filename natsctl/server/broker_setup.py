@@ -61,7 +61,7 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
 
 
 def limits(options: ServerOptions) -> Limits:
-    """Return what one operation of a client may be; below 0 the options mean no limit."""
+    """Return the limits of one operation of a client; options below 0 mean no limit."""
     return Limits(
         max_control_line=options.max_control_line if options.max_control_line > 0 else UNBOUNDED_BYTES,
         max_payload=options.max_payload if options.max_payload >= 0 else UNBOUNDED_BYTES,
@@ -69,13 +69,13 @@ def limits(options: ServerOptions) -> Limits:
 
 
 def max_connections(options: ServerOptions) -> int:
-    """Return how many clients may be in: what is configured, and never more than there are descriptors for."""
+    """Return the limit of clients: the configured one, and never more than there are descriptors for."""
     room = descriptor_shares().clients
     return min(options.max_connections, room) if options.max_connections > 0 else room
 
 
 def advertised_address(options: ServerOptions, port: int) -> tuple[str, int]:
-    """Return where INFO says that clients connect. Raises UsageError where `client_advertise` is no address."""
+    """Return the client address in INFO. Raises UsageError where `client_advertise` is no address."""
     if not options.client_advertise:
         return options.host, port
     from urllib.parse import urlsplit
@@ -96,7 +96,7 @@ def auth_timeout_ns(options: ServerOptions) -> int:
 
 
 def _websocket(options: ServerOptions, main: Authenticator | None) -> dict[str, Any]:
-    """Return what is other for clients that come over WebSocket."""
+    """Return the options that differ for clients over WebSocket."""
     websocket = options.websocket
     if websocket is None:
         return {}

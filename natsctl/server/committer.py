@@ -148,7 +148,7 @@ class Committer:
             job = job or inbox.get()
 
     def _finish(self) -> None:
-        """Finish what the workers have done, in their order; on the loop thread."""
+        """Finish the workers' completed commits, in their order; on the loop thread."""
         with self._lock:
             done, self._done, self._posted = self._done, [], False
         for stream, commit, error in done:

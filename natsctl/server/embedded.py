@@ -191,7 +191,7 @@ class EmbeddedServer:
         return True
 
     def _watch(self, guest: GuestConnection) -> None:
-        """Take over, or join the one who did, when the owner is gone."""
+        """Take over, or join the guest that did, when the owner is gone."""
         guest.wait_until_gone()
         with self._lock:
             if self._stopped or self._guest is not guest:

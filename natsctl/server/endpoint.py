@@ -27,7 +27,7 @@ class Endpoint(Protocol):
         """Listen; raises OSError when the address cannot be used."""
 
     def stop_accepting(self) -> None:
-        """Close the listener; those who are in stay."""
+        """Close the listener; existing connections stay."""
 
     async def stop(self) -> None:
         """Close the listener, and those connections that no other part of the server closes."""
@@ -66,7 +66,7 @@ class TransportEndpoint:
         )
 
     def stop_accepting(self) -> None:
-        """Close the listener; those who are in stay."""
+        """Close the listener; existing connections stay."""
         if self._server is not None:
             self._server.close()
         elif self._socket is not None:

@@ -120,7 +120,7 @@ class HttpServer:
         )
 
     def stop_accepting(self) -> None:
-        """Close the listener; those who are in stay."""
+        """Close the listener; existing connections stay."""
         if self._server is not None:
             self._server.close()
 
@@ -235,7 +235,7 @@ class _Conversation:
         return Request(event.method.decode("latin-1"), event.target.decode("latin-1"))
 
     async def refuse(self, status: int) -> None:
-        """Answer what is no request that could be answered, once."""
+        """Answer a malformed request, once."""
         if self._wire.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         reason = _REASONS.get(status, "Bad Request")
@@ -304,7 +304,7 @@ class _Conversation:
         return True
 
     def close(self) -> None:
-        """Close once what was written has left, or after a bounded wait."""
+        """Close once all output has left, or after a bounded wait."""
         self._writer.close()
         asyncio.get_running_loop().call_later(WRITE_S, self.abort)
 

@@ -48,7 +48,7 @@ class OperatorOptions(Confidential, frozen=True):
     operators: tuple[OperatorClaims, ...] = ()
     trusted_keys: tuple[str, ...] = ()
     memory: bool = False
-    """The resolver is what is preloaded."""
+    """The resolver has the preloaded JWTs only."""
     directory: DirectoryOptions | None = None
     preload: tuple[tuple[str, str], ...] = ()
     """Account JWTs by public key."""
@@ -143,7 +143,7 @@ class JwtDirectory:
         return sorted(account for account in tuple(self._used) if not self._drop_if_old(account))
 
     def digest(self) -> bytes:
-        """Return what says what is kept: the exclusive or of the JWTs' SHA-256."""
+        """Return the digest of all JWTs: the exclusive or of their SHA-256."""
         total = 0
         for account in self.accounts():
             token = self.fetch(account)
@@ -169,7 +169,7 @@ class JwtDirectory:
         del self._used[account]
 
     def _forget_excess(self) -> None:
-        """Forget what was sent longest ago where a cache holds more than it may."""
+        """Forget the JWTs that were used longest ago where a cache holds more than its limit."""
         while 0 < self._options.limit < len(self._used):
             self._forget(next(iter(self._used)))
 

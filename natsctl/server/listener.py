@@ -78,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
         self._shell.received(self, data)
 
     def eof_received(self) -> bool:
-        """Close when the client has closed its side, with what it was answered up to here."""
+        """Close when the client has closed its side, after the answers up to here."""
         self.flush()
         return False
 
@@ -87,7 +87,7 @@ class ClientConnection(asyncio.Protocol):
         self._shell.closed(self)
 
     def pause_writing(self) -> None:
-        """Note since when the client does not take what it is sent."""
+        """Record the time since which the client does not take its output."""
         self.blocked_since = self._shell.loop.time()
         self._shell.blocked(self)
 
@@ -113,7 +113,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport.write(data)
 
     def _trace(self, data: bytes, *, sent: bool) -> None:
-        """Write to the log what the operations in a chunk are."""
+        """Log the operations in a chunk."""
         log = self._shell.log
         if self._traces is None:
             from natsctl.server.process.protocol_trace import ProtocolTrace

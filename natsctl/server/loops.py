@@ -29,7 +29,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def let_garbage_wait() -> None:
-    """Collect nothing until `tune_interpreter`: what a start makes stays, and looking at it took half the time."""
+    """Disable collection until `tune_interpreter`: objects of the start stay, and scanning them took half the time."""
     gc.disable()
 
 

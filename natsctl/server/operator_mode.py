@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def trust(options: ServerOptions) -> Trust:
-    """Return whom the options trust."""
+    """Return the operators that the options trust."""
     operator = options.operator
     if operator is None:
         return Trust(system_account=options.system_account)

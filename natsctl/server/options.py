@@ -45,7 +45,7 @@ class TlsOptions(msgspec.Struct, frozen=True):
     ca_file: Path | None = None
     verify: bool = False
     verify_and_map: bool = False
-    """The names in the client's certificate say which user it is."""
+    """Users are found by the names in the client's certificate."""
     timeout_s: float = TLS_TIMEOUT_S
     min_version: Literal["1.2", "1.3"] = "1.2"
     cipher_suites: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     max_memory: int = 0
     max_storage: int = 0
     storage_derived: bool = False
-    """`max_storage` is what the machine has, not what was asked for."""
+    """`max_storage` is derived from the machine, not configured."""
     domain: str = ""
     jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
     archive_version: int = 2
@@ -138,7 +138,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     system_account: str = ""
     """The account of the server's own requests and events; empty: `$SYS`."""
     operator: OperatorOptions | None = None
-    """Users, accounts and what they may are said by JWTs."""
+    """Users, accounts and permissions come from JWTs."""
     auth_timeout_s: float = 0.0
     """Time limit of a client's CONNECT; 0: as in `login_timeout_s`."""
     http_host: str = ""
@@ -154,7 +154,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     websocket: WebSocketOptions | None = None
     leafnodes: LeafNodesOptions | None = None
     default_js_domain: tuple[tuple[str, str], ...] = ()
-    """Accounts whose JetStream is that of another server's domain; an empty one is not kept apart from theirs."""
+    """Accounts that use the JetStream of another server's domain; with an empty name, both are one."""
     server_tags: tuple[str, ...] = ()
     server_metadata: tuple[tuple[str, str], ...] = ()
     unserved: tuple[str, ...] = ()

@@ -150,7 +150,7 @@ SAYS: Final[dict[str, Callable[[Any], str]]] = {
     "max_memory": lambda value: f"Reloaded: JetStream max_mem_store = {format_size(value)}",
     "max_storage": lambda value: f"Reloaded: JetStream max_file_store = {format_size(value)}",
 }
-"""Options that a reload takes, in the order of their log lines."""
+"""Options that a reload may change, in the order of their log lines."""
 
 _ALWAYS: Final = ("users", "accounts")
 """Logged at every reload, as nats-server does, which cannot compare them."""
@@ -236,12 +236,12 @@ class Reloader:
     """The last configuration of a server, and its reload."""
 
     def __init__(self, server: ServerInstance, read: Callable[[], ServerOptions], configured: ServerOptions) -> None:
-        """`read` returns the options as they are now; it raises what is wrong with them."""
+        """`read` returns the options as they are now; it raises where they are faulty."""
         self._server = server
         self._read = read
         self._configured = configured
         self.applied: Callable[[ServerOptions, ServerOptions], None] = lambda old, new: None
-        """Called with the options before and after, for what the process does beside the server."""
+        """Called with the options before and after, for the process around the server."""
 
     def reload(self) -> None:
         """Read the options again and go by them.
@@ -339,7 +339,7 @@ def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[st
 
 
 def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptions) -> None:
-    """Close who has come with a certificate that is pinned no longer, where the list of those has changed."""
+    """Close connections with a certificate that is no longer pinned, where the list of those has changed."""
     lists = {kind: pins for kind, pins in _pins(new).items() if pins and pins != _pins(old)[kind]}
     if not lists:
         return
@@ -352,7 +352,7 @@ def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptio
 
 
 def _pins(options: ServerOptions) -> dict[str, frozenset[str]]:
-    """Return the digests that each kind of listener asks for."""
+    """Return the pinned certificates of each kind of listener, as digests."""
     websocket = options.websocket.tls if options.websocket is not None else None
     leafnodes = options.leafnodes.tls if options.leafnodes is not None else None
     blocks = {"STANDARD": options.tls, "WEBSOCKET": websocket, "LEAFNODE": leafnodes, "LEAFNODE_WS": websocket}

@@ -75,7 +75,7 @@ OPEN_STREAMS_MOST: Final = 256
 """Streams whose files stay open between commits, two descriptors each."""
 
 KEPT_MOST: Final = 640
-"""Descriptors kept from clients: two for each open stream, and the listener, locks, logs and what is read."""
+"""Descriptors kept from clients: two for each open stream, and the listener, locks, logs and files that are read."""
 
 
 class DescriptorShares(NamedTuple):

@@ -45,7 +45,7 @@ class SharedServer(msgspec.Struct, frozen=True):
 
 
 def load_shared(data_dir: Path) -> SharedServer | None:
-    """Return what the file says, None when there is none or it cannot be understood."""
+    """Return the content of the file, None when there is none or it is malformed."""
     try:
         return msgspec.json.decode((data_dir / FILE_NAME).read_bytes(), type=SharedServer)
     except (OSError, msgspec.DecodeError):

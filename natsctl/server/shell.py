@@ -79,7 +79,7 @@ WAITING_ACKS: Final = 10_000
 
 FOR_MANY: Final = "natsctl.store.bulk"
 MANY_MESSAGES: Final = 20_000
-"""Messages of a stream from which on what works on very many is imported, beside the loop."""
+"""Messages of a stream from which on the module for very many is imported, beside the loop."""
 
 QUIESCE_S: Final = 10.0
 """Time that a stopping server waits for the last commits; the store's own close syncs the rest."""
@@ -91,7 +91,7 @@ OFFENCES: Final = frozenset(CloseReason) - {
     CloseReason.WRITE_ERROR,
     CloseReason.SLOW_CONSUMER_WRITE_DEADLINE,
 }
-"""Why clients are cut off that an operator wants to see without debugging; the write deadline has its own line."""
+"""Reasons for closing a client that are logged without debugging; the write deadline has its own line."""
 
 UNFINISHED_S: Final = 0.02
 """Time of a turn for the deferred work of sessions."""
@@ -215,7 +215,7 @@ class Shell:
     # The turn
 
     def turn(self) -> None:
-        """Begin commits, let consumers deliver, write what sessions have to say."""
+        """Begin commits, deliver messages of consumers, write the output of sessions."""
         self._wanted = False
         self._read_bytes = 0
         try:
@@ -297,7 +297,7 @@ class Shell:
                     connection.flush()
 
     def _committed(self) -> None:
-        """Read again what was paused for streams that have caught up; acks leave in this same call."""
+        """Resume connections that were paused for streams that have caught up; acks leave in this same call."""
         self._read_again()
         self.turn()
 

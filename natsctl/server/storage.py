@@ -30,7 +30,7 @@ class StoreInUseError(StorageError):
 
 
 def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | None) -> JetStreamOptions:
-    """Return the engine's options; `operated` are the accounts that have JetStream where operators say so."""
+    """Return the engine's options; `operated` are the accounts that have JetStream by their JWTs."""
     from natsctl.jetstream.engine import JetStreamOptions
 
     limits = options.jetstream_limits
@@ -111,7 +111,7 @@ def make_durable_folder(path: Path) -> None:
 
 
 class RefusedStream(msgspec.Struct):
-    """A stream that the store does not serve, and what was made of it."""
+    """A stream that the store does not serve, and the result of its repair."""
 
     account: str
     name: str

@@ -9,5 +9,5 @@ PROTOCOL_VERSION: Final = SERVER_VERSION
 
 
 def version_line() -> str:
-    """Return what `-v` prints; its beginning is what the clients' test suites parse."""
+    """Return the output of `-v`; the clients' test suites parse its beginning."""
     return f"nats-server: v{PROTOCOL_VERSION} (natsctl {__version__})"

@@ -1,1 +1,1 @@
-"""nats.conf: its syntax, and what each of its keys sets; one file per block."""
+"""nats.conf: its syntax, and the options that its keys set; one module per block."""

@@ -51,14 +51,14 @@ Found = list[tuple[Any, Item]]
 
 
 def exports_of(item: Item) -> list[tuple[StreamExport | ServiceExport, Item]]:
-    """Return what a list exports and where each is said; raises ConfError."""
+    """Return the exports of a list, each with its place in the file; raises ConfError."""
     if not isinstance(item.value, list):
         raise item.fault(f"Exports should be an array, got {shown(item)}")
     return [(_export(entry), entry) for entry in item.value]
 
 
 def imports_of(item: Item) -> list[tuple[StreamImport | ServiceImport, Item]]:
-    """Return what a list imports and where each is said; raises ConfError."""
+    """Return the imports of a list, each with its place in the file; raises ConfError."""
     if not isinstance(item.value, list):
         raise item.fault(f"Imports should be an array, got {shown(item)}")
     found = [(_import(entry), entry) for entry in item.value]
@@ -334,7 +334,7 @@ class _Account(msgspec.Struct):
 
 
 def accounts_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with what the block sets; raises ConfError."""
+    """Return `options` with the settings of the block; raises ConfError."""
     if isinstance(item.value, list):
         return replace(options, accounts=(*options.accounts, *(AccountConfig(name) for name in _names(item))))
     if not isinstance(item.value, dict):
@@ -365,7 +365,7 @@ def _refuse_reserved(name: str, item: Item) -> None:
 
 
 def _refuse_problems(plan: ImportPlan, accounts: list[_Account], item: Item) -> None:
-    """Raise the first thing that is wrong between accounts, where it is said."""
+    """Raise the first fault between accounts, with its place in the file."""
     for problem in plan.problems:
         places = (place for account in accounts for one, place in (*account.exports, *account.imports)
                   if one is problem.item)  # fmt: skip
@@ -420,7 +420,7 @@ def _nkey(account: _Account, item: Item) -> None:
 
 
 def _trace_dest(account: _Account, item: Item) -> None:
-    """Check where traces would go, and say that messages with a traceparent have none."""
+    """Check the destination of traces, and warn that messages with a traceparent are not traced."""
     destination = item.value
     if isinstance(destination, str) and not (is_valid_subject(destination) and is_literal(destination)):
         raise item.fault(f"Trace destination {go_quote(destination)} is not valid")

@@ -35,7 +35,7 @@ def permissions_of(item: Item) -> Permissions:
 
 
 def _rules(item: Item, *, queues: bool) -> SubjectRules:
-    """Return the rules of one direction: a subject, a list of them, or what is allowed and denied."""
+    """Return the rules of one direction: a subject, a list of them, or allowed and denied subjects."""
     if not isinstance(item.value, dict):
         return SubjectRules(_subjects(item, queues=queues) or None)
     found: dict[str, tuple[str, ...]] = {}
@@ -110,7 +110,7 @@ def users_of(item: Item, account: str) -> tuple[User, ...]:
 
 
 def with_permissions(users: Sequence[User], permissions: Permissions | None) -> tuple[User, ...]:
-    """Return users of whom those without permissions of their own have the default ones."""
+    """Return the users, with the default permissions for those without their own."""
     if permissions is None:
         return tuple(users)
     return tuple(replace(user, permissions=user.permissions or permissions) for user in users)
@@ -173,7 +173,7 @@ def _connection_types(item: Item) -> frozenset[str]:
 
 
 def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with what the block sets; raises ConfError."""
+    """Return `options` with the settings of the block; raises ConfError."""
     if not isinstance(item.value, dict):
         raise item.fault("expected a block in braces")
     users: tuple[User, ...] | None = None

@@ -43,7 +43,7 @@ BATCH_KEYS: Final = {
 
 
 def read_limits(item: Item) -> JetStreamLimits:
-    """Return what the block sets; raises ConfError."""
+    """Return the settings of the block; raises ConfError."""
     limits = JetStreamLimits()
     for key, value in block_of(item).items():
         name = key.lower()
@@ -76,7 +76,7 @@ def _duration_ns(item: Item) -> int:
 
 
 def jetstream_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with what the server's block sets; raises ConfError."""
+    """Return `options` with the settings of the server's block; raises ConfError."""
     if isinstance(item.value, bool):
         return replace(options, jetstream=item.value)
     if isinstance(item.value, str):
@@ -238,7 +238,7 @@ def account_limits(item: Item) -> AccountLimits | None:
 
 
 def _cluster_traffic(item: Item) -> None:
-    """Check whose traffic that of raft would be; a single node has none."""
+    """Check the account of Raft's traffic, which a single node does not have."""
     if text_of(item) not in ("system", "owner", ""):
         raise item.fault("Expected 'system' or 'owner' for cluster_traffic")
 
@@ -297,7 +297,7 @@ def _write_timeout(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def _unlimited(name: str) -> OptionSetter:
-    """Return the setter of a number of which nats-server takes 0 and less as none."""
+    """Return the setter of a number for which nats-server takes 0 and less as no limit."""
     return set_option(name, lambda item: max(number_of(item), 0))
 
 

@@ -26,7 +26,7 @@ COMPRESSION_MODES: Final = frozenset({
 
 
 def check_compression(item: Item) -> None:
-    """Refuse what is no compression mode."""
+    """Refuse a value that is no compression mode."""
     value = item.value
     if isinstance(value, dict):
         mode = next((found for key, found in value.items() if key.lower() == "mode"), None)
@@ -82,7 +82,7 @@ def _urls(item: Item) -> tuple[LeafUrl, ...]:
 
 
 def _url(item: Item) -> LeafUrl:
-    """Return a url's parts; what it says of user and password is not repeated where it is wrong."""
+    """Return a url's parts; the error of a malformed one does not repeat its user and password."""
     text = text_of(item).strip()
     try:
         parts = urlsplit(text if "://" in text else f"nats-leaf://{text}")
@@ -169,12 +169,12 @@ REMOTE_KEYS: Final[dict[str, RemoteSetter]] = {
 
 
 OLDEST_VERSION: Final = (2, 8, 0)
-"""Below it `min_version` says nothing. Source: nats-server, checkLeafMinVersionConfig."""
+"""Least value of `min_version`. Source: nats-server, checkLeafMinVersionConfig."""
 LeafSetter: TypeAlias = Callable[[LeafNodesOptions, Item], LeafNodesOptions]
 
 
 def leafnodes_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with what the block sets; raises ConfError."""
+    """Return `options` with the settings of the block; raises ConfError."""
     leafnodes = LeafNodesOptions()
     block = block_of(item)
     for key, value in block.items():

@@ -176,7 +176,7 @@ OPERATOR_KEYS: Final[dict[str, OptionSetter]] = {
 
 
 def operator_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong between operators and other options: the key it is about, and nats-server's sentence."""
+    """Yield faults between operators and other options: the key of each, and nats-server's text."""
     operator = options.operator
     if operator is None:
         return
@@ -237,7 +237,7 @@ def _about_keys(operator: OperatorOptions) -> Iterator[tuple[str, str]]:
 
 
 def _version_complaints(claims: OperatorClaims) -> Iterator[str]:
-    """Yield that an operator wants a newer server."""
+    """Yield a fault where an operator requires a newer server."""
     wanted = claims.nats.assert_server_version
     if not wanted:
         return

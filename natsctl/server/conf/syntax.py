@@ -57,7 +57,7 @@ class ConfValueError(Exception):
 
 
 class Word(NamedTuple):
-    """A value, the place after it, and whether it names a variable whose value is meant."""
+    """A value, the place after it, and whether it is the name of a variable."""
 
     value: Scalar
     end: int
@@ -175,7 +175,7 @@ def quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def escape(text: str, at: int) -> tuple[str, int]:
-    """Return what the escape after a backslash stands for; raises ConfValueError."""
+    """Return the character of an escape sequence; raises ConfValueError."""
     char = text[at : at + 1]
     if char == "x":
         digits = text[at + 1 : at + 3]
@@ -191,7 +191,7 @@ MAX_DEPTH: Final = 64
 """Blocks within blocks, includes within includes, variables of the environment within variables."""
 
 _HANDED_OVER: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-"""Begins the path of what the process was started with."""
+"""Prefix of the path of a file descriptor that the process was started with."""
 MAX_BYTES: Final = 64 << 20
 """Of one file."""
 
@@ -218,7 +218,7 @@ class Item(NamedTuple):
     line: int
 
     def fault(self, text: str) -> ConfError:
-        """Return the error that says what is wrong with this value."""
+        """Return an error at the place of this value."""
         return ConfError(self.file, self.line, text)
 
 
@@ -237,7 +237,7 @@ def load_file(path: Path, environment: Mapping[str, str]) -> Block:
 
 
 def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf", folder: Path = Path()) -> Block:
-    """Return what `text` says; includes are looked for in `folder`. Raises ConfError."""
+    """Return the block of `text`; includes are relative to `folder`. Raises ConfError."""
     return _Parser(text, name, folder, environment).document()
 
 

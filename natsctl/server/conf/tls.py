@@ -92,7 +92,7 @@ def _verify_and_map(item: Item, key: str) -> dict[str, bool]:
 
 
 def _known_urls(item: Item, key: str) -> dict[str, bool]:
-    """Refuse what is for routes and gateways alone."""
+    """Refuse an option of routes and gateways."""
     if _flag("known")(item, key)["known"]:
         raise item.fault("verify_cert_and_check_known_urls not supported in this context")
     return {}

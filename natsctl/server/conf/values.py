@@ -58,7 +58,7 @@ def flag_of(item: Item) -> bool:
 
 
 def block_of(item: Item) -> Block:
-    """Return what stands in braces."""
+    """Return the block of a map in braces."""
     if not isinstance(item.value, dict):
         raise item.fault(f"expected a block in braces, not {shown(item)}")
     return item.value

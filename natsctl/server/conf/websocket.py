@@ -23,7 +23,7 @@ from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S, ServerOptions, WebSoc
 
 
 def websocket_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with what the block sets; raises ConfError."""
+    """Return `options` with the settings of the block; raises ConfError."""
     if not isinstance(item.value, dict):
         raise item.fault(f"Expected websocket to be a map, got {type(item.value).__name__}")
     websocket = WebSocketOptions(port=0)

@@ -148,7 +148,7 @@ class RemoteConnection(ClientConnection):
             self.link.tls = layer.facts(self._first)
 
     def _broken(self, why: str) -> None:
-        """End a connection whose handshake came to nothing."""
+        """End a connection whose handshake failed."""
         self._shaking = False
         self._leaf_shell.log.error(f"{self.name} - TLS leafnode handshake error: {why}")
         if self.link is not None:
@@ -188,7 +188,7 @@ class RemoteConnection(ClientConnection):
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """Return what is wrong, as nats-server says it of certificates."""
+    """Return nats-server's text for a fault of a certificate."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
     return error_text(error)
@@ -216,7 +216,7 @@ _PARTS: Final = re.compile(rb"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{
 
 
 def signer_of(remote: LeafRemoteOptions, url: LeafUrl) -> Signer:
-    """Return what signs a hub's nonce; files are read when it does, so that renewed credentials are found."""
+    """Return the signer of a hub's nonce; it reads its files at each use, so that renewed credentials are found."""
 
     def sign(nonce: bytes) -> Mapping[str, str]:
         shown: dict[str, str] = {}

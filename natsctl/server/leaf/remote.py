@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REFUSED_MAX_S: Final = 30.0
 """Longest wait after a hub that does not let us in."""
 MAX_OFFERED_URLS: Final = 64
-"""Urls that are kept of those that a hub says it may be reached at."""
+"""Limit of the urls that are kept of those that a hub advertises."""
 
 
 class LeafRemote:

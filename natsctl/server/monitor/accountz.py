@@ -37,7 +37,7 @@ _BUILT_IN: Final = (
     ("$SYS.REQ.ACCOUNT.{}.STATZ", "$SYS.REQ.ACCOUNT.PING.STATZ", False),
     ("$SYS.REQ.USER.{}.INFO", "$SYS.REQ.USER.INFO", True),
 )
-"""Services of the system account that every account has: theirs, the name here, whether they learn who asks."""
+"""Services of the system account that each account imports: subject, name here, whether the requester is shared."""
 
 
 def mappings(config: AccountConfig, domain: str) -> dict[str, list[dict[str, Any]]]:
@@ -203,7 +203,7 @@ def accstatz(server: ServerView, options: AccstatzOptions) -> dict[str, Any]:
 
 
 def account_stat(server: ServerView, account: Account) -> dict[str, Any]:
-    """Return one account's counters: also what the events about its connections carry."""
+    """Return one account's counters, which events about its connections have too."""
     leafs = Traffic()
     count = 0
     for peer in server.broker.leafs.values():

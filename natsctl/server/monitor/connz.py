@@ -46,7 +46,7 @@ def subscription_detail(sub: Subscription, account: Account | None = None) -> di
 
 
 def name_tag(account: Account) -> str:
-    """Return what people call an account."""
+    """Return the display name of an account."""
     return account.config.display_name or account.name
 
 
@@ -80,7 +80,7 @@ def held_account(server: ServerView, name: str) -> HeldAccount | None:
 
 
 def account_claims(held: HeldAccount) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what stands before and what stands behind an account's tag."""
+    """Return the parts of the document before and after an account's tag."""
     claims = held.claims
     revoked = {who: format_time(when * SECOND_NS) for who, when in sorted(claims.nats.revocations.items())}
     behind: dict[str, Any] = {"tags": list(claims.nats.tags)} if claims.nats.tags else {}
@@ -91,7 +91,7 @@ def account_claims(held: HeldAccount) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def operator_claims(server: ServerView) -> dict[str, Any]:
-    """Return what the operators' JWTs say, as one key; the tokens themselves stay here."""
+    """Return the claims of the operators' JWTs, as one key; the tokens themselves are not shown."""
     options = server.options.operator
     if options is None or not options.operators:
         return {}
@@ -99,7 +99,7 @@ def operator_claims(server: ServerView) -> dict[str, Any]:
 
 
 def _said(value: Any) -> Any:
-    """Return a value without what is empty."""
+    """Return a value without its empty members."""
     if isinstance(value, dict):
         return {key: _said(item) for key, item in value.items() if item}
     return value
@@ -188,7 +188,7 @@ def _account(one: Session | LeafPeer) -> tuple[str, str]:
 
 
 def _user(session: Session) -> str:
-    """Return who the client says it is; a token stays a secret."""
+    """Return the user of the client; a token stays a secret."""
     grant, credentials = session.login.grant, session.login.credentials
     if grant.nkey or grant.user or credentials is None:
         return grant.nkey or grant.user
@@ -196,7 +196,7 @@ def _user(session: Session) -> str:
 
 
 def _claims(session: Session) -> dict[str, Any]:
-    """Return what the user's JWT says; one that is all its bearer needs is left out."""
+    """Return the claims of the user's JWT; a bearer token is left out."""
     grant = session.login.grant
     shown: dict[str, Any] = {}
     if grant.jwt and (token := presentable(grant.jwt)):

@@ -58,7 +58,7 @@ def go_number(number: float) -> float | int:
 
 
 def text(raw: bytes) -> str:
-    """Return a subject, a queue or a sid, with what is no UTF-8 replaced."""
+    """Return a subject, a queue or a sid as text, with invalid UTF-8 replaced."""
     return raw.decode("utf-8", "replace")
 
 

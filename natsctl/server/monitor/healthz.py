@@ -103,7 +103,7 @@ def _problems(server: ServerView, options: HealthzOptions) -> Iterator[HealthPro
 
 
 def _missing(engine: Engine, options: HealthzOptions) -> HealthProblem | None:
-    """Return what says that an asset which is named does not exist."""
+    """Return the problem of a named asset that does not exist."""
     if not options.account:
         return None
     account, stream, consumer = (go_quote(text) for text in (options.account, options.stream, options.consumer))
@@ -123,7 +123,7 @@ def _missing(engine: Engine, options: HealthzOptions) -> HealthProblem | None:
 
 
 def _faults(engine: Engine, options: HealthzOptions) -> Iterator[HealthProblem]:
-    """Yield the streams that are stored and not served, or that the disk has failed; then what concerns no stream."""
+    """Yield problems of streams that are stored and not served, or that the disk has failed; then others."""
     reported = False
     for name, js in sorted(engine.accounts.items()):
         if options.account in ("", name):

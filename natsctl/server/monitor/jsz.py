@@ -149,7 +149,7 @@ def _with_implied(options: JszOptions) -> JszOptions:
 
 
 def _asked(every: list[JetStreamAccount], options: JszOptions) -> list[JetStreamAccount]:
-    """Return the accounts whose details are asked for; one that is named goes before all others."""
+    """Return the accounts with requested details; a named one goes before all others."""
     named = [js for js in every if js.name == options.account]
     if named:
         return named
@@ -164,7 +164,7 @@ def _asked(every: list[JetStreamAccount], options: JszOptions) -> list[JetStream
 
 
 def account_detail(server: ServerView, js: JetStreamAccount, options: JszOptions) -> dict[str, Any]:
-    """Return what one account uses, and its streams where asked for, to be made one after the other."""
+    """Return the usage of one account, and its streams on request, as an iterator."""
     limits = js.quota.limits
     detail = {
         "name": name_tag(js.account),

@@ -39,7 +39,7 @@ def labels(pairs: Mapping[str, str]) -> str:
 
 
 def family(name: str, kind: Kind, about: str, samples: Iterable[tuple[str, float]]) -> bytes:
-    """Return a whole family: what it is, then a line for each (labels, value); nothing where there is no sample."""
+    """Return a whole family: its help and type, then a line for each (labels, value); nothing without a sample."""
     lines = [f"{name}{labelled} {_number(value)}\n" for labelled, value in samples]
     if not lines:
         return b""
@@ -47,7 +47,7 @@ def family(name: str, kind: Kind, about: str, samples: Iterable[tuple[str, float
 
 
 def _escaped(value: str) -> str:
-    """Return a label's value as it stands between quotes; what is no text (a lone surrogate) is replaced."""
+    """Return a label's value as it stands between quotes; a lone surrogate is replaced."""
     value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
@@ -194,7 +194,7 @@ def _accounts(server: ServerView) -> Iterator[bytes]:
 
 
 def _left_out(what: str, count: int, *, first: bool = False) -> bytes:
-    """Return how many have no samples of their own, as a line of one family that goes on from call to call."""
+    """Return the number of those without samples of their own, as a line of a family that spans calls."""
     text = family(
         "natsctl_metrics_left_out", "gauge", "What has no samples of its own", [(labels({"kind": what}), max(count, 0))]
     )

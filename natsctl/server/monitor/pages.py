@@ -46,7 +46,7 @@ _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 def index_page(server: ServerView) -> Page:
-    """Return the page; what it shows it asks the other endpoints for, below the same path."""
+    """Return the page; it requests its data from the other endpoints, below the same path."""
     body, policy = _document()
     base = "/" + server.options.http_base_path.strip("/")
     body = body.replace(b"{{BASE}}", escape(base.rstrip("/")).encode())
@@ -62,7 +62,7 @@ def index_page(server: ServerView) -> Page:
 
 @cache
 def _document() -> tuple[bytes, str]:
-    """Return the document, and the policy that lets nothing run or load but what stands in it."""
+    """Return the document, and the policy that allows its own scripts and styles only."""
     document = files("natsctl.server.monitor").joinpath("status.html").read_bytes()
     hashes = {b"script": "", b"style": ""}
     for kind, text in _INLINE.findall(document):
@@ -77,7 +77,7 @@ def _document() -> tuple[bytes, str]:
 
 TEXT: Final = "text/plain; charset=utf-8"
 ANY_ORIGIN: Final = (("Access-Control-Allow-Origin", "*"),)
-"""Pages of other origins may read what the endpoints answer, as with nats-server."""
+"""Pages of other origins may read the answers of endpoints, as with nats-server."""
 FORBIDDEN: Final = Page(403, b"403 Forbidden: not a name of this server\n", TEXT)
 BAD_REQUEST: Final = Page(400, b"400 Bad Request", TEXT)
 _ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)

@@ -28,7 +28,7 @@ _UINT_MAX: Final = 2**64 - 1
 
 
 class Query:
-    """The values of a query; the first of a name counts, and what is empty is as if it were not there."""
+    """The values of a query; the first of a name counts, and an empty one counts as missing."""
 
     __slots__ = ("_values",)
 
@@ -72,7 +72,7 @@ class Query:
         return number
 
     def subscriptions(self) -> tuple[bool, bool]:
-        """Return whether `subs` asks for subjects, and whether for details. Raises BadRequestError."""
+        """Return whether `subs` requests subjects, and whether details. Raises BadRequestError."""
         detail = self.text("subs").lower() == "detail"
         return not detail and self.flag("subs"), detail
 

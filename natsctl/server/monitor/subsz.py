@@ -54,7 +54,7 @@ def subsz(server: ServerView, options: SubszOptions) -> dict[str, Any]:
 
 
 def subsz_in_pieces(server: ServerView, options: SubszOptions) -> dict[str, Any]:
-    """Return what `subsz` returns, the subscriptions to be made one after the other. Raises BadRequestError."""
+    """Return the document of `subsz`, with the subscriptions as an iterator. Raises BadRequestError."""
     if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
         raise BadRequestError(f"invalid test subject, must be valid publish subject: {options.test}")
     broker = server.broker

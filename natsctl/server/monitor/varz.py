@@ -30,7 +30,7 @@ SYNC_INTERVAL_NS: Final = 120_000_000_000
 
 
 def jetstream_stats(server: ServerView) -> dict[str, Any]:
-    """Return what JetStream uses on this server; empty without JetStream."""
+    """Return the usage of JetStream on this server; empty without JetStream."""
     engine = server.engine
     if engine is None:
         return {}
@@ -93,7 +93,7 @@ def jetstream_limits(server: ServerView) -> dict[str, Any]:
 
 
 MAX_CERTIFICATES: Final = 16
-"""Certificates whose end is remembered."""
+"""Number of certificates whose expiry is cached."""
 
 
 def websocket_block(server: ServerView) -> dict[str, Any]:
@@ -314,5 +314,5 @@ def leaf_faults(server: ServerView) -> tuple[int, int]:
 
 
 def by_kind(count: int, leafs: int) -> dict[str, int]:
-    """Return a count of connections by what is at their other ends."""
+    """Return a count of connections by the kind of their peers."""
     return {"clients": count - leafs, "routes": 0, "gateways": 0, "leafs": leafs}

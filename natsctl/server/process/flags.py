@@ -31,7 +31,7 @@ _FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class FlagError(Exception):
-    """A command line that cannot be understood; the text says which flag and why."""
+    """A malformed command line; the text names the flag and the reason."""
 
 
 class FlagSpec(msgspec.Struct, frozen=True):
@@ -240,7 +240,7 @@ def _refuse(given: Given) -> None:
 
 
 def _options(given: Given, base: ServerOptions) -> ServerOptions:
-    """Return `base` with what flags say; a flag that was not given changes nothing."""
+    """Return `base` with the values of flags; a flag that was not given changes nothing."""
     _check_credentials(given)
     changes: dict[str, Any] = {
         setting: read(given, setting) for setting, read in _READERS.items() if setting in given.values

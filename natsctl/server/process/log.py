@@ -74,7 +74,7 @@ class Log:
 
     @classmethod
     def of(cls, options: ServerOptions) -> Log:
-        """Return the log that options ask for; raises OSError when its file cannot be opened."""
+        """Return the log of the options; raises OSError when its file cannot be opened."""
         log = cls(
             options.log_file,
             with_time=options.log_time,

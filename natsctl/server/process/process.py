@@ -80,7 +80,7 @@ def main(argv: Sequence[str], provisioner: Provisioner | None = None) -> int:
 
 
 def _preparation(command_line: CommandLine, provisioner: Provisioner | None) -> Preparation | None:
-    """Return what is to be done before the server listens; raises NotProvisionedError with all faults of documents."""
+    """Return the step before the server listens; raises NotProvisionedError with all faults of documents."""
     documents = command_line.documents
     if documents is None:
         return None
@@ -128,7 +128,7 @@ def _run(configured: ServerOptions, read: Callable[[], ServerOptions], prepare: 
 
 
 class ServerProcess:
-    """One server as the process: what it logs, the files it leaves for others, and the signals it obeys."""
+    """One server as the process: its log, the files it writes for other programs, and its signals."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class ServerProcess:
         return STARTED
 
     async def _start(self) -> bool:
-        """Start the server; False where a signal ended it before it listened, as what prepares it may take long."""
+        """Start the server; False where a signal ended it before it listened, as preparation may take long."""
         assert self._stopping is not None
         if self._prepare is None:
             await self._server.start()
@@ -197,7 +197,7 @@ class ServerProcess:
         return False
 
     def _warm_up(self) -> None:
-        """Import what is needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""
+        """Import modules that are needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""
         modules = [NEEDED_BY_SYSTEM, *(NEEDED_BY_ARCHIVES if self._options.jetstream else ())]
         self._warming = asyncio.get_running_loop().run_in_executor(None, _import_all, modules)
 
@@ -271,7 +271,7 @@ class ServerProcess:
             self._log.error(f"Failed to reload server configuration: {error}")
 
     def _first_reload(self) -> None:
-        """Reload, with what that needs read only now."""
+        """Reload; its modules are imported only now."""
         from natsctl.server.reload import Reloader
 
         reloader = Reloader(self._server, self._read, self._configured)
@@ -280,7 +280,7 @@ class ServerProcess:
         reloader.reload()
 
     def _reloaded(self, old: ServerOptions, new: ServerOptions) -> None:
-        """Log and leave files as the new options say."""
+        """Apply the new options to the log and the written files."""
         self._log.configure(new)
         if (old.pid_file, old.ports_file_dir) != (new.pid_file, new.ports_file_dir):
             self._remove_files()

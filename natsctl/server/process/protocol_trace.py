@@ -40,7 +40,7 @@ class ProtocolTrace:
         self._left = self._size = 0
 
     def lines(self, chunk: bytes, most: int) -> list[str]:
-        """Return the lines for what `chunk` completes; of each payload the first `most` bytes, 0 for all of it."""
+        """Return the lines of operations that `chunk` completes; of each payload the first `most` bytes, 0 for all."""
         data, at, found = self._tail + chunk, 0, list[str]()
         while at < len(data):
             if self._left:

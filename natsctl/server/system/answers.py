@@ -85,7 +85,7 @@ class ResponseWriter:
         return {"server": server_info(self._broker), **rest}
 
     def send(self, request: Request, body: object, header: bytes = b"") -> None:
-        """Publish an answer where it was asked for; `header` is that of the request, which may ask for an encoding."""
+        """Publish an answer to the reply subject; `header` is that of the request, which may ask for an encoding."""
         block, payload = encoded(encode(body), header)
         request.account.publish(request.reply, b"", block, payload)
 

@@ -90,7 +90,7 @@ class RequestFormat(msgspec.Struct, frozen=True):
 
 
 def _filled(model: type[msgspec.Struct], given: dict[str, Any]) -> Any:
-    """Return a model of what was given for it; types were checked, while ranges are the endpoint's to judge."""
+    """Return a model of the given fields; types were checked before, ranges are checked by the endpoint."""
     names = zip(model.__struct_encode_fields__, model.__struct_fields__, strict=True)
     return model(**{attribute: given[key] for key, attribute in names if key in given})
 
@@ -127,7 +127,7 @@ class ProfilezOptions(msgspec.Struct, kw_only=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One endpoint: how its request reads, and what answers it."""
+    """One endpoint: the format of its request, and its responder."""
 
     form: RequestFormat
     answer: Callable[[ServerView, Any], Any]
@@ -231,7 +231,7 @@ def statsz(server: ServerView) -> dict[str, Any]:
 
 
 def _traffic(server: ServerView) -> dict[str, Any]:
-    """Return the connections, and what they have moved."""
+    """Return the connections, and their traffic."""
     broker = server.broker
     sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
     received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}

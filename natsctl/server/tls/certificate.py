@@ -68,7 +68,7 @@ def certificate_of(der: bytes) -> Certificate:
 
 
 def peer_certificate(der: bytes) -> PeerCertificate:
-    """Return what connz shows of a certificate."""
+    """Return the members of connz for a certificate."""
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
@@ -124,7 +124,7 @@ def _der_text(text: str) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """Return a value as RFC 2253 wants it."""
+    """Return a value as RFC 2253 writes it."""
     text = "".join("\\" + c if c in ',+"\\<>;' else c for c in value)
     if text[:1] in ("#", " "):
         text = "\\" + text
@@ -173,7 +173,7 @@ def chain_of(connection: ssl.SSLObject) -> list[bytes]:
 
 
 def identity(chain: list[bytes], pinned: frozenset[str], facts: TlsFacts) -> tuple[str, TlsFacts, Certificate | None]:
-    """Return what is wrong with a client's certificates, the facts with them, and the names in its own."""
+    """Return the fault of a client's certificates, the TLS facts with them, and the names in its own."""
     if pinned and (not chain or public_key_sha256(chain[0]) not in pinned):
         return "certificate not pinned", facts, None
     peers = tuple(peer_certificate(der) for der in chain)

@@ -43,7 +43,7 @@ class TlsLayer:
         self.done = False
         """The handshake is complete."""
         self.ended = False
-        """The other side has said goodbye."""
+        """The other side has sent its closing alert."""
 
     def _begin(self, context: ssl.SSLContext, hostname: str | None) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -91,7 +91,7 @@ class TlsLayer:
         self.done = True
 
     def take(self) -> bytes:
-        """Return what is to be written to the transport."""
+        """Return the bytes to be written to the transport."""
         return self._outgoing.read()
 
     def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
@@ -109,14 +109,14 @@ class TlsLayer:
         return self._outgoing.read()
 
     def facts(self, first: bool) -> TlsFacts:
-        """Return what the handshake settled; certificates are left to those who read them."""
+        """Return the results of the handshake; certificates are read by the caller."""
         cipher = self.connection.cipher()
         version = (self.connection.version() or "").removeprefix("TLSv")
         return TlsFacts(version, suite_name(cipher[0]) if cipher else "", first)
 
 
 class SecureTransport(asyncio.Transport):
-    """The transport under a `TlsLayer`, as what runs on it sees it."""
+    """The transport under a `TlsLayer`, as protocols above it see it."""
 
     __slots__ = ("_layer", "_raw")
 
@@ -161,5 +161,5 @@ class SecureTransport(asyncio.Transport):
         self._raw.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the transport knows."""
+        """Return extra information of the transport."""
         return self._raw.get_extra_info(name, default)

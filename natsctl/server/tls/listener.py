@@ -177,7 +177,7 @@ class TlsConnection(ClientConnection):
         self.flush()
 
     def _broken(self, layer: TlsLayer, error: ssl.SSLError, size: int) -> None:
-        """End a connection that sent `size` bytes of what is no TLS; the alert that says so leaves first."""
+        """End a connection that sent `size` bytes of other data than TLS, after the alert about it."""
         alert = b"" if is_probe(error) else layer.take()
         if is_probe(error):
             self.session.unread = size
@@ -199,7 +199,7 @@ class TlsConnection(ClientConnection):
         return f"read tcp {joined(*local_of(self.raw))}->{joined(self.session.host, self.session.port)}"
 
     def _fail(self, why: str, *, loud: bool) -> None:
-        """End a connection whose handshake came to nothing."""
+        """End a connection whose handshake failed."""
         log_line = self._shell.log.error if loud else self._shell.log.debug
         log_line(f"{self.name} - TLS handshake error: {why}")
         self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)

@@ -75,7 +75,7 @@ class WebSocketConnection(ClientConnection):
         self._goodbye = False
         """A close frame has left."""
         self._pong: bytes | None = None
-        """The answer to the last ping, where the client does not take what it is sent."""
+        """The answer to the last ping, where the client does not take its output."""
         self._timer: asyncio.TimerHandle | None = None
         self._address = ("", 0)
         """Host and port of the other side, which a socket that was reset does not know any more."""
@@ -136,7 +136,7 @@ class WebSocketConnection(ClientConnection):
             self.transport.close()
 
     def _broken(self, layer: TlsLayer, error: ssl.SSLError) -> None:
-        """End a connection that sent what is no TLS."""
+        """End a connection that sent other data than TLS."""
         if alert := layer.take():
             self.raw.write(alert)
         if self._upgrade is not None:
@@ -290,7 +290,7 @@ class WebSocketConnection(ClientConnection):
     # Bytes out
 
     def resume_writing(self) -> None:
-        """Answer the last ping, and go on with what has gathered in the session."""
+        """Answer the last ping, and resume with the input that has gathered in the session."""
         if self._pong is not None:
             pong, self._pong = self._pong, None
             self.transport.write(frame(FINAL | Opcode.PONG, pong))

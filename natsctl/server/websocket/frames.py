@@ -44,7 +44,7 @@ _TEXTS: Final = {
 
 
 class FrameError(Exception):
-    """A frame that ends the connection; `status` is what the close frame says."""
+    """A frame that ends the connection; `status` is that of the close frame."""
 
     def __init__(self, text: str, status: int = Status.PROTOCOL_ERROR) -> None:
         super().__init__(text)
@@ -79,7 +79,7 @@ class _Messages(Extension):
     def frame_inbound_header(
         self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
     ) -> RsvBits:
-        """Refuse what may not come here; raises FrameError."""
+        """Refuse a frame that is not allowed here; raises FrameError."""
         if rsv.rsv2 or rsv.rsv3:
             raise FrameError("RSV2 and RSV3 must be clear")
         if rsv.rsv1 and not self._may_compress:
@@ -103,7 +103,7 @@ class _Messages(Extension):
         return data if self._control or self._inflater is None else self._inflate(data)
 
     def frame_inbound_complete(self, proto: FrameDecoder | FrameProtocol, fin: bool) -> bytes | None:
-        """Return what the end of a compressed message brings; raises FrameError."""
+        """Return the rest of a compressed message at its end; raises FrameError."""
         if self._control:
             return None
         self._open = not fin
@@ -131,11 +131,11 @@ class FrameReader:
     __slots__ = ("_decoder",)
 
     def __init__(self, *, compressed: bool, masked: bool, limit: int) -> None:
-        """Read frames; `limit` holds what a compressed message may become."""
+        """Read frames; `limit` bounds a decompressed message."""
         self._decoder = FrameDecoder(client=not masked, extensions=[_Messages(compressed, limit)])
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield what the chunk completes, pieces of messages as they come; raises FrameError."""
+        """Yield the frames that the chunk completes, pieces of messages as they come; raises FrameError."""
         self._decoder.receive_bytes(data)
         try:
             while (frame := self._decoder.process_buffer()) is not None:

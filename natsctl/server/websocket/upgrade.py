@@ -43,7 +43,7 @@ Origin = tuple[str, str, str]
 
 
 class UpgradeError(Exception):
-    """A request that stays HTTP: what it is answered, and why in the log."""
+    """A request that stays HTTP: its answer, and the reason for the log."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -92,7 +92,7 @@ class Upgrader:
             transport.abort()
 
     def upgrade(self, request: h11.Request, secure: bool) -> Upgrade:
-        """Return what the request becomes; raises UpgradeError."""
+        """Return the upgrade of a request; raises UpgradeError."""
         headers = _Headers(request.headers)
         path = request.target.decode("latin-1").partition("?")[0]
         if path.endswith("/mqtt"):
@@ -133,7 +133,7 @@ class Upgrader:
         return "\r\n".join([*lines, "", ""]).encode()
 
     def _origin_fault(self, headers: _Headers, secure: bool) -> str:
-        """Return what is wrong with where the page comes from, "" where nothing; who names no page may come in."""
+        """Return the fault of a request's origin, "" where there is none; a request without an origin is allowed."""
         text = headers.first("origin") or headers.first("sec-websocket-origin")
         if not text or not (self.options.same_origin or self._origins):
             return ""
@@ -297,7 +297,7 @@ def refusal(status: HTTPStatus, date: str, *, old: bool, head: bool, closing: bo
 
 
 def nonsense(status: int, text: str) -> bytes:
-    """Return the answer to what is no HTTP request."""
+    """Return the answer to malformed HTTP."""
     phrase = HTTPStatus(status).phrase
     body = f"{status} {phrase}{text}"
     return f"HTTP/1.1 {body}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{body}".encode()
