@@ -107,10 +107,9 @@ def test_it_ends_when_who_started_it_is_killed(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_one_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("natsctl.spark.session.virtual_machine.END_WAIT_S", 0.1)
+def test_one_that_does_not_end_is_killed() -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE)
-    end(process)
+    end(process, wait_s=0.1)
     assert process.returncode == -9
 
 
