@@ -29,14 +29,14 @@ VERBS = (
     ),
     Verb(
         "backup, snapshot",
-        "backup.account:backup",
-        answer="cli.backup.shapes:AccountOutcome",
+        "backup.accounts:backup_account",
+        answer="cli.backup.answers:AccountOutcome",
         examples=("natsctl account backup /data/account --parallel 8",),
     ),
     Verb(
         "restore",
-        "backup.account:restore",
-        answer="cli.backup.shapes:AccountOutcome",
+        "backup.accounts:restore_account",
+        answer="cli.backup.answers:AccountOutcome",
         examples=("natsctl account restore /data/account --on-existing skip",),
     ),
 )

@@ -12,8 +12,8 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
-from natsctl.cli.messaging.input import Input
-from natsctl.cli.messaging.request import Answers
+from natsctl.cli.messaging.publish import Input
+from natsctl.cli.messaging.request_reply import Answers
 from natsctl.cli.options import Header, Json, Names, Raw, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb

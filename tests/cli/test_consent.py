@@ -233,7 +233,7 @@ def test_nothing_is_lost_where_nobody_can_be_asked(
 
 def test_with_its_flag_each_is_done(filled: Run, sent: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[object] = []
-    monkeypatch.setattr("natsctl.cli.pipeline.run._run", lambda *_: ran.append(_))
+    monkeypatch.setattr("natsctl.cli.pipeline.runs._run", lambda *_: ran.append(_))
     for row in [row for rows in LOSING.values() for row in rows]:
         for line in row.first:
             assert filled(line).code == 0, line

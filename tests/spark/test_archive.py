@@ -34,9 +34,9 @@ def test_spark_reads_a_backup_with_nothing_but_its_path(spark: SparkSession, tmp
 def test_a_command_hands_on_where_a_backup_is_whatever_folder_spark_runs_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from natsctl.cli.sql import tables
+    from natsctl.cli import sql
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tables, "backups_by_stream", lambda path: {"ORDERS": path / "orders"})
-    found = tables.BackupTables(Path("saved")).options({}, "ORDERS")
+    monkeypatch.setattr(sql, "backups_by_stream", lambda path: {"ORDERS": path / "orders"})
+    found = sql.BackupTables(Path("saved")).options({}, "ORDERS")
     assert found == {"backup": str(tmp_path / "saved" / "orders")}

@@ -1,41 +1,246 @@
-"""`natsctl apply`: makes an account be as documents say."""
+"""Changes that documents describe, carried out: `natsctl apply` and `natsctl destroy`."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from msgspec import field
 
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.cli.desired import carrying, planning, sources
+from natsctl.api.model import Model
+from natsctl.cli import output
+from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
+from natsctl.cli.desired.sources import AllowEmpty, Named
 from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.render.text import safe
+from natsctl.plan.apply import CONCURRENCY
+from natsctl.plan.apply.result import Result, Summary
+from natsctl.plan.saved import SavedPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection
 
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
+    from natsctl.plan.apply.carry import ApplyOptions
+    from natsctl.plan.apply.result import Outcome
     from natsctl.plan.change import Plan
+
+
+Yes = Annotated[bool, typer.Option("--yes", "--force", help="remove and replace without asking", show_default=False)]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", metavar="N", help="changes carried out at once", min=1, max=256)
+]
+OnFailure = Annotated[
+    str,
+    typer.Option(
+        "--on-failure", metavar="continue|stop", help="whether to continue with what does not depend on a failed change"
+    ),
+]
+BackupFolder = Annotated[
+    Path,
+    typer.Option(
+        "--backup-folder",
+        metavar="FOLDER",
+        help="where --keep-backup leaves backups [the working directory]",
+        show_default=False,
+    ),
+]
+KeepBackup = Annotated[
+    bool,
+    typer.Option("--keep-backup", help="leave a backup of each stream that is replaced", show_default=False),
+]
+
+BAR_FROM = 20
+"""Changes from which on a bar shows at a terminal how far it is."""
+_ON_FAILURE = ("continue", "stop")
+
+
+class Running(NamedTuple):
+    """How changes are carried out: a bundle of flags for commands."""
+
+    on_failure: OnFailure = "continue"
+    concurrency: Concurrency = CONCURRENCY
+    yes: Yes = False
+    progress: Progress = True
+
+    def options(self, backup_folder: Path = Path(), keep_backup: bool = False) -> ApplyOptions:
+        """The same for plan/apply. Raises UsageError."""
+        from natsctl.plan.apply.carry import ApplyOptions
+
+        if self.on_failure not in _ON_FAILURE:
+            raise UsageError(f"--on-failure {self.on_failure}: expected {' or '.join(_ON_FAILURE)}")
+        return ApplyOptions(self.concurrency, self.on_failure == "stop", backup_folder, keep_backup)
+
+
+def is_destructive(plan: Plan) -> bool:
+    """Whether anything is removed or replaced, or an update takes something away."""
+    return any(change.action in ("delete", "replace") or change.losses for change in plan.changes)
+
+
+def agreed(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> bool:
+    """Return whether to go on: what a plan loses is shown and asked about; `typed` asks for a name or a number.
+
+    Raises NotConfirmedError where nobody can be asked.
+    """
+    from natsctl.cli.consent import check_consent, confirmed
+    from natsctl.cli.desired.plan import show_plan
+
+    if yes or not is_destructive(plan):
+        return True
+    check_consent(session, losses(plan), yes, flag="--yes")
+    show_plan(plan)
+    changes = plan.changes
+    word = (changes[0].key.name if len(changes) == 1 else str(len(changes))) if typed else ""
+    return confirmed(session, losses(plan), yes, typed=word, flag="--yes")
+
+
+def losses(plan: Plan) -> str:
+    """What is removed, replaced or lost, in words: `delete 2 streams with 1,234 messages and replace Stream A`."""
+    from natsctl.cli.render.plans import render_losses
+
+    return render_losses(plan)
+
+
+def recovered(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
+    """Finish interrupted replacements, and return what became of each; in a dry run the plan names them.
+
+    Raises PlanConflictError where one of the streams `concerned` is being replaced by another process.
+    """
+    from natsctl.client.backup.attempts import Lifeline
+
+    async def work(manager: Manager) -> list[str]:
+        from natsctl.plan.apply.holding import names_of
+
+        lifeline = Lifeline(manager, say=sayer(json))
+        if session.dry_run or not await lifeline.patiently(lambda: names_of(lifeline.manager)):
+            return []
+        from natsctl.plan.apply.recovery import recover
+
+        return await lifeline.patiently(lambda: recover(lifeline, concerned))
+
+    return session.run(work)
+
+
+def still_valid(session: Session, saved: Plan) -> Plan:
+    """The same plan, if the account is what it was made for; raises PlanChangedError, which names what is not."""
+    from natsctl.cli.desired.plan import patiently
+    from natsctl.plan.saved import PlanChangedError, changed_since
+    from natsctl.plan.world import read_world
+
+    names = {change.stream for change in saved.changes}
+    told = changed_since(saved, session.run(lambda manager: patiently(manager, lambda one: read_world(one, names))))
+    if told:
+        raise PlanChangedError(told)
+    return saved
+
+
+def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
+    """What became of the plan; each change has its line on stderr as it ends, unless a program reads."""
+    from natsctl.cli.progress import progress
+    from natsctl.cli.render.plans import render_result
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.plan.apply.carry import carry_out
+
+    total = len(plan.changes)
+    shown = bar and not json and total >= BAR_FROM and sys.stderr.isatty()
+
+    async def work(manager: Manager) -> Outcome:
+        done = 0
+        lifeline = Lifeline(manager, say=sayer(json))
+        with progress("Changes", total, "changes", quiet=not shown) as tracker:
+
+            def tell(result: Result) -> None:
+                nonlocal done
+                done += 1
+                tracker.at(done)
+                if not json:
+                    output.tell(render_result(result))
+
+            return await carry_out(lifeline, plan, options, tell)
+
+    return session.run(work)
+
+
+def sayer(json: bool) -> Any:
+    """Where a run says what it is at: stderr, unless a program reads it."""
+    from natsctl.client.backup.progress import mute
+
+    return mute if json else lambda text: output.log(safe(text))
+
+
+def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) -> int:
+    """Print how it went, and return the exit status."""
+    if json:
+        from msgspec import to_builtins
+
+        from natsctl.plan.saved import saved_document
+
+        document = to_builtins(outcome)
+        output.emit_json({"plan": saved_document(plan), **document, "notes": notes})
+    else:
+        from natsctl.cli.render.plans import render_summary
+
+        output.emit(render_summary(outcome))
+    return outcome.exit_code
+
+
+def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
+    """End a dry run: the plan and the requests that would be sent. Drift is an exit status of its own."""
+    from natsctl.cli.preview import show_preview
+    from natsctl.client.preview import DryRunError
+    from natsctl.plan.apply.carry import preview
+    from natsctl.plan.saved import saved_document
+
+    planned = session.run(lambda manager: preview(manager, plan, options))
+    if not json:
+        from natsctl.cli import screen
+        from natsctl.cli.render.plans import render_plan
+
+        output.emit(render_plan(plan, screen.width(), output.has_color(sys.stdout)))
+    effect = {"plan": saved_document(plan)} if json else {}
+    if planned or json:
+        show_preview(DryRunError(*planned, effect=effect), session.effect, as_json=json)
+    return ExitCode.DRIFT if plan.changes else ExitCode.DONE
+
+
+class Applied(Model, kw_only=True, omit_defaults=False):
+    """A plan, what became of each of its changes, and how many went which way.
+
+    `ended` says why not all was begun: "" where all was, "stopped", "interrupted" or "lost". `notes` tell of what was
+    done before: interrupted replacements that were brought to their end.
+    """
+
+    plan: SavedPlan
+    results: list[Result]
+    summary: Summary
+    ended: str
+    notes: list[str] = field(default_factory=list)
 
 
 @flagged()
 def apply(
     ctx: typer.Context,
-    named: sources.Named,
-    running: carrying.Running,
+    named: Named,
+    running: Running,
     plan_file: Annotated[
         Path | None,
         typer.Option("--plan", metavar="FILE", help="carry out a plan that was saved", show_default=False),
     ] = None,
-    prune: planning.Prune = False,
-    allow_replace: planning.AllowReplace = False,
-    keep_messages: planning.KeepMessages = False,
-    backup_folder: carrying.BackupFolder = Path(),
-    keep_backup: carrying.KeepBackup = False,
-    adopt: planning.Adopt = False,
-    max_removals: planning.MaxRemovals = None,
-    allow_empty: sources.AllowEmpty = False,
+    prune: Prune = False,
+    allow_replace: AllowReplace = False,
+    keep_messages: KeepMessages = False,
+    backup_folder: BackupFolder = Path(),
+    keep_backup: KeepBackup = False,
+    adopt: Adopt = False,
+    max_removals: MaxRemovals = None,
+    allow_empty: AllowEmpty = False,
     json: Json = False,
 ) -> int:
     """Create and update what differs from the documents, and leave the rest alone.
@@ -56,19 +261,19 @@ def apply(
     saved = _saved_plan([*(named.files or ()), *(named.paths or ())], plan_file)
     wanted = named.load(allow_empty=allow_empty) if saved is None else None
     described = [change.key for change in saved.changes] if saved is not None else wanted.wanted if wanted else ()
-    notes = carrying.recovered(session, {key.stream for key in described}, json=json)
+    notes = recovered(session, {key.stream for key in described}, json=json)
     if saved is not None:
-        plan = carrying.still_valid(session, saved)
+        plan = still_valid(session, saved)
     elif wanted is not None:
         options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
-        plan = planning.planned(session, wanted, options)
+        plan = planned(session, wanted, options)
     if session.dry_run:
-        return carrying.show_requests(session, plan, how, json=json)
+        return show_requests(session, plan, how, json=json)
     check_allowed(plan)
-    if not carrying.agreed(session, plan, running.yes):
+    if not agreed(session, plan, running.yes):
         return ExitCode.DONE
-    outcome = carrying.carried_out(session, plan, how, bar=running.progress, json=json)
-    return carrying.show_outcome(plan, outcome, notes, json=json)
+    outcome = carried_out(session, plan, how, bar=running.progress, json=json)
+    return show_outcome(plan, outcome, notes, json=json)
 
 
 def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
@@ -93,3 +298,45 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as failure:
         raise UsageError(f"cannot read {path}: {failure.strerror}") from failure
+
+
+DestroyPrune = Annotated[
+    bool,
+    typer.Option("--prune", help="also remove everything else that this owner's documents created", show_default=False),
+]
+DestroyAdopt = Annotated[
+    bool, typer.Option("--adopt", help="also remove what belongs to another owner or to none", show_default=False)
+]
+
+
+@flagged()
+def destroy(
+    ctx: typer.Context,
+    named: Named,
+    running: Running,
+    prune: DestroyPrune = False,
+    adopt: DestroyAdopt = False,
+    max_removals: MaxRemovals = None,
+    allow_empty: AllowEmpty = False,
+    json: Json = False,
+) -> int:
+    """Remove what the documents describe, with all messages: mirrors and sources before their origins.
+
+    What does not exist counts as removed. If anything is protected, or natsctl did not create it and has not taken it
+    over, or another owner has it, nothing is removed.
+    """
+    from natsctl.plan.apply.carry import check_allowed
+    from natsctl.plan.planner.planner import PlanOptions
+
+    session = session_of(ctx)
+    how = running.options()
+    wanted = named.load(allow_empty=allow_empty)
+    options = PlanOptions(prune=prune, adopt=adopt, max_removals=max_removals)
+    plan = planned(session, wanted, options, destroy=True)
+    if session.dry_run:
+        return show_requests(session, plan, how, json=json)
+    check_allowed(plan)
+    if not agreed(session, plan, running.yes, typed=True):
+        return ExitCode.DONE
+    outcome = carried_out(session, plan, how, bar=running.progress, json=json)
+    return show_outcome(plan, outcome, [], json=json)

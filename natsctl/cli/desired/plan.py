@@ -1,35 +1,132 @@
-"""`natsctl plan`: what apply would do."""
+"""Plans and differences between documents and the account: `natsctl plan` and `natsctl diff`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+from msgspec import field
 
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model
 from natsctl.cli import output
-from natsctl.cli.desired import planning, sources
+from natsctl.cli.desired.sources import AllowEmpty, Named
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.render.text import safe
+from natsctl.plan.asset import AssetKey
+from natsctl.plan.change import Action, Change, Difference, Plan
 
 if TYPE_CHECKING:
-    from natsctl.plan.change import Plan
+    from collections.abc import Awaitable, Callable
+
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
+    from natsctl.plan.planner.planner import PlanOptions
+    from natsctl.plan.wanted import DocumentSet
+
+
+T = TypeVar("T")
+
+Prune = Annotated[
+    bool,
+    typer.Option(
+        "--prune", help="remove what this owner's documents created and no longer describe", show_default=False
+    ),
+]
+AllowReplace = Annotated[
+    bool,
+    typer.Option("--allow-replace", help="replace what cannot be changed in place", show_default=False),
+]
+KeepMessages = Annotated[
+    bool,
+    typer.Option("--keep-messages", help="keep the messages and consumers of replaced streams", show_default=False),
+]
+Adopt = Annotated[
+    bool, typer.Option("--adopt", help="take over what belongs to another owner or to none", show_default=False)
+]
+
+
+MaxRemovals = Annotated[
+    int | None,
+    typer.Option(
+        "--max-removals",
+        metavar="N",
+        min=0,
+        help="do nothing if more assets than that would be removed [10, or a tenth of the account's]",
+        show_default=False,
+    ),
+]
+
+
+def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, destroy: bool = False) -> Plan:
+    """The plan that makes the account be as documents say, or that removes what they describe."""
+    from datetime import UTC, datetime
+
+    from natsctl.api.units import plural
+    from natsctl.plan.planner.account_plan import destruction_for, plan_for
+
+    if options.prune:
+        check_owned(wanted)
+    make = destruction_for if destroy else plan_for
+    plan = session.run(lambda manager: patiently(manager, lambda one: make(one, wanted, options)))
+    if plan.max_removals is not None and plan.removals > plan.max_removals:
+        most = plan.removals
+        plan.notes.append(
+            f"it removes {plural(most, 'asset')}, more than {plan.max_removals:,}: --max-removals {most} allows it"
+        )
+    if not destroy:
+        plan.notes += session.run(lambda manager: patiently(manager, _unfinished))
+    plan.created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return plan
+
+
+async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -> T:
+    """Return the result of reading that is begun again where a server of several has died."""
+    from natsctl.client.backup.attempts import Lifeline
+
+    lifeline = Lifeline(manager)
+    return await lifeline.patiently(lambda: work(lifeline.manager))
+
+
+def check_owned(wanted: DocumentSet) -> None:
+    """Raise UsageError where nobody has said whose assets may be pruned."""
+    if not wanted.is_owned:
+        raise UsageError(
+            "--prune needs an owner: the documents name none",
+            hint="give --owner NAME, or owner: in a document; only what that owner's documents created is removed",
+        )
+
+
+async def _unfinished(manager: Manager) -> list[str]:
+    """What an apply would begin with: replacements of streams that were interrupted, or go on."""
+    from natsctl.plan.apply.holding import PREFIX, names_of
+
+    names = [name.removeprefix(PREFIX) for name in await names_of(manager)]
+    return [f"the replacement of {name} is not finished: apply does that first" for name in names]
+
+
+def show_plan(plan: Plan) -> None:
+    """Show a person what would happen, on stderr."""
+    from natsctl.cli import output, screen
+    from natsctl.cli.render.plans import render_plan
+
+    output.note(render_plan(plan, screen.width()))
 
 
 @flagged()
 def plan(
     ctx: typer.Context,
-    named: sources.Named,
-    prune: planning.Prune = False,
-    allow_replace: planning.AllowReplace = False,
-    keep_messages: planning.KeepMessages = False,
-    adopt: planning.Adopt = False,
-    max_removals: planning.MaxRemovals = None,
-    allow_empty: sources.AllowEmpty = False,
+    named: Named,
+    prune: Prune = False,
+    allow_replace: AllowReplace = False,
+    keep_messages: KeepMessages = False,
+    adopt: Adopt = False,
+    max_removals: MaxRemovals = None,
+    allow_empty: AllowEmpty = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="save the plan, for apply", show_default=False)
     ] = None,
@@ -49,7 +146,7 @@ def plan(
     session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
     options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
-    made = planning.planned(session, wanted, options)
+    made = planned(session, wanted, options)
     if out is not None:
         _save(made, out, json)
     if json:
@@ -78,3 +175,97 @@ def _save(made: Plan, path: Path, json: bool) -> None:
         raise UsageError(f"--out {path}: {failure.strerror or failure}") from failure
     if not json:
         output.note(safe(f"saved: natsctl apply --plan {path} carries it out"))
+
+
+@flagged()
+def diff(
+    ctx: typer.Context,
+    named: Named,
+    prune: Prune = False,
+    allow_empty: AllowEmpty = False,
+    json: Json = False,
+) -> int:
+    """Show how the account differs from the documents, field by field; exit status 10 if it does.
+
+    A field reads `max_age: 1d → 1y`: as the server has it, and as the documents want it. Fields that no document
+    mentions are not compared. With --prune, what apply --prune would remove is listed as well.
+    """
+    session = session_of(ctx)
+    wanted = named.load(allow_empty=allow_empty)
+    if prune:
+        check_owned(wanted)
+
+    async def work(manager: Manager) -> Plan:
+        from natsctl.plan.planner.account_plan import plan_for
+        from natsctl.plan.planner.planner import PlanOptions
+
+        return await plan_for(manager, wanted, PlanOptions(prune=prune))
+
+    found = Drift.of(session.run(work))
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.to_builtins(found))
+    else:
+        from natsctl.cli import screen
+        from natsctl.cli.render.plans import render_drift
+
+        output.emit(render_drift(found, screen.width(), output.has_color(sys.stdout)))
+    return ExitCode.DRIFT if found.is_any else ExitCode.DONE
+
+
+class Asset(Model, kw_only=True, omit_defaults=False):
+    """One asset that is not as documents say, and how; `fault` is why it could not be compared."""
+
+    kind: str
+    stream: str
+    consumer: str = ""
+    differences: list[Difference] = field(default_factory=list)
+    fault: str = ""
+
+    @classmethod
+    def of(cls, change: Change) -> Asset:
+        """The asset of a change."""
+        fault = change.refused if change.before is not None and not change.differences else ""
+        return cls(
+            kind=change.kind,
+            stream=change.stream,
+            consumer=change.consumer,
+            differences=change.differences,
+            fault=fault if change.action is not Action.DELETE else "",
+        )
+
+    @property
+    def key(self) -> AssetKey:
+        """Where it is on the server."""
+        return AssetKey(self.stream, self.consumer)
+
+
+class Drift(Model, kw_only=True, omit_defaults=False):
+    """How an account differs from documents; `extra` is what their owner has and none of them describes."""
+
+    owner: str
+    different: list[Asset] = field(default_factory=list)
+    missing: list[Asset] = field(default_factory=list)
+    extra: list[Asset] = field(default_factory=list)
+    equal: int = 0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Drift:
+        """What a plan that prunes says of the account."""
+        drift = cls(owner=plan.owner, equal=plan.unchanged)
+        for change in plan.changes:
+            if change.action is Action.DELETE:
+                drift.extra.append(Asset.of(change))
+            elif change.before is None:
+                drift.missing.append(Asset.of(change))
+            elif change.differences or change.refused:
+                drift.different.append(Asset.of(change))
+            else:
+                drift.equal += 1  # it only goes with its stream, which is replaced
+        return drift
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.different or self.missing or self.extra)

@@ -1,16 +1,70 @@
-"""The documents that a command works on: the flags that name them, and one way to load them."""
+"""Documents that a command reads, and their check without a server: `natsctl validate`."""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
 
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model
+from natsctl.cli import output, screen
+from natsctl.cli.flags import flagged
+from natsctl.cli.options import Json
+from natsctl.plan.wanted import DocumentSet, Fault
 
-if TYPE_CHECKING:
-    from natsctl.plan.wanted import DocumentSet
+
+class CheckedAsset(Model, kw_only=True, omit_defaults=False):
+    """An asset that a document describes; `consumer` is empty for streams and buckets."""
+
+    kind: str
+    stream: str
+    consumer: str
+    line: int
+
+
+class FoundFault(Model, kw_only=True, omit_defaults=False):
+    """One mistake; line 0 is the file as a whole."""
+
+    line: int
+    path: str
+    reason: str
+
+
+class CheckedFile(Model, kw_only=True, omit_defaults=False):
+    """What a file holds, and what is wrong in it."""
+
+    file: str
+    assets: list[CheckedAsset]
+    faults: list[FoundFault]
+
+
+class Validated(Model, kw_only=True, omit_defaults=False):
+    """What documents hold, file by file, and whether a server would take all of it; `notes` tell what was passed over
+    and what is likely not meant.
+    """
+
+    valid: bool
+    owner: str
+    files: list[CheckedFile]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, documents: DocumentSet, faults: Sequence[Fault]) -> Validated:
+        """The verdict about what was read."""
+        files = {name: CheckedFile(file=name, assets=[], faults=[]) for name in documents.files}
+        for key, one in documents.wanted.items():
+            asset = CheckedAsset(kind=one.kind, stream=key.stream, consumer=key.consumer, line=one.place.line)
+            files[one.place.file].assets.append(asset)
+        for fault in faults:
+            told = FoundFault(line=fault.place.line, path=fault.place.path, reason=fault.reason)
+            files[fault.place.file].faults.append(told)
+        return cls(valid=not faults, owner=documents.owner, files=list(files.values()), notes=list(documents.notes))
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -101,3 +155,27 @@ def show_notes(documents: DocumentSet) -> None:
 
     for text in documents.notes:
         output.note(safe(f"note: {text}"))
+
+
+@flagged()
+def validate(
+    named: Named,
+    json: Json = False,
+) -> int:
+    """Check documents without a server: list their contents, and everything that a server would refuse.
+
+    Ends with 2 where anything is wrong. They are not compared with a server: natsctl plan does that.
+    """
+    from natsctl.cli.render.plans import render_validated
+    from natsctl.plan.documents import read_documents
+
+    documents, faults = read_documents(named.all, os.environ, owner=named.owner, variables=named.values)
+    verdict = Validated.of(documents, faults)
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.to_builtins(verdict))
+    else:
+        show_notes(documents)
+        output.emit(render_validated(verdict, screen.width()))
+    return ExitCode.DONE if verdict.valid else ExitCode.USAGE

@@ -14,16 +14,37 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import field
 
 from natsctl.api.errors import UsageError
+from natsctl.api.model import Model, Time
 from natsctl.cli import output
 from natsctl.cli.globals import Dash
 from natsctl.cli.render.message import Received, render_headers
 from natsctl.cli.render.text import body_text
 
 if TYPE_CHECKING:
-    from natsctl.client.message import Message
+    from natsctl.client.message import Message as ClientMessage
     from natsctl.client.messaging.outgoing import Outgoing
+
+
+class Message(Model, kw_only=True):
+    """A message: `data` in base64, `text` where it is UTF-8; with what a stream or consumer says of it."""
+
+    subject: str
+    data: str
+    received: Time
+    reply: str = ""
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    text: str | None = None
+    stream: str = ""
+    stream_seq: int = 0
+    consumer: str = ""
+    consumer_seq: int = 0
+    deliveries: int = 0
+    pending: int = 0
+    time: Time = ""
+
 
 STDIN = "-"
 """The file name that stands for stdin."""
@@ -120,7 +141,7 @@ def read_headers(words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def received(message: Message) -> Received:
+def received(message: ClientMessage) -> Received:
     """The message, with the moment it came."""
     return Received(message.subject, message.reply, message.headers.pairs, message.body, time.time_ns())
 

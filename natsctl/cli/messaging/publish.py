@@ -1,11 +1,14 @@
-"""`natsctl publish`: messages out."""
+"""Publishing: `natsctl publish`, and the bodies that it reads from stdin."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
+import os
 import random
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import ON, SUBJECT, TEXT, WHOLE, Flag, Given, apply, choice, flagged
@@ -25,9 +29,10 @@ from natsctl.cli.messaging.bodies import (
     Templates,
     check_target,
     filled,
+    read_body,
     read_headers,
+    reads_stdin,
 )
-from natsctl.cli.messaging.input import Input
 from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.progress import progress
 from natsctl.cli.render.message import render_ack
@@ -38,6 +43,80 @@ from natsctl.client.messaging.outgoing import Outgoing, stream_headers
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
+
+
+LINES_AHEAD = 1000
+"""Lines that are read and not yet sent."""
+_CHUNK_BYTES = 64 * 1024
+
+
+class Input:
+    """The bodies that BODY, --force-stdin and --send-on ask for. Raises UsageError for an unknown --send-on."""
+
+    def __init__(self, words: str | None, force_stdin: bool, send_on: str) -> None:
+        if send_on not in ("eof", "newline"):
+            raise UsageError(f"--send-on: expected eof or newline, not {send_on!r}")
+        self.lines = send_on == "newline" and reads_stdin(words, force_stdin)
+        self._body = b"" if self.lines else read_body(words, force_stdin)
+
+    def all(self) -> Iterator[bytes]:
+        """Every body, waiting for each."""
+        if self.lines:
+            yield from _lines()
+        else:
+            yield self._body
+
+    async def arriving(self) -> AsyncIterator[bytes]:
+        """Every body as it comes, while the loop goes on."""
+        if not self.lines:
+            yield self._body
+            return
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        room = threading.Semaphore(LINES_AHEAD)
+
+        def read() -> None:
+            try:
+                for line in _lines():
+                    room.acquire()
+                    loop.call_soon_threadsafe(queue.put_nowait, line)
+                loop.call_soon_threadsafe(queue.put_nowait, None)
+            except RuntimeError:
+                return  # the loop has ended: nobody wants more
+
+        threading.Thread(target=read, daemon=True).start()
+        while (line := await queue.get()) is not None:
+            room.release()
+            yield line
+
+
+def _lines() -> Iterator[bytes]:
+    """The lines of stdin without their ends; a last one may lack its end."""
+    rest = b""
+    for chunk in _chunks():
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line.removesuffix(b"\r") for line in whole)
+    if rest:
+        yield rest
+
+
+def _chunks() -> Iterator[bytes]:
+    try:
+        descriptor = sys.stdin.fileno()
+    except (OSError, io.UnsupportedOperation):
+        yield sys.stdin.buffer.read()
+        return
+    while chunk := os.read(descriptor, _CHUNK_BYTES):
+        yield chunk
+
+
+class Published(Model, kw_only=True):
+    """What was published to a subject; no stream was asked for an ack."""
+
+    subject: str
+    published: int
+    bytes: int
+
 
 MANY = 20
 """Messages above which progress is shown instead of each message."""

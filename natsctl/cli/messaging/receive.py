@@ -1,24 +1,54 @@
-"""Listening until enough came, nothing came for long enough, nothing more will come, or Ctrl-C."""
+"""Messages received from the server, shown or written to files."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from natsctl.api.errors import NothingReceivedError
+from natsctl.api.errors import NothingReceivedError, StorageError
+from natsctl.api.model import Model, Time
 from natsctl.api.subjects import matches
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.render.text import safe
+from natsctl.cli.messaging.bodies import received, shown_body
+from natsctl.cli.render.message import Received, message_document, render_headers, render_received
+from natsctl.cli.render.text import body_text, duration, exact_stamp, safe
 from natsctl.client.messaging.feed import CoreFeed
 
 if TYPE_CHECKING:
+    from natsctl.client.backup.capture import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Feed
+    from natsctl.client.messaging.replies import Matcher
+
+
+class Happened(Model, kw_only=True):
+    """An advisory, a metric or another event, as the server sent it; `natsctl schema ls advisory` has their kinds."""
+
+    type: str = ""
+    id: str = ""
+    timestamp: Time = ""
+
+
+class CloudEvent(Model, kw_only=True):
+    """An event in the envelope of CloudEvents 1.0; `id` and `time` are null where the event has none."""
+
+    type: str
+    time: str | None
+    id: str | None
+    source: str
+    dataschema: str
+    specversion: str
+    subject: str
+    data: dict[str, Any]
+
 
 BREATH = 1000
 """Messages shown at a stretch before the connection and Ctrl-C get their turn."""
@@ -91,9 +121,9 @@ async def listen(manager: Manager, listening: Listening, show: Show) -> int:
 
 
 async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show, *, may_be_none: bool = False) -> int:
-    """Show what a feed brings, and return how many.
+    """Show the messages of a feed, and return their number.
 
-    Raises NothingReceivedError for none, unless there `may_be_none`.
+    Raises NothingReceivedError for none, unless `may_be_none`.
     """
     show.banner(listening.subjects)
     number = stretch = 0
@@ -121,3 +151,167 @@ async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show,
     if number == 0 and not may_be_none:
         raise NothingReceivedError(f"no message received on {safe(', '.join(listening.subjects))}")
     return number
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What of a message is shown, and how."""
+
+    raw: bool = False
+    json: bool = False
+    stamped: bool = False
+    since_start: bool = False
+    headers_only: bool = False
+    subjects_only: bool = False
+    translate: str = ""
+    quiet: bool = False
+
+
+class Shower:
+    """Shows messages; with `ack` it acknowledges those that a consumer waits for, with `matcher` it pairs answers."""
+
+    def __init__(
+        self,
+        look: Look,
+        *,
+        ack: bool = False,
+        dump: Dump | None = None,
+        matcher: Matcher | None = None,
+        capture: Capture | None = None,
+    ) -> None:
+        self.look = look
+        self._ack = ack
+        self._dump = dump
+        self._matcher = matcher
+        self._capture = capture
+        self._bodies: list[bytes] = []
+        self._began_ns = time.time_ns()
+        self._plain = look.raw and not look.json and not look.subjects_only and not look.translate and dump is None
+        self._terminal = sys.stdout.isatty()
+
+    def banner(self, subjects: tuple[str, ...]) -> None:
+        """Say on stderr what is listened on, unless only bytes or documents are wanted."""
+        if self.look.raw or self.look.json or self._dump is not None:
+            return
+        acked = " with acknowledgement of JetStream messages" if self._ack else ""
+        output.log(f"Subscribing on {', '.join(safe(subject) for subject in subjects)}{acked}")
+
+    async def show(self, manager: Manager, number: int, message: Message) -> bool:
+        """Show one message, and acknowledge it if that was asked for.
+
+        False for what does not count: with a matcher a request, which its answer counts for, or a foreign answer.
+        """
+        counts, request = True, None
+        if self._matcher is not None:
+            if self._matcher.is_answer(message):
+                request = self._matcher.answered(message)
+                if request is None:
+                    return False
+            elif message.reply:
+                self._matcher.asked(number, message)
+                counts = False
+        if self._capture is not None:
+            self._capture.add(message)
+        if self.look.quiet:
+            pass
+        elif self._plain:
+            self._bodies.append(shown_body(message.body, raw=True))
+        else:
+            if self.look.translate:
+                from natsctl.cli.messaging.template import translated
+
+                message.body = await translated(self.look.translate, message)
+            self._show(number, received(message), answer=request is not None)
+        if self._ack and message.reply.startswith("$JS.ACK."):
+            from natsctl.client.messaging.messages import acknowledge
+
+            await acknowledge(manager, message, wait=False)
+        return counts
+
+    def flush(self) -> None:
+        """Let what was shown be seen."""
+        if self._bodies:
+            sys.stdout.buffer.write(b"".join(self._bodies))
+            self._bodies.clear()
+        sys.stdout.flush()
+        sys.stdout.buffer.flush()
+
+    def _show(self, number: int, message: Received, *, answer: bool = False) -> None:
+        look = self.look
+        if self._dump is not None:
+            self._dump.write(number, message)
+        elif look.json:
+            output.emit_json_line(message_document(message))
+        elif look.subjects_only:
+            output.emit(self._head(number, message, answer))
+        elif look.raw:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(shown_body(message.payload, raw=True, translated=bool(look.translate)))
+        else:
+            self._show_text(message, self._head(number, message, answer))
+
+    def _head(self, number: int, message: Received, answer: bool) -> str:
+        """Return the line above a message, which for an answer says that its request is there."""
+        stamp = self._stamp(message.at_ns)
+        if not answer:
+            return render_received(number, message, stamp)
+        return f'[#{number}]{f" @ {stamp}" if stamp else ""} Matched reply on "{safe(message.subject)}"'
+
+    def _show_text(self, message: Received, head: str) -> None:
+        parts = [head, *render_headers(message.headers)]
+        if message.headers:
+            parts.append("")
+        output.emit("\n".join(parts))
+        if self.look.headers_only:
+            return
+        if self._terminal:
+            output.emit(f"{body_text(message.payload)}\n")
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(shown_body(message.payload, translated=bool(self.look.translate)))
+
+    def _stamp(self, at_ns: int) -> str:
+        if self.look.since_start:
+            return duration(at_ns - self._began_ns)
+        return exact_stamp(at_ns) if self.look.stamped else ""
+
+
+STDOUT = "-"
+
+
+class Dump:
+    """Writes messages as the nats tool does, so that what reads its files reads these; `N.json` in the folder."""
+
+    def __init__(self, where: str) -> None:
+        self._folder = None if where == STDOUT else Path(where)
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            except OSError as failure:
+                raise StorageError(f"--dump {where}: {failure.strerror or failure}") from failure
+
+    def write(self, number: int, message: Received) -> None:
+        """Write one message. Raises StorageError."""
+        text = json.dumps(document(message), ensure_ascii=False)
+        if self._folder is None:
+            sys.stdout.write(f"{text}\0")
+            return
+        path = self._folder / f"{number}.json"
+        try:
+            path.write_text(text)
+        except OSError as failure:
+            raise StorageError(f"{path}: {failure.strerror or failure}") from failure
+
+
+def document(message: Received) -> dict[str, Any]:
+    """The message as the nats tool dumps it."""
+    named: dict[str, list[str]] = {}
+    for name, value in message.headers:
+        named.setdefault(name, []).append(value)
+    return {
+        "Subject": message.subject,
+        "Reply": message.reply,
+        "Header": named or None,
+        "Data": base64.b64encode(message.payload).decode(),
+        "Sub": None,
+    }

@@ -5,20 +5,20 @@ from natsctl.cli.verbs import Verb
 VERBS = (
     Verb(
         "init",
-        "pipeline.init:init",
-        answer="cli.pipeline.shapes:Initialised",
+        "pipeline.projects:init",
+        answer="cli.pipeline.answers:Initialised",
         examples=("natsctl pipeline init shop --stream ORDERS",),
     ),
     Verb(
         "validate, check",
-        "pipeline.validate:validate",
-        answer="cli.pipeline.shapes:Checked",
+        "pipeline.projects:validate",
+        answer="cli.pipeline.answers:Checked",
         examples=("natsctl pipeline validate shop",),
     ),
     Verb(
         "run",
-        "pipeline.run:run",
-        answer="cli.pipeline.shapes:Happened*|cli.pipeline.shapes:Started",
+        "pipeline.runs:run",
+        answer="cli.pipeline.answers:Happened*|cli.pipeline.answers:Started",
         examples=(
             "natsctl pipeline run shop --once",
             "natsctl pipeline run shop --interval 30s --detach",
@@ -28,10 +28,10 @@ VERBS = (
     Verb(
         "status, info",
         "pipeline.status:status",
-        answer="cli.pipeline.shapes:Status",
+        answer="cli.pipeline.answers:Status",
         examples=("natsctl pipeline status shop", "natsctl pipeline status --checkpoint /data/checkpoints/orders"),
     ),
-    Verb("ls, list", "pipeline.ls:ls", answer="cli.pipeline.shapes:Known[]"),
-    Verb("logs, log", "pipeline.logs:logs", answer="cli.pipeline.shapes:Happened*"),
-    Verb("stop", "pipeline.stop:stop", answer="cli.pipeline.shapes:Stopped", examples=("natsctl pipeline stop shop",)),
+    Verb("ls, list", "pipeline.status:ls", answer="cli.pipeline.answers:Known[]"),
+    Verb("logs, log", "pipeline.status:logs", answer="cli.pipeline.answers:Happened*"),
+    Verb("stop", "pipeline.runs:stop", answer="cli.pipeline.answers:Stopped", examples=("natsctl pipeline stop shop",)),
 )

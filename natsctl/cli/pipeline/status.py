@@ -1,7 +1,9 @@
-"""`natsctl pipeline status`."""
+"""The state of pipelines: `natsctl pipeline status`, `ls` and `logs`."""
 
 from __future__ import annotations
 
+import json as json_format
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,14 +12,15 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.options import Json, Rounds, Watch, session_of
-from natsctl.cli.pipeline.chosen import Pipeline, chosen_project, take_context
+from natsctl.cli.options import Json, Names, Rounds, Watch, session_of
+from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipelines, take_context
 from natsctl.cli.waiting import watch_seconds
 
 if TYPE_CHECKING:
-    from natsctl.cli.pipeline.shapes import FlowStatus, Status
+    from natsctl.cli.pipeline.answers import FlowStatus, Status
     from natsctl.cli.session import Session
     from natsctl.spark.pipeline.checkpoints import Progress
+    from natsctl.spark.pipeline.events import Event
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import FlowRecord
 
@@ -61,7 +64,7 @@ def status(
 
 
 def _of_project(session: Session, project: Project) -> Status:
-    from natsctl.cli.pipeline.shapes import Status
+    from natsctl.cli.pipeline.answers import Status
     from natsctl.spark.pipeline.checkpoints import pipeline_progress
     from natsctl.spark.pipeline.run_record import run_state
 
@@ -89,7 +92,7 @@ def _of_project(session: Session, project: Project) -> Status:
 
 
 def _of_checkpoint(session: Session, checkpoint: str) -> Status:
-    from natsctl.cli.pipeline.shapes import Status
+    from natsctl.cli.pipeline.answers import Status
     from natsctl.spark.paths import local_path
     from natsctl.spark.pipeline.checkpoints import read_progress
     from natsctl.spark.pipeline.project import PipelineNotFoundError
@@ -109,7 +112,7 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
 
 def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecord]) -> list[FlowStatus]:
     """Every flow that has a checkpoint, with what the server says of its streams."""
-    from natsctl.cli.pipeline.shapes import ConsumerStatus, FlowStatus, StreamStatus
+    from natsctl.cli.pipeline.answers import ConsumerStatus, FlowStatus, StreamStatus
     from natsctl.cli.spark_work import server_options
     from natsctl.spark.pipeline.checkpoints import lags, waiting
     from natsctl.spark.pipeline.run_record import FlowRecord
@@ -161,7 +164,7 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
 
 def _flow_without_checkpoint(name: str, told: FlowRecord) -> FlowStatus:
     """A flow that reads no stream on from anywhere, such as that of a materialized view."""
-    from natsctl.cli.pipeline.shapes import FlowStatus
+    from natsctl.cli.pipeline.answers import FlowStatus
 
     return FlowStatus(name, name, told.state, moment(told.at_ns), -1, False, [], told.error, [])
 
@@ -171,3 +174,69 @@ def moment(ns: int) -> str:
     if not ns:
         return ""
     return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ls(names: Names = False, json: Json = False) -> None:
+    """List the pipelines that were made or run here."""
+    from msgspec import to_builtins
+
+    from natsctl.cli.pipeline.answers import Known
+    from natsctl.cli.render.spark_reports import render_known
+    from natsctl.cli.screen import show_table
+    from natsctl.spark.pipeline.project import PipelineError, PipelineNotFoundError, find_project
+    from natsctl.spark.pipeline.run_record import run_state
+
+    known = known_pipelines()
+    if names:
+        if json:
+            output.emit_json([*known])
+        else:
+            output.emit_names(known)
+        return
+    found = []
+    for name, folder in known.items():
+        try:
+            state, pid, record = run_state(find_project(folder))
+        except (PipelineNotFoundError, PipelineError):
+            state, pid, record = "faulty", 0, None
+        found.append(Known(name, str(folder), state, pid, moment(record.updated_ns if record else 0)))
+    if json:
+        output.emit_json([to_builtins(each) for each in found])
+    else:
+        show_table(render_known(found))
+
+
+def logs(
+    pipeline: Pipeline = "",
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", help="the last N; 0 for all", min=0)] = 100,
+    json: Json = False,
+) -> None:
+    """Show the events of the last detached run."""
+    from natsctl.cli.pipeline.runs import event_document
+    from natsctl.cli.render.spark_reports import event_line
+    from natsctl.spark.pipeline.run_record import log_path
+
+    for event in list(_events(log_path(chosen_project(pipeline))))[-lines:]:
+        if json:
+            output.emit_json_line(event_document(event))
+        else:
+            output.emit(event_line(event))
+
+
+def _events(path: Path) -> Iterator[Event]:
+    """The events of a log; what is none, such as a failure of the command itself, becomes the message of one."""
+    from natsctl.spark.pipeline.events import Event
+
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        changed = datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+    except FileNotFoundError:
+        return
+    for line in text.splitlines():
+        try:
+            said = json_format.loads(line)
+            time = datetime.fromisoformat(said["time"])
+            read = said.get("read", {})
+            yield Event(time, said["flow"], said["state"], said["message"], said["error"], read=read)
+        except (ValueError, KeyError, TypeError):
+            yield Event(changed, "", "", line)

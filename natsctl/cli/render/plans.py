@@ -15,8 +15,8 @@ from natsctl.plan.change import Action, Change, Difference
 from natsctl.plan.labels import stripped
 
 if TYPE_CHECKING:
-    from natsctl.cli.desired.drift import Asset, Drift
-    from natsctl.cli.desired.shapes import CheckedFile, Validated
+    from natsctl.cli.desired.plan import Asset, Drift
+    from natsctl.cli.desired.sources import CheckedFile, Validated
     from natsctl.plan.apply.result import Failure, Outcome, Result
     from natsctl.plan.change import Plan
 

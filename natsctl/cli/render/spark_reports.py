@@ -17,9 +17,9 @@ from natsctl.cli.render.text import ago, count, duration, safe, when
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.pipeline.shapes import FlowStatus, Known, Status
+    from natsctl.cli.pipeline.answers import FlowStatus, Known, Status
     from natsctl.cli.render.tables import Table
-    from natsctl.cli.spark.shapes import SparkServer, WarmStart
+    from natsctl.cli.spark import SparkServer, WarmStart
     from natsctl.spark.pipeline.events import Event
     from natsctl.spark.report.model import DeepReport, Repeats
     from natsctl.spark.session.doctor import Checkup

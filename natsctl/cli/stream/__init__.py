@@ -88,7 +88,7 @@ VERBS = (
     Verb(
         "backup, snapshot",
         "stream.transfer:backup",
-        answer="cli.backup.shapes:SavedStream",
+        answer="cli.backup.answers:SavedStream",
         examples=("natsctl stream backup ORDERS ORDERS.tgz",),
     ),
     Verb(

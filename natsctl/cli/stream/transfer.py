@@ -15,8 +15,27 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
-from natsctl.cli.backup import options as flags
-from natsctl.cli.backup.progress import shown
+from natsctl.cli.backup.transfer_flags import (
+    IDLE_TIMEOUT,
+    RETRIES,
+    Check,
+    ChunkSize,
+    Cluster,
+    Consumers,
+    ForceReplace,
+    IdleTimeout,
+    OnExisting,
+    Replicas,
+    Retries,
+    Tags,
+    WindowSize,
+    load_overrides,
+    read_existing,
+    read_idle,
+    read_size,
+    sayer,
+    shown,
+)
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import flagged
 from natsctl.cli.names import suggesting
@@ -31,7 +50,7 @@ if TYPE_CHECKING:
     from natsctl.api.stream import StreamConfig
     from natsctl.cli.session import Session
     from natsctl.cli.spark_work import Measured
-    from natsctl.cli.sql.tables import Tables
+    from natsctl.cli.sql import Tables
     from natsctl.client.backup.progress import Progress as Transferred
     from natsctl.client.backup.restore import Restored, RestoreOptions
     from natsctl.client.backup.save import SavedStream
@@ -45,16 +64,16 @@ def backup(
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     progress: Progress = True,
-    check: flags.Check = False,
-    consumers: flags.Consumers = True,
-    chunk_size: flags.ChunkSize = None,
-    window_size: flags.WindowSize = None,
-    idle_timeout: flags.IdleTimeout = flags.IDLE_TIMEOUT,
-    retries: flags.Retries = flags.RETRIES,
+    check: Check = False,
+    consumers: Consumers = True,
+    chunk_size: ChunkSize = None,
+    window_size: WindowSize = None,
+    idle_timeout: IdleTimeout = IDLE_TIMEOUT,
+    retries: Retries = RETRIES,
     replay: Annotated[
         bool, typer.Option("--replay", help="read message by message, as for servers without snapshots")
     ] = False,
-    force: flags.ForceReplace = False,
+    force: ForceReplace = False,
     json: Json = False,
 ) -> None:
     """Back up a stream: configuration, consumers, state and messages, with a manifest and checksums.
@@ -69,15 +88,15 @@ def backup(
     options = SaveOptions(
         consumers=consumers,
         check=check,
-        chunk_size=flags.read_size("--chunk-size", chunk_size),
-        window_size=flags.read_size("--window-size", window_size),
-        idle_s=flags.read_idle(idle_timeout),
+        chunk_size=read_size("--chunk-size", chunk_size),
+        window_size=read_size("--window-size", window_size),
+        idle_s=read_idle(idle_timeout),
         replay=replay,
         force=force,
     )
 
     async def work(manager: Manager) -> SavedStream:
-        lifeline = Lifeline(manager, retries=retries, say=flags.sayer(json))
+        lifeline = Lifeline(manager, retries=retries, say=sayer(json))
         with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
             return await save_stream(lifeline, stream, target, options, step)
 
@@ -108,12 +127,12 @@ def restore(
             "--subjects", metavar="SUBJECT[,SUBJECT]", help="subjects of the restored stream", show_default=False
         ),
     ] = None,
-    cluster: flags.Cluster = "",
-    tag: flags.Tags = None,
-    replicas: flags.Replicas = 0,
-    on_existing: flags.OnExisting = "fail",
-    idle_timeout: flags.IdleTimeout = flags.IDLE_TIMEOUT,
-    retries: flags.Retries = flags.RETRIES,
+    cluster: Cluster = "",
+    tag: Tags = None,
+    replicas: Replicas = 0,
+    on_existing: OnExisting = "fail",
+    idle_timeout: IdleTimeout = IDLE_TIMEOUT,
+    retries: Retries = RETRIES,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -132,13 +151,13 @@ def restore(
     stream, source = ("", words[0]) if len(words) == 1 else (words[0], words[1])
     options = RestoreOptions(
         stream=stream,
-        config=flags.load_overrides(config),
+        config=load_overrides(config),
         subjects=tuple(word for words in subjects or () for word in words.replace(",", " ").split()),
         cluster=cluster,
         tags=tuple(tag or ()),
         replicas=replicas,
-        on_existing=flags.read_existing(on_existing),
-        idle_s=flags.read_idle(idle_timeout),
+        on_existing=read_existing(on_existing),
+        idle_s=read_idle(idle_timeout),
     )
     session = session_of(ctx)
     if not _may_replace(session, Path(source), options, force):
@@ -172,7 +191,7 @@ def _restored(
         return f'Starting restore of Stream "{safe(done.stream)}" from file "{safe(str(source))}"'
 
     async def work(manager: Manager) -> Restored:
-        lifeline = Lifeline(manager, retries=retries, say=flags.sayer(json))
+        lifeline = Lifeline(manager, retries=retries, say=sayer(json))
         with shown(begins, "Sent", bar=bar, quiet=json) as step:
             return await restore_stream(lifeline, source, options, step)
 
@@ -351,7 +370,7 @@ def export(
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:
     """Where the stream is; raises what tells that it is not there, before Spark starts."""
     from natsctl.cli.names import check_stream
-    from natsctl.cli.sql.tables import BackupTables, ServerTables
+    from natsctl.cli.sql import BackupTables, ServerTables
 
     if backup is not None:
         tables = BackupTables(backup)

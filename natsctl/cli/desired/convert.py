@@ -1,4 +1,4 @@
-"""`convert terraform` and `convert documents`: any accepted form, written in natsctl's own."""
+"""Documents from Terraform and Kubernetes configurations: `natsctl convert`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,41 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.desired import sources, writing
+from natsctl.cli.desired.export import Writing, write
+from natsctl.cli.desired.sources import Named
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
+from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.plan.wanted import DocumentSet
 
 
+_ANSWER = "plan.export.export:PlainDocument|plan.export.export:TypedDocument[]|plan.export.folder:FilesWritten"
+
+VERBS = (
+    Verb(
+        "terraform, tf, hcl",
+        "desired.convert:terraform",
+        answer=_ANSWER,
+        examples=(
+            "natsctl convert terraform orders.tf -o orders.yaml",
+            "natsctl convert terraform ./infrastructure --var env=staging",
+        ),
+    ),
+    Verb(
+        "documents, kubernetes, k8s, config",
+        "desired.convert:documents",
+        answer=_ANSWER,
+        examples=("natsctl convert documents deploy/*.yml --output streams/",),
+    ),
+)
+
+
 @flagged()
 def terraform(
     ctx: typer.Context,
-    how: writing.Writing,
+    how: Writing,
     paths: Annotated[
         list[str],
         typer.Argument(metavar="PATH", help=".tf files, folders of them, states as JSON", show_default=False),
@@ -50,8 +73,8 @@ def terraform(
 @flagged()
 def documents(
     ctx: typer.Context,
-    named: sources.Named,
-    how: writing.Writing,
+    named: Named,
+    how: Writing,
     json: Json = False,
 ) -> None:
     """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
@@ -60,10 +83,10 @@ def documents(
     _write(ctx, as_created(named.load()), how, json, noted=True)
 
 
-def _write(ctx: typer.Context, wanted: DocumentSet, how: writing.Writing, json: bool, *, noted: bool = False) -> None:
+def _write(ctx: typer.Context, wanted: DocumentSet, how: Writing, json: bool, *, noted: bool = False) -> None:
     from natsctl.cli.render.text import safe
     from natsctl.plan.export.export import Exporter
 
     for text in () if noted else wanted.notes:
         output.note(f"note: {safe(text)}")
-    writing.write(session_of(ctx), Exporter(wanted, how.full), how.to(json))
+    write(session_of(ctx), Exporter(wanted, how.full), how.to(json))

@@ -1,7 +1,10 @@
-"""Flags and arguments that the commands about backups share."""
+"""Flags, values and progress that commands of backups share."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +13,12 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration, parse_size
 from natsctl.cli import output
+from natsctl.cli.progress import progress
 
 if TYPE_CHECKING:
-    from natsctl.client.backup.progress import Say
+    from natsctl.client.backup.progress import Progress, Say
     from natsctl.client.backup.restore import OnExisting as Existing
+
 
 Check = Annotated[bool, typer.Option("--check", help="have the server check its data first")]
 Consumers = Annotated[bool, typer.Option("--consumers/--no-consumers", help="include consumers")]
@@ -95,3 +100,29 @@ def load_overrides(config: str | None) -> dict[str, Any]:
     from natsctl.cli.documents import load_config
 
     return load_config(config, StreamConfig)
+
+
+OnProgress = Callable[["Progress"], None]
+
+
+@contextmanager
+def shown(begin: Callable[[Progress], str], verb: str, *, bar: bool, quiet: bool) -> Iterator[OnProgress]:
+    """A function to call at each step; the first call tells `begin(progress)`, and with `quiet` nothing is told."""
+    if quiet:
+        yield lambda progress: None
+        return
+    with progress(verb, None, bar=bar) as tracker:
+        begun, done = False, 0
+
+        def step(progress: Progress) -> None:
+            nonlocal begun, done
+            if not begun:
+                begun = True
+                (output.note if bar and sys.stderr.isatty() else output.log)(begin(progress))
+            done = progress.archive_bytes
+            # The size of the stream is a guess at what its archive will have: grow the guess rather than pass 100%.
+            tracker.at(done, max(progress.total_bytes, done) or None)
+
+        yield step
+        if begun:
+            tracker.at(done, done or 1)

@@ -1,4 +1,4 @@
-"""The flags that pick messages of a backup."""
+"""Flags that select messages of a backup."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from natsctl.cli.moments import read_moment
 
 if TYPE_CHECKING:
     from natsctl.client.backup.pick import Pick
+
 
 _END: Final = 1 << 63
 """A time in ns behind that of any message."""

@@ -1,4 +1,4 @@
-"""`natsctl spark start`, `stop` and `status`: a Spark in background."""
+"""Spark on this machine: `natsctl spark doctor`, `warm`, and the Spark in the background."""
 
 from __future__ import annotations
 
@@ -8,15 +8,129 @@ import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model, Size64, Time
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.spark_flags import Conf, JavaPath
+from natsctl.cli.verbs import Verb
 from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
-    from natsctl.cli.spark.shapes import SparkServer
     from natsctl.spark.session.connect import BackgroundServer
+
+
+VERBS = (
+    Verb(
+        "doctor, check",
+        "spark:doctor",
+        answer="spark.session.doctor:Checkup",
+        examples=("natsctl spark doctor", "natsctl spark doctor --start -j"),
+    ),
+    Verb(
+        "warm",
+        "spark:warm",
+        answer="cli.spark:WarmStart",
+        examples=("natsctl spark warm",),
+    ),
+    Verb(
+        "start, run",
+        "spark:start",
+        answer="cli.spark:SparkServer",
+        examples=("natsctl spark start", "natsctl spark start --conf spark.driver.memory=8g"),
+    ),
+    Verb("stop", "spark:stop", answer="cli.spark:SparkServer", examples=("natsctl spark stop",)),
+    Verb("status, info", "spark:status", answer="cli.spark:SparkServer", examples=("natsctl spark status",)),
+)
+
+
+class WarmStart(Model, kw_only=True):
+    """The archive that makes starts quick; `made` is false where it was there before."""
+
+    archive: str
+    archive_bytes: Size64
+    made: bool
+
+
+class SparkServer(Model, kw_only=True):
+    """A Spark in background; what is not known is null, and so is when it stops by itself where it never does."""
+
+    running: bool
+    pid: int | None = None
+    port: int | None = None
+    started: Time | None = None
+    master: str | None = None
+    java: str | None = None
+    memory_bytes: Size64 | None = None
+    idle_stop_s: float | None = None
+    log: str | None = None
+
+
+@flagged()
+def doctor(
+    java: JavaPath = "",
+    start: Annotated[
+        bool, typer.Option("--start", help="also start Spark and measure the time to its first answer")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Check what Spark needs on this machine: packages, Java, caches, memory; and say what to do.
+
+    Ends with 1 if Spark cannot start.
+    """
+    from natsctl.spark.session.doctor import check_up
+    from natsctl.spark.session.spark_options import SparkOptions
+
+    found = check_up(SparkOptions(master="local[*]", java=java), start=start)
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.to_builtins(found))
+    else:
+        from natsctl.cli.render.spark_reports import render_checkup
+        from natsctl.cli.screen import show_page
+
+        show_page(render_checkup(found))
+    return ExitCode.DONE if found.ready else ExitCode.FAILED
+
+
+@flagged()
+def warm(
+    ctx: typer.Context,
+    java: JavaPath = "",
+    force: Annotated[bool, typer.Option("--force", help="create it again if it exists", show_default=False)] = False,
+    json: Json = False,
+) -> None:
+    """Create an archive of the classes that Spark loads, which halves its start-up time.
+
+    Starts Spark once, which takes half a minute, and 160 MB in ~/.cache/natsctl (XDG_CACHE_HOME). Commands use it as
+    long as it fits the Java and the Spark that are installed. To measure a
+    start: natsctl spark doctor --start.
+    """
+    from natsctl.cli.render.text import safe
+    from natsctl.spark.session.doctor import archive_of
+    from natsctl.spark.session.doctor import warm as make
+    from natsctl.spark.session.spark_options import SparkOptions
+
+    options = SparkOptions(master="local[*]", java=java)
+    if session_of(ctx).dry_run:
+        raise DryRunError(effect={"make": str(archive_of(options)), "again": force})
+    say = (lambda text: None) if json else (lambda text: output.log(safe(text)))
+    done = make(options, again=force, say=say)
+    answer = WarmStart(
+        archive=str(done.archive),
+        archive_bytes=done.archive.stat().st_size,
+        made=done.made,
+    )
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.to_builtins(answer))
+    else:
+        from natsctl.cli.render.spark_reports import render_warm
+        from natsctl.cli.screen import show_page
+
+        show_page(render_warm(answer))
 
 
 class SparkNotRunningError(NatsctlError):
@@ -74,7 +188,6 @@ def stop(ctx: typer.Context, json: Json = False) -> None:
 @flagged()
 def status(json: Json = False) -> int:
     """Show the Spark in the background. Ends with 3 if none is running."""
-    from natsctl.cli.spark.shapes import SparkServer
     from natsctl.spark.session.connect import running_server
 
     server = running_server()
@@ -108,7 +221,6 @@ def _running() -> BackgroundServer:
 def _shape(server: BackgroundServer) -> SparkServer:
     from datetime import UTC, datetime
 
-    from natsctl.cli.spark.shapes import SparkServer
     from natsctl.spark.session.connect import log_file, memory_bytes
 
     return SparkServer(

@@ -1,0 +1,368 @@
+"""Backups read, checked and edited without a server: `natsctl backup ls`, `info`, `cat`, `verify` and `edit`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.backup.selection import (
+    After,
+    Before,
+    ExcludeHeaders,
+    ExcludePayloads,
+    ExcludeSubjects,
+    FirstSeq,
+    Headers,
+    LastSeq,
+    Payloads,
+    Sequences,
+    Since,
+    Subjects,
+    Until,
+    narrowed,
+    read_pick,
+)
+from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
+from natsctl.cli.options import Json, Names, Progress, Raw, session_of
+from natsctl.cli.progress import progress as shown
+from natsctl.client.preview import DryRunError
+
+if TYPE_CHECKING:
+    from natsctl.api.archive.archive import ArchivedMessage
+    from natsctl.client.backup.edit import EditedBackup
+    from natsctl.client.backup.verify import Verdict
+
+
+def ls(
+    folder: Annotated[
+        Path, typer.Argument(metavar="PATH", help="a folder, searched to any depth", show_default=False)
+    ] = Path(),
+    check: Annotated[bool, typer.Option("--check/--no-check", help="read the data to find damage")] = True,
+    names: Names = False,
+    json: Json = False,
+) -> int:
+    """List the backups below a folder (this one without PATH), of any form.
+
+    Ends with 1 where one is damaged: by its checksum, or by what is inside where it has none. With --no-check or -n
+    only descriptions are read.
+    """
+    from natsctl.client.backup.found import find_backups
+
+    found = find_backups(folder, read=check and not names)
+    if names:
+        paths = [one.path for one in found]
+        output.emit_json(paths) if json else output.emit_names(paths)
+    elif json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(found))
+    elif found:
+        from natsctl.cli.render.backup import render_found
+        from natsctl.cli.screen import show_table
+
+        show_table(render_found(found))
+    else:
+        output.note("No backups there")
+    return NatsctlError.exit_code if any(one.error for one in found) else ExitCode.DONE
+
+
+SUBJECTS = 20
+
+
+def inspect(
+    path: Source,
+    subjects: Annotated[
+        int | None,
+        typer.Option("--subjects", metavar="N", help="subjects to list, 0 for all (20, with -j all)", min=0),
+    ] = None,
+    progress: Progress = True,
+    json: Json = False,
+) -> None:
+    """Show a backup's configuration, state, consumers and subjects. Reads all of it; needs no server."""
+    from natsctl.client.backup.inspect import inspect as look_into
+    from natsctl.client.backup.opened import open_backup
+
+    top = (0 if json else SUBJECTS) if subjects is None else subjects
+    with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
+        found = look_into(backup, top=top, on_read=tracker.at)
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(found))
+        return
+    from natsctl.cli.render.backup import render_inspection
+    from natsctl.cli.screen import show_page
+
+    show_page(render_inspection(found))
+
+
+def info(
+    path: Source,
+    subjects: Annotated[bool, typer.Option("--subjects", help="also every subject with its messages")] = False,
+    progress: Progress = True,
+    json: Json = False,
+) -> None:
+    """Show a backup's configuration, its numbers, and what it was made of, as the nats tool does.
+
+    Reads all of it; needs no server. natsctl backup inspect shows more.
+    """
+    from natsctl.client.backup.inspect import describe
+    from natsctl.client.backup.opened import open_backup
+
+    with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
+        found = describe(backup, subjects=subjects, on_read=tracker.at)
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(found))
+        return
+    from natsctl.cli.render.backup import render_info
+    from natsctl.cli.screen import show_page, show_table, width
+
+    show_page(render_info(found, str(path)))
+    if subjects:
+        from natsctl.cli.render.streams import render_subjects
+
+        output.emit("")
+        show_table(render_subjects(str(found.config.get("name", "")), sorted((found.subjects or {}).items()), width()))
+
+
+def cat(
+    path: Source,
+    subject: Subjects = None,
+    since: Since = None,
+    until: Until = None,
+    seq: Sequences = "",
+    count: Annotated[int, typer.Option("--count", metavar="N", help="at most N", min=0, show_default=False)] = 0,
+    raw: Raw = False,
+    json: Json = False,
+) -> None:
+    """Print the messages of a backup in order, with -j one document on a line. Needs no server."""
+    from natsctl.client.backup.contents import read_messages
+    from natsctl.client.backup.opened import open_backup
+
+    pick = read_pick(subject, since, until, seq)
+    left = count or -1
+    with open_backup(path) as backup:
+        for messages in read_messages(backup):
+            for message in filter(pick, messages):
+                if not left:
+                    return
+                left -= 1
+                _show(backup.stream, message, raw, json)
+
+
+def _show(stream: str, message: ArchivedMessage, raw: bool, json: bool) -> None:
+    subject = message.subject.decode("utf-8", "backslashreplace")
+    if json:
+        output.emit_json_line(_document(message, subject))
+    elif raw:
+        output.emit_bytes(message.payload)
+    else:
+        output.emit(_text_of(stream, message, subject))
+
+
+def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
+    """The message for a person: what it is, its headers, its body, an empty line."""
+    from natsctl.api import headers
+    from natsctl.api.times import format_time
+    from natsctl.cli.render.message import render_headers
+    from natsctl.cli.render.streams import render_item
+    from natsctl.cli.render.text import body_text
+
+    item = render_item(stream, message.seq, subject, format_time(message.ts_ns), time.time_ns())
+    pairs = render_headers([(_text(key), _text(value)) for key, value in headers.parse(message.header)])
+    body = body_text(message.payload).removesuffix("\n")
+    return "\n".join([item, *pairs, *([""] if pairs else []), body, ""])
+
+
+def _document(message: ArchivedMessage, subject: str) -> dict[str, object]:
+    """The message as STREAM.MSG.GET gives it."""
+    from msgspec import to_builtins
+
+    from natsctl.api.messages import StoredMsg
+    from natsctl.api.times import format_time
+
+    stored = StoredMsg(
+        subject=subject,
+        seq=message.seq,
+        hdrs=message.header or None,
+        data=message.payload or None,
+        time=format_time(message.ts_ns),
+    )
+    return dict(to_builtins(stored))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def verify(path: Top, progress: Progress = True, json: Json = False) -> int:
+    """Check backups: checksums, archives to the end mark, and contents against their descriptions.
+
+    Reads every byte; ends with 1 where anything is wrong. Needs no server.
+    """
+    from natsctl.api.errors import UsageError
+    from natsctl.client.backup.found import candidates
+    from natsctl.client.backup.verify import verify_account
+
+    paths = list(candidates(path)) if path.exists() else [path]
+    if not paths:
+        raise UsageError(f"no backup below {path}", hint="a directory with backup.json, a .tgz, or stream_*.json files")
+    verdicts = _judge(paths, bar=progress, quiet=json)
+    missing = verify_account(path, paths)
+    whole = not missing and all(verdict.whole for verdict in verdicts)
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json({"whole": whole, "backups": to_builtins(verdicts), "missing": missing})
+    else:
+        _show_verify(verdicts, missing)
+    return ExitCode.DONE if whole else NatsctlError.exit_code
+
+
+def validate(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="the backup: a directory or a file")],
+    progress: Progress = True,
+) -> None:
+    """Check one stream backup and print a line with its numbers, or end with 1 where it is not whole.
+
+    Reads every byte; needs no server. natsctl backup verify checks many backups and shows what was found of each.
+    """
+    from natsctl.api.errors import StorageError, UsageError
+    from natsctl.cli.render.backup import render_whole
+
+    if not path.exists():
+        raise UsageError(f"there is no backup at {path}")
+    verdict = _judge([path], bar=progress, quiet=False)[0]
+    if not verdict.whole:
+        raise StorageError("; ".join(check.detail for check in verdict.checks if not check.ok))
+    output.emit(render_whole(verdict))
+
+
+def _judge(paths: list[Path], *, bar: bool, quiet: bool) -> list[Verdict]:
+    """The verdicts, with a bar over the size of all files."""
+    from natsctl.client.backup.verify import verify as judge
+
+    sizes = [_size(path) for path in paths]
+    verdicts, before = [], 0
+    with shown("Verifying", sum(sizes), bar=bar, quiet=quiet) as tracker:
+        for path, size in zip(paths, sizes, strict=True):
+            verdicts.append(judge(path, lambda done, before=before: tracker.at(before + done)))  # type: ignore[misc]  # a lambda's default has no place for its type
+            before += size
+            tracker.at(before)
+    return verdicts
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(entry.stat().st_size for entry in path.iterdir() if entry.is_file())
+    return path.stat().st_size if path.exists() else 0
+
+
+def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
+    from natsctl.cli.render.backup import render_verdicts, render_verdicts_line
+    from natsctl.cli.render.text import safe
+    from natsctl.cli.screen import show_table
+
+    show_table(render_verdicts(verdicts))
+    for text in missing:
+        output.note(safe(text))
+    output.note(render_verdicts_line(verdicts, missing))
+
+
+LastPerSubject = Annotated[
+    int | None,
+    typer.Option("--last-per-subject", metavar="N", help="the newest N of every subject", show_default=False),
+]
+KvCompact = Annotated[
+    bool, typer.Option("--kv-compact", help="of a bucket the latest revision of each key, without removed keys")
+]
+Renumber = Annotated[bool, typer.Option("--renumber", help="number the messages from 1, and drop all consumers")]
+
+
+def edit(
+    ctx: typer.Context,
+    path: Source,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
+    name: Annotated[str, typer.Option("--name", metavar="STREAM", help="another name", show_default=False)] = "",
+    subject: Subjects = None,
+    exclude_subject: ExcludeSubjects = None,
+    since: Since = None,
+    until: Until = None,
+    after: After = None,
+    before: Before = None,
+    seq: Sequences = "",
+    first_seq: FirstSeq = None,
+    last_seq: LastSeq = None,
+    header: Headers = None,
+    exclude_header: ExcludeHeaders = None,
+    payload_match: Payloads = None,
+    exclude_payload_match: ExcludePayloads = None,
+    last_per_subject: LastPerSubject = None,
+    kv_compact: KvCompact = False,
+    renumber: Renumber = False,
+    archive: Annotated[
+        int, typer.Option("--archive", metavar="1|2", help="format to write: 1 can be read by servers before 2.15")
+    ] = 2,
+    consumers: Consumers = True,
+    force: ForceReplace = False,
+    progress: Progress = True,
+    json: Json = False,
+) -> None:
+    """Make a new backup with some messages of another one, under its own or another name, in either format.
+
+    The messages keep their sequences (but for --renumber) and times; the one that is read stays as it is. Needs no
+    server.
+    """
+    from natsctl.client.backup.edit import Edit, edit_backup
+
+    _check_edit(archive, last_per_subject, kv_compact)
+    pick = narrowed(
+        read_pick(subject, since, until, seq),
+        after=after,
+        before=before,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        exclude_subjects=exclude_subject,
+        headers=header,
+        exclude_headers=exclude_header,
+        payloads=payload_match,
+        exclude_payloads=exclude_payload_match,
+    )
+    wanted = Edit(name, pick, last_per_subject or 0, kv_compact, renumber, archive, consumers)
+    dry_run = session_of(ctx).dry_run
+    with shown("Reading", None, bar=progress, quiet=json) as tracker:
+        done = edit_backup(path, target, wanted, replace=force, dry_run=dry_run, on_read=tracker.at)
+    _show_edit(done, target, dry_run=dry_run, json=json)
+
+
+def _check_edit(archive: int, last_per_subject: int | None, kv_compact: bool) -> None:
+    if archive not in (1, 2):
+        raise UsageError(f"--archive: expected 1 or 2, not {archive}")
+    if last_per_subject is not None and last_per_subject < 1:
+        raise UsageError(f"--last-per-subject: expected 1 or more, not {last_per_subject}")
+    if last_per_subject and kv_compact:
+        raise UsageError("--kv-compact and --last-per-subject are mutually exclusive")
+
+
+def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -> None:
+    """Print what was written, or raise DryRunError in a dry run with -j."""
+    if json and dry_run:
+        kept = {"target": str(target), "messages": done.messages, "of_messages": done.picked.source_messages}
+        raise DryRunError(effect=kept)
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(done))
+        return
+    from natsctl.cli.render.backup import render_edit
+    from natsctl.cli.screen import show_page
+
+    show_page(render_edit(done, dry_run=dry_run))

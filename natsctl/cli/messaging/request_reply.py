@@ -1,0 +1,318 @@
+"""Requests, replies and traces: `natsctl request`, `reply` and `trace`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.model import Duration, Model
+from natsctl.cli import output
+from natsctl.cli.globals import Dash
+from natsctl.cli.messaging.bodies import (
+    Body,
+    ForceStdin,
+    Message,
+    SendOn,
+    Subject,
+    Templates,
+    Translate,
+    check_target,
+    emit_body,
+    filled,
+    read_body,
+    read_headers,
+    received,
+    shown_body,
+)
+from natsctl.cli.messaging.publish import Input
+from natsctl.cli.options import Header, Json, Raw, session_of
+from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
+from natsctl.cli.render.text import safe
+from natsctl.cli.waiting import wait_seconds
+from natsctl.client.messaging.exchange import REPLY_GAP_S, Awaited, ask, failure_in
+from natsctl.client.messaging.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message as ClientMessage
+    from natsctl.client.messaging.message_trace import Report
+    from natsctl.client.messaging.responder import Answered as AnsweredRequest
+    from natsctl.client.messaging.responder import Make
+
+
+class Response(Message, kw_only=True):
+    """An answer to a request, how long it took, and the status of one that has a status."""
+
+    rtt: Duration
+    status: int = 0
+    description: str = ""
+
+
+def request(
+    ctx: typer.Context,
+    subject: Subject,
+    body: Body = None,
+    header: Header = None,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="how many requests", min=1)] = 1,
+    replies: Annotated[
+        int, typer.Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)
+    ] = 1,
+    reply_timeout: Annotated[
+        str | None, typer.Option("--reply-timeout", metavar="DURATION", help="longest wait between replies [300ms]")
+    ] = None,
+    wait_for_empty: Annotated[bool, typer.Option("--wait-for-empty", help="end at an empty reply")] = False,
+    fail_on_header: Annotated[
+        list[str] | None,
+        typer.Option("--fail-on-header", metavar="KEY[:VALUE]", help="a reply with this header is a failure (exit 1)"),
+    ] = None,
+    translate: Translate = "",
+    templates: Templates = True,
+    force_stdin: ForceStdin = False,
+    send_on: SendOn = "eof",
+    raw: Raw = False,
+    json: Json = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", hidden=True)] = False,
+) -> None:
+    """Send a request and show the reply; no responder is a failure (exit 5), as is a service's error (exit 1)."""
+    check_target(subject)
+    awaited = Awaited(replies, wait_seconds(reply_timeout, "--reply-timeout") or REPLY_GAP_S, wait_for_empty)
+    failing = [(key.strip(), value.strip()) for key, _, value in (one.partition(":") for one in fail_on_header or ())]
+    single = count == 1 and awaited.limit == 1 and not wait_for_empty and send_on == "eof"
+    show = Answers(raw, json, single, translate)
+    message = Outgoing(subject, b"", read_headers(header))
+    read = Input(body, force_stdin, send_on)
+    session = session_of(ctx)
+    if session.dry_run:
+        _preview(one for part in read.all() for one in filled(message._replace(body=part), count, templates))
+
+    async def work(manager: Manager) -> None:
+        async for part in read.arriving():
+            for one in filled(message._replace(body=part), count, templates):
+                show.sending(one.subject)
+                failed = None
+                async for answer, rtt_ns in ask(manager.connection, one, awaited):
+                    await show.answer(answer, rtt_ns)
+                    failed = failed or failure_in(answer, one.subject, failing)
+                if failed is not None:
+                    raise failed
+
+    session.run(work)
+
+
+def _preview(every: Iterator[Outgoing]) -> None:
+    from natsctl.client.preview import DryRunError, Planned
+
+    raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in every))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How answers are shown."""
+
+    raw: bool
+    json: bool
+    single: bool
+    translate: str
+
+    def sending(self, subject: str) -> None:
+        """Tell that a request goes out."""
+        if not self.raw and not self.json:
+            output.log(f'Sending request on "{safe(subject)}"')
+
+    async def answer(self, message: ClientMessage, rtt_ns: int) -> None:
+        """Show one answer."""
+        if self.translate:
+            from natsctl.cli.messaging.template import translated
+
+            message.body = await translated(self.translate, message)
+        answer = received(message)
+        if self.json:
+            show = output.emit_json if self.single else output.emit_json_line
+            show(answer_document(answer, rtt_ns, message.status, message.description))
+            return
+        if not self.raw:
+            output.log(render_rtt(rtt_ns))
+            if message.status:
+                output.note(f"Status: {message.status} {safe(message.description)}")
+            for line in render_headers(answer.headers):
+                output.note(line)
+        if sys.stdout.isatty() and not self.raw:
+            emit_body(answer.payload)
+        else:
+            output.emit_bytes(shown_body(answer.payload, translated=bool(self.translate)))
+
+
+class Answered(Message, kw_only=True):
+    """A request, and whether it was answered; `failure` says why not."""
+
+    answered: bool
+    failure: str = ""
+
+
+QUEUE = "NATS-RPLY-22"
+"""The group of the nats tool: both share the requests."""
+
+
+def reply(
+    ctx: typer.Context,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to listen on, wildcards allowed")],
+    body: Annotated[str | None, typer.Argument(metavar="BODY", help="the answer; without it, an echo")] = None,
+    echo: Annotated[bool, typer.Option("--echo", help="answer with the request's body and headers")] = False,
+    command: Annotated[
+        str,
+        typer.Option(
+            "--command",
+            metavar="COMMAND",
+            help="answer with the output of this; {{1}} is a token of the subject from 0, {{.Request}} the body; "
+            "also in NATS_REQUEST_SUBJECT and NATS_REQUEST_BODY",
+        ),
+    ] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", metavar="GROUP", help=f"queue group [{QUEUE}]")] = QUEUE,
+    sleep: Annotated[
+        str | None, typer.Option("--sleep", metavar="DURATION", help="wait a random time up to this before each answer")
+    ] = None,
+    header: Header = None,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N requests", min=0)] = 0,
+    templates: Templates = True,
+    json: Json = False,
+) -> None:
+    """Answer requests, until Ctrl-C or --count.
+
+    A program that fails leaves its request without an answer.
+    """
+    body = "" if isinstance(body, Dash) else body
+    if (body is not None) + echo + bool(command) > 1:
+        raise UsageError("BODY, --echo and --command exclude each other")
+    if not (body or echo or command):
+        output.log("No body or command is given: requests are echoed")
+        echo = True
+    payload, headers = read_body(body or ""), read_headers(header)
+    make = _maker(Outgoing(subject, payload, headers), echo, command, templates)
+    sleep_s = wait_seconds(sleep, "--sleep") or 0.0
+    session = session_of(ctx)
+    if session.dry_run:
+        from natsctl.client.preview import DryRunError, Planned
+
+        what = "the request" if echo else command or None
+        planned = () if what else (Planned("_INBOX.<of each request>", payload, headers or None),)
+        raise DryRunError(*planned, effect={"answers_requests_on": subject, **({"with": what} if what else {})})
+    session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json))
+
+
+def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
+    """Return what makes the answers, which count requests from 0 in their templates. Raises UsageError."""
+    from natsctl.cli.messaging.template import check_supported, command_of, fill_message
+    from natsctl.client.messaging.commands import words_of
+    from natsctl.client.messaging.responder import run_command
+
+    async def make(request: ClientMessage, number: int) -> Outgoing:
+        text = templates and not echo and not command
+        answer = fill_message(fixed, number, request.body, headers_only=not text)
+        if echo:
+            counted = ("NATS-Reply-Counter", str(number))
+            return answer._replace(body=request.body, headers=(*answer.headers, *request.headers.pairs, counted))
+        if command:
+            words = command_of(command, request.subject, request.body, number)
+            return answer._replace(body=await run_command(words, request))
+        return answer
+
+    fill_message(fixed, 0, b"x", headers_only=True)  # what cannot be answered with is refused before anyone asks
+    if command:
+        words_of("--command", command)
+    if templates or command:
+        check_supported(command or fixed.body.decode("utf-8", "surrogateescape"))
+    return make
+
+
+async def _serve(
+    manager: Manager, subject: str, queue: str, count: int, make: Make, sleep_s: float, json: bool
+) -> None:
+    """Answer one request after the other, so that answers are numbered in the order of what was asked."""
+    from natsctl.client.messaging.responder import respond
+
+    connection = manager.connection
+    subscription = await connection.subscribe(subject, queue=queue, lasting=True)
+    try:
+        await connection.flush()
+        if not json:
+            output.log(f'Listening on "{safe(subject)}" in group "{safe(queue)}"')
+        number = 0
+        while not count or number < count:
+            request = await subscription.next()
+            if request is None:
+                continue
+            _show(await respond(connection, request, number, make, sleep_s), json)
+            number += 1
+        await connection.flush()
+    finally:
+        await subscription.stop()
+
+
+def _show(done: AnsweredRequest, json: bool) -> None:
+    """Show the request, its body on stdout, and what became of it."""
+    request = received(done.request)
+    if json:
+        document = message_document(request)
+        document["answered"] = done.answer is not None
+        if done.failure is not None:
+            document["failure"] = str(done.failure)
+        output.emit_json_line(document)
+        return
+    output.log(f'[#{done.number}] Received on subject "{safe(request.subject)}":')
+    for line in render_headers(request.headers):
+        output.note(line)
+    output.emit("")
+    emit_body(request.payload)
+    sys.stdout.flush()
+    if done.failure is not None:
+        output.note(f"no answer: {safe(str(done.failure))}")
+    elif done.answer is None:
+        output.note("no answer: nobody waits for one")
+
+
+class Traced(Model, kw_only=True):
+    """What the servers told of a message on its way: their events, as they sent them."""
+
+    subject: str
+    delivered: bool
+    traces: list[dict[str, Any]]
+
+
+def trace(
+    ctx: typer.Context,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to publish to")],
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="the body")] = None,
+    deliver: Annotated[bool, typer.Option("--deliver", help="also deliver the message")] = False,
+    stamped: Annotated[bool, typer.Option("--timestamp", "-T", help="show times, since the message arrived")] = False,
+    header: Header = None,
+    json: Json = False,
+) -> None:
+    """Show which servers, clients and streams a message reaches; it is not delivered unless asked for."""
+    from natsctl.client.messaging.message_trace import headers_of, trace
+    from natsctl.client.messaging.outgoing import Outgoing
+
+    check_target(subject)
+    message = Outgoing(subject, read_body(payload or ""), read_headers(header))
+    session = session_of(ctx)
+    if session.dry_run:
+        from natsctl.client.preview import DryRunError, Planned
+
+        raise DryRunError(Planned(subject, message.body, headers_of(message, "_INBOX.<made when sent>", deliver)))
+
+    async def work(manager: Manager) -> Report:
+        return await trace(manager.connection, message, deliver=deliver)
+
+    report = session.run(work)
+    if json:
+        output.emit_json({"subject": subject, "delivered": deliver, "traces": [one.raw for one in report.walk()]})
+        return
+    from natsctl.cli.render.message import render_trace
+
+    output.note(f"Tracing a message on {safe(subject)}{', which is delivered' if deliver else ''}\n")
+    output.emit(render_trace(report, stamped=stamped))

@@ -1,0 +1,171 @@
+"""The folders of pipelines: `natsctl pipeline init` and `validate`, and how commands find a pipeline."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote, unquote
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.flags import flagged
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.spark_flags import SparkFlags
+from natsctl.cli.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from natsctl.cli.session import Session
+    from natsctl.spark.pipeline.project import Project
+
+
+Pipeline = Annotated[
+    str,
+    typer.Argument(
+        metavar="PIPELINE", help="folder or name of the pipeline [the one in this folder]", show_default=False
+    ),
+]
+
+
+def known_folder() -> Path:
+    """Return the file with the folders of pipelines by name, in XDG_STATE_HOME (~/.local/state)."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "natsctl" / "pipelines"
+
+
+def known_pipelines() -> dict[str, Path]:
+    """The folders of all pipelines that were made or run here, by name; those that are gone are left out."""
+    try:
+        files = sorted(known_folder().iterdir())
+    except OSError:
+        return {}
+    found = {unquote(file.name): Path(file.read_text(encoding="utf-8")) for file in files if file.is_file()}
+    return {name: folder for name, folder in found.items() if folder.is_dir()}
+
+
+def note_pipeline(name: str, folder: Path) -> None:
+    """Have a pipeline known by its name from now on."""
+    known_folder().mkdir(parents=True, exist_ok=True)
+    (known_folder() / quote(name, safe="")).write_text(str(folder.absolute()), encoding="utf-8")
+
+
+def chosen_project(pipeline: str) -> Project:
+    """The project that is meant. Raises PipelineNotFoundError, PipelineError."""
+    from natsctl.spark.pipeline.project import PipelineNotFoundError, find_project
+
+    if not pipeline:
+        return find_project()
+    if Path(pipeline).exists():
+        return find_project(Path(pipeline))
+    known = known_pipelines()
+    if pipeline in known:
+        return find_project(known[pipeline])
+    hint = did_you_mean(pipeline, known) or "natsctl pipeline ls shows those that were made or run here"
+    raise PipelineNotFoundError(f"there is no pipeline {pipeline!r}", hint=hint)
+
+
+def take_context(session: Session, project: Project) -> None:
+    """Have the project's context name the server, unless a flag or the environment does."""
+    options = session.options
+    named = options.server or options.context or os.environ.get("NATS_URL") or os.environ.get("NATS_CONTEXT")
+    if project.own.context and not named:
+        options.context = project.own.context
+
+
+def init(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="folder to create; its last part is the pipeline's name")],
+    stream: Annotated[
+        str, typer.Option("--stream", metavar="STREAM", help="the stream that the example reads")
+    ] = "ORDERS",
+    json: Json = False,
+) -> None:
+    """Create the folder of a pipeline, with an example from a stream into a table and another stream."""
+    from shlex import quote
+
+    from msgspec import to_builtins
+
+    from natsctl.api.subjects import is_asset_name
+    from natsctl.cli.pipeline.answers import Initialised
+    from natsctl.spark.pipeline.scaffold import write_project
+
+    if not is_asset_name(stream):
+        raise UsageError(f"--stream {stream}: no stream can have that name")
+    folder, dry = Path(name), session_of(ctx).dry_run
+    try:
+        files = write_project(folder, stream, dry=dry)
+    except FileExistsError as failure:
+        raise UsageError(str(failure), hint="name a folder that does not exist yet") from failure
+    if not dry:
+        note_pipeline(folder.absolute().name, folder)
+    if json:
+        shown = [str(path.relative_to(folder)) for path in files]
+        output.emit_json(to_builtins(Initialised(folder.absolute().name, str(folder.absolute()), shown)))
+        return
+    for path in files:
+        output.emit(str(path))
+    sink, word = quote(f"BIG_{stream}"), quote(name)
+    output.note(f"next: natsctl stream add {sink} --subjects {quote(f'BIG_{stream}.>')} --defaults")
+    output.note(f"      natsctl pipeline validate {word}")
+    output.note(f"      natsctl pipeline run {word} --once")
+
+
+@flagged()
+def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", json: Json = False) -> int:
+    """Check a pipeline without running it: its files, the streams they name, and every flow.
+
+    Ends with 2 where anything is wrong; each fault is reported with its file and line.
+    """
+    from msgspec import to_builtins
+
+    from natsctl.cli.pipeline.answers import Checked, CheckedFault
+    from natsctl.spark.pipeline.project import PipelineError
+
+    faults: list[CheckedFault] = []
+    name, folder = pipeline, ""
+    try:
+        project = chosen_project(pipeline)
+        name, folder = project.name, str(project.folder)
+        _check(session_of(ctx), spark, project)
+    except PipelineError as failure:
+        if not json:
+            raise
+        faults = [CheckedFault(each.file, each.line, each.text, each.hint) for each in failure.faults]
+    if json:
+        output.emit_json(to_builtins(Checked(name, folder, not faults, faults)))
+    else:
+        output.emit(f"{name} is valid")
+    return ExitCode.USAGE if faults else ExitCode.DONE
+
+
+def _check(session: Session, spark: SparkFlags, project: Project) -> None:
+    """Check first without Spark, as that takes seconds to start."""
+    from natsctl.cli.spark_work import run_on_spark, server_options
+    from natsctl.spark.pipeline.project import check_streams
+    from natsctl.spark.pipeline.served import session_for
+
+    take_context(session, project)
+    check_streams(project, server_options(session))
+
+    def work(connected: SparkSession, server: dict[str, str]) -> None:
+        from natsctl.spark.pipeline.update import Updates, restore_tables
+
+        restore_tables(connected, project)
+        Updates(connected, project, server, lambda event: None).run(dry=True)
+
+    run_on_spark(
+        session, flags_of(spark, project), work, what=f"Validating {project.name}", opening=session_for(project)
+    )
+
+
+def flags_of(spark: SparkFlags, project: Project) -> SparkFlags:
+    """Return the place where Spark runs: that of the flags, else of the project."""
+    own = project.own
+    if not spark.master and not spark.remote:
+        spark = spark._replace(master=own.master, remote=own.remote)
+    return spark._replace(java=spark.java or own.java)

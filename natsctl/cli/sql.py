@@ -1,0 +1,512 @@
+"""Queries over streams: `natsctl sql`, answered by Spark, or by the server alone where its counts are enough."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+
+import typer
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model
+from natsctl.cli import output
+from natsctl.cli.flags import flagged
+from natsctl.cli.options import Json, Rounds, Watch, session_of
+from natsctl.cli.spark_flags import SparkFlags
+from natsctl.cli.waiting import watch_seconds
+from natsctl.spark.sql.relations import tokens
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from natsctl.cli.session import Session
+    from natsctl.spark.sql.catalogue import Catalogue
+    from natsctl.spark.sql.queries import Queries
+    from natsctl.spark.sql.result import Result
+
+
+Rows = list[dict[str, Any]]
+"""The rows of an answer by column: bytes as text where they are UTF-8, else as `{"base64": …}`; times as RFC 3339."""
+
+
+class Explained(Model, kw_only=True):
+    """How a query is answered: by Spark, or by the server, which is asked for counts alone."""
+
+    spark: bool
+    plan: str
+
+
+STDIN = "-"
+FILE = "@"
+
+
+def read_query(words: str) -> str:
+    """The query that was given: itself, `@FILE`, or `-` for stdin. Raises UsageError for none."""
+    text = words
+    if words == STDIN:
+        text = sys.stdin.read()
+    elif words.startswith(FILE):
+        try:
+            text = Path(words[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as failure:
+            raise UsageError(f"{words[1:]}: {getattr(failure, 'strerror', None) or failure}") from failure
+    if all(token.is_symbol(";") for token in tokens(text)):
+        raise UsageError(
+            "the query is empty", hint='such as natsctl sql "select subject, count(*) from ORDERS group by 1"'
+        )
+    return text
+
+
+class NoStreamBackupError(NatsctlError):
+    """None of the backups is one of a stream."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class Tables(Protocol):
+    """Where tables are: which there are, and the options of the data source for one."""
+
+    on_server: bool
+    """Whether a server has them."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The tables by name."""
+
+    def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
+        """The options of the data source that read a stream, given those of the server."""
+
+    def state(self, stream: str) -> dict[str, Any]:
+        """How many messages a stream has, from where to where, as STREAM.INFO tells it."""
+
+
+class ServerTables:
+    """Streams of the server that the command's session is of."""
+
+    on_server = True
+
+    def __init__(self, session: Session) -> None:
+        from natsctl.spark.sql.catalogue import Catalogue
+
+        self._session = session
+        self.catalogue = Catalogue(session.run(lambda manager: manager.stream_names()))
+
+    def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
+        """The server's options, and the stream; messages that expire while they are read are no failure."""
+        return {**base, "stream": stream, "failOnDataLoss": "false"}
+
+    def state(self, stream: str) -> dict[str, Any]:
+        """What the server knows of it."""
+        return dict(self._session.run(lambda manager: manager.stream_info(stream)).raw.get("state") or {})
+
+
+class BackupTables:
+    """Streams of backups at or below a path."""
+
+    on_server = False
+
+    def __init__(self, path: Path) -> None:
+        from natsctl.spark.sql.catalogue import Catalogue
+
+        self._paths = backups_by_stream(path)
+        self.catalogue = Catalogue(self._paths)
+
+    def check(self, stream: str) -> None:
+        """Raises NoStreamBackupError where there is none of that stream."""
+        from natsctl.cli.suggest import did_you_mean
+
+        if stream not in self._paths:
+            names = ", ".join(self._paths)
+            raise NoStreamBackupError(
+                f"there is no backup of Stream {stream}", hint=did_you_mean(stream, self._paths) or f"there is {names}"
+            )
+
+    def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
+        """The path of the stream's backup alone: no server is asked."""
+        return {"backup": str(self._paths[stream].resolve())}  # Spark in background runs in another folder
+
+    def state(self, stream: str) -> dict[str, Any]:
+        """What the backup's description says."""
+        from natsctl.client.backup.opened import open_backup
+
+        with open_backup(self._paths[stream]) as opened:
+            return dict(opened.state)
+
+
+def backups_by_stream(path: Path) -> dict[str, Path]:
+    """The backups of streams at or below a path. Raises UsageError where there is none, or two of one stream."""
+    from natsctl.client.backup.found import find_backups
+
+    found: dict[str, Path] = {}
+    for one in find_backups(path):
+        if one.error or not one.archive or not one.stream:
+            continue
+        if one.stream in found:
+            raise UsageError(
+                f"{path} has two backups of Stream {one.stream}", hint=f"name one: {found[one.stream]} or {one.path}"
+            )
+        found[one.stream] = Path(one.path)
+    if not found:
+        raise UsageError(f"{path} holds no backup with messages", hint="natsctl backup ls shows what is there")
+    return found
+
+
+MOST_ROWS = 1000
+"""Rows of a table where nothing else is asked for: what a person may want to look through."""
+
+Look = Callable[[], "Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How answers are shown: as what, how often, and with how many rows (None for all)."""
+
+    json: bool = False
+    csv: bool = False
+    every_s: float | None = None
+    rounds: int = 0
+    limit: int | None = MOST_ROWS
+
+    def __post_init__(self) -> None:
+        if self.json and self.csv:
+            raise UsageError("--json and --csv exclude each other")
+
+    def show(self, look: Look) -> None:
+        """Show the answer, or with --watch one after the other."""
+        if self.every_s is None:
+            self.once(look())
+        elif self.json:
+            from natsctl.cli.live import emit_each
+
+            emit_each(lambda: look().cut(self.limit).documents(), self.every_s, self.rounds)
+        elif self.csv:
+            from natsctl.cli.live import paced
+
+            for _ in paced(self.every_s, self.rounds):
+                self.once(look())
+        else:
+            from natsctl.cli.live import watch
+            from natsctl.cli.render.spark_reports import render_result
+
+            watch(lambda: render_result(look().cut(self.limit)), self.every_s, rounds=self.rounds)
+
+    def once(self, found: Result) -> None:
+        """Show an answer."""
+        found = found.cut(self.limit)
+        if self.json:
+            output.emit_json(found.documents())
+            return
+        if not found.columns:
+            output.note("done: the statement returns no rows")
+            return
+        if self.csv:
+            import sys
+
+            from natsctl.cli.render.spark_reports import csv_text
+            from natsctl.cli.render.text import safe
+
+            output.emit(csv_text(found, safe) if sys.stdout.isatty() else csv_text(found))
+        else:
+            from natsctl.cli.render.spark_reports import render_result
+            from natsctl.cli.screen import show_table
+
+            show_table(render_result(found))
+        if found.more:
+            output.note("there are more rows: --limit 0 shows all")
+
+
+def rows_shown(given: int | None, all_rows: bool) -> int | None:
+    """How many rows are shown at most; None for all."""
+    if given is None:
+        return None if all_rows else MOST_ROWS
+    return given or None
+
+
+T = TypeVar("T")
+
+
+class SparkQueries:
+    """Answers queries over tables; views that queries make stay while the session of Spark does."""
+
+    def __init__(self, session: Session, spark: SparkFlags, tables: Tables) -> None:
+        self._session, self._spark, self._tables = session, spark, tables
+        self._known: tuple[SparkSession, Queries] | None = None
+
+    def check(self, text: str) -> None:
+        """Raises UsageError and UnknownTableError for what needs no Spark to be known."""
+        from natsctl.cli.suggest import did_you_mean
+        from natsctl.spark.session.connect import remote_for
+        from natsctl.spark.sql.queries import check_changes_nothing, check_named
+
+        check_changes_nothing(text, self._tables.catalogue)
+        options = self._spark.options
+        if self._known is None and not options.conf and not options.master and remote_for(options) is None:
+            check_named(text, self._tables.catalogue, did_you_mean)
+
+    def run(self, text: str, limit: int | None, *, bar: bool = True) -> Result:
+        """The rows of a query, `limit` at most."""
+        return self._ask(lambda queries: queries.run(text, limit), bar, self._messages(text))
+
+    def explain(self, text: str) -> str:
+        """How Spark would answer a query."""
+        return self._ask(lambda queries: queries.explain(text), True, 0)
+
+    @contextmanager
+    def staying(self, text: str = "") -> Iterator[None]:
+        """Have one session of Spark for all that is asked meanwhile: of that query, if it is known."""
+        from natsctl.spark.session import open_session
+
+        with open_session(replace(self._spark.options, messages=self._messages(text))):
+            yield
+
+    def _messages(self, text: str) -> int:
+        """How many messages the tables of a query have."""
+        from natsctl.spark.sql.relations import relations
+
+        found = self._tables.catalogue.find_all(named.name for named in relations(text))
+        streams = {table.stream for table in found if table.kind != "subjects"}
+        return sum(int(self._tables.state(stream).get("messages") or 0) for stream in streams)
+
+    def _ask(self, question: Callable[[Queries], T], bar: bool, messages: int) -> T:
+        from natsctl.cli.spark_work import run_on_spark
+
+        def work(opened: SparkSession, options: dict[str, str]) -> T:
+            return question(self._queries(opened, options))
+
+        needs_server = self._tables.on_server
+        return run_on_spark(
+            self._session, self._spark, work, what="Query", bar=bar, needs_server=needs_server, messages=messages
+        )
+
+    def _queries(self, opened: SparkSession, options: dict[str, str]) -> Queries:
+        """The queries of that session, with the views that they have made there."""
+        from natsctl.cli.suggest import did_you_mean
+        from natsctl.spark.sql.queries import Queries
+
+        if self._known is None or self._known[0] is not opened:
+            tables = self._tables
+
+            def locate(stream: str) -> dict[str, str]:
+                return tables.options(options, stream)
+
+            self._known = (
+                opened,
+                Queries(opened, tables.catalogue, locate, did_you_mean, on_server=tables.on_server),
+            )
+        return self._known[1]
+
+
+@flagged()
+def sql(
+    ctx: typer.Context,
+    spark: SparkFlags,
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[QUERY]", help="the query, @FILE, or - for stdin; without it, a prompt", show_default=False
+        ),
+    ] = None,
+    backup: Annotated[
+        Path | None,
+        typer.Option("--backup", metavar="PATH", help="tables are backups at or below this path", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", help="most rows; 0 for all [tables: 1000]", min=0, show_default=False),
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="show the rows as CSV", show_default=False)] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="show how the query would be answered", show_default=False)
+    ] = False,
+    use_spark: Annotated[
+        bool, typer.Option("--spark", help="let Spark answer even what the server can", show_default=False)
+    ] = False,
+    watch: Watch = None,
+    rounds: Rounds = 0,
+    json: Json = False,
+) -> None:
+    """Query streams with SQL: each stream is a table, each bucket too, and STREAM$subjects has its subjects.
+
+    Streams have the columns stream, seq, subject, timestamp, headers and value (binary; cast(value as string) is its
+    text). Buckets have bucket, key, revision, operation, timestamp and value. How many messages there are, also by
+    subject, and the first and last sequence the server tells itself; anything else is read and answered by Spark.
+
+    With --watch the query is asked anew each time, of all that is there then.
+    """
+    every_s = watch_seconds(watch, rounds)
+    shown = Shown(json=json, csv=csv, every_s=every_s, rounds=rounds, limit=rows_shown(limit, json or csv))
+    if explain and (csv or every_s):
+        raise UsageError("--explain excludes --csv and --watch")
+    session = session_of(ctx)
+    if query is None:
+        _prompt(session, spark, backup, shown, use_spark)
+        return
+    _answer(session, spark, backup, shown, use_spark, query, explain)
+
+
+def _answer(
+    session: Session, spark: SparkFlags, backup: Path | None, shown: Shown, use_spark: bool, query: str, explain: bool
+) -> None:
+    """Show the answer to one query, or with `explain` how it would be answered."""
+
+    text = read_query(query)
+    tables = tables_of(session, backup)
+    counted = answered(session, tables, text, whole=not (use_spark or backup))
+    asked = SparkQueries(session, spark, tables)
+    if counted is None:
+        asked.check(text)
+    if explain:
+        _explain(asked, text, counted is not None, shown.json)
+    elif counted is not None:
+        shown.show(counted)
+    elif shown.every_s is None:
+        shown.show(lambda: asked.run(text, shown.limit))
+    else:
+        with asked.staying(text):
+            shown.show(lambda: asked.run(text, shown.limit, bar=False))
+
+
+def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: Shown, use_spark: bool) -> None:
+    """Answer queries until the person has no more. Raises UsageError where there is nobody to ask."""
+    if not session.interactive:
+        raise UsageError("a query is needed", hint="give QUERY, @FILE, or - for stdin")
+
+    tables = tables_of(session, backup)
+
+    def counted(text: str) -> Look | None:
+        return answered(session, tables, text, whole=not (use_spark or backup))
+
+    Prompt(SparkQueries(session, spark, tables), tables, shown, counted).run()
+
+
+def tables_of(session: Session, backup: Path | None) -> Tables:
+    """The tables of the server, or of backups."""
+
+    return ServerTables(session) if backup is None else BackupTables(backup)
+
+
+def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Look | None:
+    """What answers a query without Spark: which tables there are, and where it is `whole` what the server counts."""
+    from natsctl.spark.sql.queries import listed
+
+    if (found := listed(text, tables.catalogue)) is not None:
+        return lambda: found
+    return counting(session, tables, text) if whole else None
+
+
+def counting(session: Session, tables: Tables, text: str) -> Look | None:
+    """What answers a query from what the server counts; None where messages must be read."""
+    from natsctl.spark.sql.counted import counted_query, facts_for
+    from natsctl.spark.sql.result import Result
+
+    found = counted_query(text, tables.catalogue)
+    if found is None:
+        return None
+    query, stream = found
+    if session.options.trace:
+        output.note(f"answered from STREAM.INFO of {stream}, without Spark")
+
+    def look() -> Result:
+        facts = session.run(lambda manager: facts_for(manager, stream, query))
+        return Result(query.columns, query.answer(facts), query.numbers)
+
+    return look
+
+
+def _explain(asked: SparkQueries, text: str, counted: bool, json: bool) -> None:
+    plan = "Answered from STREAM.INFO, without Spark: no message is read" if counted else asked.explain(text)
+    if json:
+        output.emit_json({"spark": not counted, "plan": plan})
+    else:
+        from natsctl.cli.render.text import safe
+
+        output.emit(safe(plan, block=True))
+
+
+ENDING = ("exit", "quit", "\\q")
+_KEYWORDS = (
+    "select", "from", "where", "group by", "order by", "limit", "having", "join", "distinct", "count(*)",
+    "cast(value as string)", "between", "like", "desc", "with",
+)  # fmt: skip
+
+
+class Prompt:
+    """Reads queries from a person and shows their answers; a mistake ends a query, not the prompt."""
+
+    def __init__(
+        self, asked: SparkQueries, tables: Tables, shown: Shown, counting: Callable[[str], Look | None]
+    ) -> None:
+        """`counting` gives what answers a query without Spark, or None."""
+        self._asked, self._tables, self._shown, self._counting = asked, tables, shown, counting
+        self._spark = ExitStack()
+        self._warm = False
+
+    def run(self) -> None:
+        """Answer queries until the person ends the prompt with Ctrl-D, `quit` or `exit`."""
+        asking = _asking(self._tables)
+        with self._spark:
+            while True:
+                try:
+                    text = asking.prompt("sql> ").strip()
+                except KeyboardInterrupt:
+                    continue
+                except EOFError:
+                    return
+                if text.rstrip("; ").lower() in ENDING:
+                    return
+                self._answer(text)
+
+    def _answer(self, text: str) -> None:
+        from natsctl.cli.failures import render_error
+        from natsctl.spark.sql.relations import split_statements
+
+        if not split_statements(text):
+            return
+        try:
+            counted = self._counting(text)
+            self._shown.show(counted or (lambda: self._on_spark(text)))
+        except KeyboardInterrupt:
+            output.note("interrupted")
+        except NatsctlError as failure:
+            output.note(render_error(failure, False))
+
+    def _on_spark(self, text: str) -> Any:
+        self._asked.check(text)
+        if not self._warm:
+            output.note("starting Spark; later queries use the same session")
+            self._spark.enter_context(self._asked.staying())
+            self._warm = True
+        return self._asked.run(text, self._shown.limit)
+
+
+def _asking(tables: Tables) -> Any:
+    """What reads a line, with those before it and words that may be meant."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.output import create_output
+
+    from natsctl.spark.sql.catalogue import BUCKET_COLUMNS, STREAM_COLUMNS
+
+    words = [*_KEYWORDS, *dict.fromkeys((*STREAM_COLUMNS, *BUCKET_COLUMNS)), *tables.catalogue.names]
+    path = history_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    return PromptSession(
+        history=FileHistory(str(path)),
+        completer=WordCompleter(words, ignore_case=True, WORD=True),
+        complete_while_typing=False,
+        output=create_output(stdout=sys.stderr),
+    )
+
+
+def history_path() -> Path:
+    """Where the queries of earlier prompts are: `natsctl/sql_history` in XDG_STATE_HOME (~/.local/state)."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "natsctl" / "sql_history"

@@ -1,1 +1,0 @@
-"""`natsctl sql`: queries over streams, buckets and backups."""
