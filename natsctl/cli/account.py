@@ -11,8 +11,7 @@ from natsctl.api.account import AccountInfo
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.cli import output
-from natsctl.cli.flags import Given, flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Given, Json, flagged, session_of
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.server.overview import Server, Top
 from natsctl.cli.server.report import FILTER, FILTERS, Report, View, connection_report, request_of, show_report, top
@@ -61,8 +60,8 @@ def info(ctx: typer.Context, json: Json = False) -> None:
         beside = {key: value for key, value in (("user", user), ("server", server)) if key not in raw}
         output.emit_json({**raw, **beside})
     else:
+        from natsctl.cli.output import show_page
         from natsctl.cli.render.accounts import render_account
-        from natsctl.cli.screen import show_page
 
         show_page(render_account(answer.value if answer else None, server, user))
     if failure and not (isinstance(failure, ApiResponseError) and failure.err_code in NOT_ENABLED):
@@ -92,8 +91,8 @@ def tls(
     if json:
         output.emit_json([msgspec.to_builtins(one if pem else msgspec.structs.replace(one, pem="")) for one in found])
     else:
+        from natsctl.cli.output import show_page
         from natsctl.cli.render.accounts import render_chain
-        from natsctl.cli.screen import show_page
 
         show_page(render_chain(found, ocsp))
         if pem:

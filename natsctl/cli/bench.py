@@ -21,17 +21,20 @@ from natsctl.cli.flags import (
     TEXT,
     WHOLE,
     Flag,
+    Force,
     Given,
+    Json,
     Kind,
+    Progress,
     choice,
     flagged,
+    session_of,
 )
-from natsctl.cli.options import Force, Json, Progress, session_of
 from natsctl.cli.verbs import Verb
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
-    from natsctl.cli.progress import Tracker
+    from natsctl.cli.live import Tracker
     from natsctl.cli.session import Session
     from natsctl.client.bench.report import Report
     from natsctl.client.manager import Manager
@@ -237,7 +240,7 @@ def load_of(kind: str, given: Given, subject: str) -> Load:
 def _may_purge(session: Session, load: Load, force: bool) -> bool:
     """Whether to purge; a person is asked before the messages of a stream go that is not for benchmarks."""
     from natsctl.cli.consent import check_consent, confirmed
-    from natsctl.cli.names import suggesting
+    from natsctl.cli.resolve import suggesting
 
     if load.stream_name in (DEFAULT_STREAM, f"KV_{DEFAULT_BUCKET}"):
         return True
@@ -249,7 +252,7 @@ def _may_purge(session: Session, load: Load, force: bool) -> bool:
 
 
 async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) -> Report:
-    from natsctl.cli.progress import progress
+    from natsctl.cli.live import progress
     from natsctl.cli.render.text import safe
     from natsctl.client.bench.measure import measure
     from natsctl.client.bench.prepare import prepared
@@ -283,8 +286,8 @@ def _show(report: Report, json: bool) -> None:
 
         output.emit_json(msgspec.json.encode(report))
         return
+    from natsctl.cli.output import show_page, show_table
     from natsctl.cli.render.measurements import render_clients, render_report
-    from natsctl.cli.screen import show_page, show_table
 
     show_page(render_report(report))
     if report.clients > 1:

@@ -17,13 +17,12 @@ from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, confirmed_edit
-from natsctl.cli.editing import check_given, preview_edit, show_differences, unset
+from natsctl.cli.editing import check_given, part_of, preview_edit, show_differences, unset, warn_unless_taken
 from natsctl.cli.flags import Config, Flag, Given, apply
-from natsctl.cli.paging import emit_name_pages
+from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.suggest import did_you_mean
-from natsctl.cli.taken import part_of, warn_unless_taken
 from natsctl.client.assets.stream_defaults import normalised
 from natsctl.client.buckets import (
     KV,
@@ -66,7 +65,7 @@ def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
         raise UsageError("a bucket is needed: give BUCKET")
     from natsctl.cli.prompts.ask import prompt_name
 
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         names = session.run(lambda manager: bucket_names(manager, kind))
     if not names:
         raise UsageError(f"no {kind.noun}s are defined")
@@ -82,7 +81,7 @@ def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) 
 
 
 @contextmanager
-def suggesting(session: Session) -> Iterator[None]:
+def suggesting_in_bucket(session: Session) -> Iterator[None]:
     """Give an error about a bucket, key or object that does not exist the hint which one may have been meant."""
     from natsctl.client.kv.bucket import KeyNotFoundError
     from natsctl.client.objects.bucket import ObjectNotFoundError
@@ -217,8 +216,8 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
         return
     if done:
         output.note(safe(done))
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.buckets import render_bucket
-    from natsctl.cli.screen import show_page
 
     show_page(render_bucket(kind, answer.value))
 
@@ -235,8 +234,8 @@ def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> No
     if json:
         output.emit_json([_document(kind, one) for one in infos])
     elif infos:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.buckets import render_buckets
-        from natsctl.cli.screen import show_table
 
         show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))
     else:
@@ -249,7 +248,7 @@ def remove_bucket(session: Session, kind: Kind, bucket: str, held: str, *, force
     """Remove a bucket with what it held, unless the person who is asked does not want that."""
     if not confirmed(session, f"delete Bucket {bucket} with {held}", force, typed=bucket):
         return
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         answer = session.run(lambda manager: manager.stream_delete(kind.stream_of(bucket)))
     if json:
         output.emit_json({"bucket": bucket, **answer.raw})
@@ -314,7 +313,7 @@ def create_bucket(
 
     Raises ApiResponseError.
     """
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         if if_not_exists and (live := _bucket_if_there(session, kind, bucket)) is not None:
             show_bucket(kind, live, json, f"Bucket {bucket} exists already")
             return
@@ -343,7 +342,7 @@ def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
     Raises BucketNotFoundError, with what may have been meant.
     """
     name = pick_bucket(session, kind, given)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         return session.run(lambda manager: bucket_info(manager, kind, name))
 
 

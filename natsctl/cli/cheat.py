@@ -13,7 +13,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, session_of
 
 
 class TopicText(NamedTuple):

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from natsctl.cli.output import width
+from natsctl.cli.output import terminal_width
 from natsctl.cli.root_help import columns
 
 VALUES = (
@@ -23,9 +23,9 @@ def render_command_help(command: Any, path: str, examples: Sequence[str] = ()) -
     flags = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
     below = getattr(command, "commands", None)
     usage = [path, "COMMAND" if below else "", "[FLAGS]", *(_argument(one) for one in arguments)]
-    lines = [*textwrap.wrap(f"Usage: {' '.join(filter(None, usage))}", width(), subsequent_indent=" " * 7), ""]
+    lines = [*textwrap.wrap(f"Usage: {' '.join(filter(None, usage))}", terminal_width(), subsequent_indent=" " * 7), ""]
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-        lines += [*textwrap.wrap(paragraph, width()), ""]
+        lines += [*textwrap.wrap(paragraph, terminal_width()), ""]
     if below:
         lines += ["Commands:", *columns([(name, _summary(one)) for name, one in below.items()]), ""]
     if arguments:

@@ -9,20 +9,29 @@ asked, as nothing changes.
 
 What removes nothing needs no consent: leaders that step down, a pause, a balance, an unpinned client. An edit that
 loses nothing is still asked about at a terminal, as the nats tool does, and goes on elsewhere.
+
+A dry run shows the requests that would be sent and their effect.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.render.text import safe
+from natsctl.cli import output
+from natsctl.cli.render.text import body_text, safe
+from natsctl.client.message import pairs_of
 
 if TYPE_CHECKING:
     from natsctl.api.config.update_losses import Loss
     from natsctl.cli.session import Session
+    from natsctl.client.message import HeaderLike
+    from natsctl.client.preview import DryRunError, Planned
+
 
 FORCE: Final = "--force (-f)"
 """The flag that most commands have for a yes."""
@@ -117,3 +126,54 @@ def _warn(losses: Sequence[Loss]) -> None:
 
     for loss in losses:
         note(f"warning: {safe(loss.text)}")
+
+
+def show_preview(preview: DryRunError, effect: dict[str, Any], *, as_json: bool) -> None:
+    """Print what was not sent; `effect` is what the command had found out before."""
+    effect = {**effect, **preview.effect}
+    if as_json:
+        output.emit_json({"dry_run": True, "requests": [_document(one) for one in preview.planned], "effect": effect})
+        return
+    output.note("dry run: nothing was sent")
+    for planned in preview.planned:
+        output.emit("\n".join([safe(planned.subject), *_headers(planned), *_body(planned)]))
+    for name, value in effect.items():
+        output.emit(f"{safe(name.replace('_', ' '))}: {_value(value)}")
+
+
+def _document(planned: Planned) -> dict[str, Any]:
+    document: dict[str, Any] = {"subject": planned.subject}
+    if planned.headers:
+        document["headers"] = _by_name(planned.headers)
+    if isinstance(planned.body, bytes):
+        document["data"] = base64.b64encode(planned.body).decode()
+    else:
+        document["body"] = planned.body
+    return document
+
+
+def _headers(planned: Planned) -> list[str]:
+    return [safe(f"{key}: {value}") for key, value in pairs_of(planned.headers or ())]
+
+
+def _by_name(headers: HeaderLike) -> dict[str, list[str]]:
+    named: dict[str, list[str]] = {}
+    for key, value in pairs_of(headers):
+        named.setdefault(key, []).append(value)
+    return named
+
+
+def _body(planned: Planned) -> list[str]:
+    if planned.body is None or planned.body == b"":
+        return []
+    if isinstance(planned.body, bytes):
+        return [body_text(planned.body)]
+    return [safe(json.dumps(planned.body, indent=2, ensure_ascii=False), block=True)]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return safe(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

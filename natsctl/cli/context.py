@@ -15,7 +15,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Duration, Model
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed
-from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, session_of
+from natsctl.cli.flags import Force, IfNotExists, Json, MissingOk, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 from natsctl.client.contexts.check import Checked as CheckedContext
@@ -108,8 +108,8 @@ def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = Fals
     if json:
         output.emit_json({**document, **more})
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.context import render_context
-    from natsctl.cli.screen import show_page
 
     show_page(render_context({**document, **more}))
     tell_overridden()
@@ -305,7 +305,7 @@ def _unset(words: Sequence[str] | None) -> Document:
 
 def _in_editor(session: Session, before: Document, name: str) -> Document:
     """The document as the person left it in the editor; keys that were taken away are not set."""
-    from natsctl.cli.editor import edit_config
+    from natsctl.cli.editing import edit_config
     from natsctl.client.contexts.file import Keys
 
     said = {key: value for key, value in before.items() if value not in ("", None, False)}
@@ -345,8 +345,8 @@ def ls(
     if json:
         output.emit_json(documents)
     elif documents:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.context import render_contexts
-        from natsctl.cli.screen import show_table
 
         show_table(render_contexts(documents))
     else:
@@ -393,8 +393,8 @@ def validate(ctx: typer.Context, name: MaybeName = None, connect: Connect = Fals
     if json:
         output.emit_json([_document(one) for one in found])
     elif found:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.context import render_checks
-        from natsctl.cli.screen import show_table
 
         show_table(render_checks(found))
         tell_overridden()

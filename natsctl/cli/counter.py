@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.options import Details, Json, Names, check_details, session_of
+from natsctl.cli.flags import Details, Json, Names, check_details, session_of
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def get(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = 
 
 def view(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show a counter, its last change, and the counts of the streams that it sources."""
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.counter import render_counter
-    from natsctl.cli.screen import show_page
 
     found = _counter(ctx, subject, stream)
     if json:
@@ -77,9 +77,9 @@ def ls(
 
     With -j their subjects are one array, and with -j --details whole objects.
     """
-    from natsctl.cli.names import suggesting
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.counter import render_counters
-    from natsctl.cli.screen import show_table
+    from natsctl.cli.resolve import suggesting
     from natsctl.client.counters import counters
 
     check_details(details, json)
@@ -99,7 +99,7 @@ def ls(
 
 def _counter(ctx: typer.Context, subject: str, stream: str) -> Counter:
     from natsctl.cli.messaging.bodies import check_target
-    from natsctl.cli.names import suggesting
+    from natsctl.cli.resolve import suggesting
     from natsctl.client.counters import counter
 
     check_target(subject)

@@ -1,17 +1,30 @@
-"""What every edit does: merge onto the live configuration, show what differs, and say what a dry run would send."""
+"""Edits of a configuration: a merge onto the live one, by flags or in the person's editor.
+
+An edit shows what differs, and says what a dry run would send. In the editor a configuration is YAML with durations and
+sizes as words; what the person leaves alone keeps the value that the server sent, fields unknown to natsctl included.
+Older and smaller servers leave out what they do not know: a warning names the fields that were not taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.api.units import format_duration
 from natsctl.cli import output
-from natsctl.cli.options import Config as ConfigFile
-from natsctl.cli.render.change import SERVER_OWNED, Change, render_change
+from natsctl.cli.flags import ConfigFile
+from natsctl.cli.render.change import DURATIONS, SERVER_OWNED, SIZES, Change, render_change
 from natsctl.cli.render.text import safe
 from natsctl.client.preview import DryRunError
 
@@ -19,6 +32,8 @@ if TYPE_CHECKING:
     from natsctl.api.model import Model
     from natsctl.cli.flags import Config, Flag, Given
     from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
 
 NAMES = frozenset(("name", "durable_name"))
 """Fields that say what is meant, and are never taken away."""
@@ -118,7 +133,7 @@ def show_differences(found: Sequence[Change], what: str) -> None:
 
 def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], object], *, json: bool) -> None:
     """End a dry run: what differs and the request that `send` would send; drift where there is any, else success."""
-    from natsctl.cli.preview import show_preview
+    from natsctl.cli.consent import show_preview
 
     differences: dict[str, Any] = {"differences": [one._asdict() for one in found]}
     if not found:
@@ -134,3 +149,148 @@ def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], o
     except DryRunError as preview:
         show_preview(preview, {**session.effect, **(differences if json else {})}, as_json=json)
     raise typer.Exit(ExitCode.DRIFT)
+
+
+EDITORS = ("vi", "nano")
+"""Tried in this order where neither VISUAL nor EDITOR names one."""
+STDERR = 2
+"""Where an editor draws: stdout may be somebody's pipe."""
+
+
+def edit_config(
+    session: Session, config: Config, model: type[Model], what: str, meanings: Mapping[str, str] | None = None
+) -> Config:
+    """The configuration as the person left it; a document with a fault may be edited again at a terminal.
+
+    `meanings` says what fields are, in comments beside them.
+    Raises UsageError for a fault where nobody can be asked, and for an empty document.
+    """
+    original = _document(config)
+    text = _text(original, model, what, meanings or {})
+    while True:
+        text = edit_text(text, ".yaml")
+        try:
+            return _read(text, original, config, model)
+        except UsageError as failure:
+            if not session.interactive:
+                raise
+            from natsctl.cli.output import note
+            from natsctl.cli.prompts.ask import prompt_confirm
+            from natsctl.cli.render.text import safe
+
+            note(safe(str(failure), block=True))
+            if not prompt_confirm("Edit it again", True):
+                raise
+
+
+def edit_text(text: str, suffix: str) -> str:
+    """What the person's editor makes of a text; the file it had is gone then. Raises UsageError."""
+    command = _editor()
+    handle, name = tempfile.mkstemp(suffix, "natsctl-")
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        # The answer is not the editor's to write.
+        status = subprocess.run([*command, name], stdout=STDERR, check=False).returncode
+        if status:
+            raise UsageError(f"the editor {command[0]} exited with {status}: nothing is changed")
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as failure:
+        raise UsageError(f"the editor {command[0]}: {failure}") from failure
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _editor() -> list[str]:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if named:
+        return shlex.split(named)
+    found = next((one for one in EDITORS if shutil.which(one)), None) if sys.stdin.isatty() else None
+    if found is None:
+        raise UsageError("no editor to use: set EDITOR", hint="flags, --config and --unset work without one")
+    return [found]
+
+
+def _document(config: Config) -> Config:
+    """The configuration in words, without what the server keeps for itself."""
+    document = {key: _words(key, value) for key, value in config.items()}
+    if isinstance(document.get("metadata"), dict):
+        document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_OWNED)}
+        if not document["metadata"]:
+            del document["metadata"]
+    return document
+
+
+def _words(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _words(key, below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_words(name, one) for one in value]
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        return value
+    if name in DURATIONS:
+        return format_duration(value)
+    return _size(value) if name in SIZES else value
+
+
+def _size(number: int) -> str | int:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number % factor == 0:
+            return f"{number // factor}{unit}"
+    return number
+
+
+def _text(document: Config, model: type[Model], what: str, meanings: Mapping[str, str]) -> str:
+    import yaml
+
+    def comment(name: str) -> list[str]:
+        return [f"# {meanings[name]}"] if name in meanings else []
+
+    lines = [
+        f"# {what}",
+        "# Durations are 30s, 5m, 1h30m, 7d or 1y, sizes 10KB, 5MB or 1GiB. Removing a line removes its",
+        "# field; an empty file changes nothing.",
+        "",
+    ]
+    for name, value in document.items():
+        lines += [*comment(name), yaml.safe_dump({name: value}, allow_unicode=True).rstrip("\n")]
+    lines += ["", "# Not set:", ""]
+    for name in model.__struct_fields__:
+        if name not in document:
+            lines += [*comment(name), f"# {name}:"]
+    return "\n".join([*lines, ""])
+
+
+def _read(text: str, original: Config, config: Config, model: type[Model]) -> Config:
+    from natsctl.cli.documents import config_in, parse_document
+
+    document = parse_document("the edited text", text)
+    if not isinstance(document, dict) or not document:
+        raise UsageError("the edited text is empty: nothing is changed")
+    changed = {key: value for key, value in document.items() if key not in original or original[key] != value}
+    wanted = {key: config[key] for key in config if key in document and key not in changed}
+    wanted |= config_in(changed, "the edited text", model) if changed else {}
+    owned = {k: v for k, v in (config.get("metadata") or {}).items() if k.startswith(SERVER_OWNED)}
+    if owned:
+        wanted["metadata"] = {**(wanted.get("metadata") or {}), **owned}
+    return wanted
+
+
+def part_of(wanted: Config, paths: Iterable[str]) -> Config:
+    """The fields of a configuration in which the dotted paths lie, as a whole; None for those that it lacks."""
+    return {head: wanted.get(head) for head in dict.fromkeys(path.partition(".")[0] for path in paths)}
+
+
+def warn_unless_taken(asked: Mapping[str, Any], answer: Answer[Any], json: bool, *, emptied: bool = False) -> None:
+    """Warn on stderr of what the answer's configuration has otherwise; a program (`json`) sees it in the answer.
+
+    Empty values were asked for only where `emptied` says so.
+    """
+    if json:
+        return
+    from natsctl.cli.render.change import not_taken, render_not_taken
+
+    found = not_taken(asked, answer.raw.get("config") or {}, emptied=emptied)
+    if found:
+        output.note(render_not_taken(found))

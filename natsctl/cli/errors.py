@@ -15,7 +15,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli import output
-from natsctl.cli.options import Json
+from natsctl.cli.flags import Json
 from natsctl.cli.verbs import Verb
 
 VERBS = (
@@ -120,8 +120,8 @@ def ls(
     if json:
         output.emit_json(msgspec.to_builtins(found))
     elif found:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.known_error import render_errors
-        from natsctl.cli.screen import show_table
 
         show_table(render_errors(found))
     else:
@@ -144,7 +144,7 @@ def lookup(
     if json:
         output.emit_json(msgspec.to_builtins(found))
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.known_error import render_error_page
-    from natsctl.cli.screen import show_page
 
     show_page(render_error_page(found))

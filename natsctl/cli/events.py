@@ -11,13 +11,25 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, ON, SUBJECTS, SWITCH, TEXT, WORDS, Flag, Given, apply, flagged
+from natsctl.cli.flags import (
+    DURATION,
+    ON,
+    SUBJECTS,
+    SWITCH,
+    TEXT,
+    WORDS,
+    Flag,
+    Given,
+    Json,
+    apply,
+    flagged,
+    session_of,
+    wait_seconds,
+)
 from natsctl.cli.messaging.receive import Listening, follow, listen
-from natsctl.cli.names import suggesting
-from natsctl.cli.options import Json, session_of
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.resolve import suggesting
 from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, Filter, chosen, hears_servers, make_filter
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Flags that set one field of a configuration: the rows of the tables, how values are read and put in place.
+"""Flags of commands: those that many share, and those that set one field of a configuration.
 
-A table (in stream/create.py, consumer/definition.py) has the field of each flag. Commands take all flags of a table
-with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that were on the
-command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and `--help` come
-from the same rows.
+A table of fields (of a stream, a consumer, a bucket) says for each flag which field it sets. Commands take all flags of
+a table with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that
+were on the command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and
+`--help` come from the same rows.
 """
 
 from __future__ import annotations
@@ -11,17 +11,21 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
+import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, cast
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import subject_fault
-from natsctl.api.units import parse_length, parse_size
+from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
 from natsctl.cli.plain_values import WHOLE_MAX, WHOLE_MIN
+from natsctl.cli.session import Session
 
 Given = dict[str, Any]
 """Flag (`--max-age`) → the wire value that was asked for."""
@@ -331,3 +335,112 @@ def _options_of(bundle: Any) -> list[inspect.Parameter]:
 def flagged(table: Sequence[Flag] = ()) -> Callable[[Callable[..., Any]], Flagged]:
     """Make a command take all flags of `table`, which its parameter `given` receives, and the fields of its bundles."""
     return lambda function: Flagged(function, table)
+
+
+Json = Annotated[bool, typer.Option("--json", "-j", help="show the answer as JSON", show_default=False)]
+Force = Annotated[bool, typer.Option("--force", "-f", "--yes", help="do not ask", show_default=False)]
+ConfigFile = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="configuration file, JSON or YAML; - for stdin")
+]
+Validate = Annotated[bool, typer.Option("--validate", help="validate and print the configuration, create nothing")]
+Output = Annotated[
+    str | None, typer.Option("--output", metavar="FILE", help="write the configuration to a file, create nothing")
+]
+Defaults = Annotated[bool, typer.Option("--defaults", help="use defaults instead of asking", show_default=False)]
+Names = Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line", show_default=False)]
+Details = Annotated[
+    bool, typer.Option("--details", help="with -j, whole objects in place of names", show_default=False)
+]
+Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, unchanged", show_default=False)]
+IfNotExists = Annotated[
+    bool, typer.Option("--if-not-exists", help="accept an existing one, whatever its configuration", show_default=False)
+]
+MissingOk = Annotated[bool, typer.Option("--missing-ok", help="succeed if it does not exist", show_default=False)]
+NoSelect = Annotated[bool, typer.Option("--no-select", help="do not ask which one", show_default=False)]
+Watch = Annotated[
+    str | None,
+    typer.Option("--watch", metavar="DURATION", help="refresh at this interval", show_default=False),
+]
+Rounds = Annotated[int, typer.Option("--count", metavar="N", help="end after N refreshes", min=0, show_default=False)]
+Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="show a progress bar on a terminal")]
+All = Annotated[
+    bool, typer.Option("--all", "-a", help="also those that KV, object store and MQTT use", show_default=False)
+]
+StreamName = Annotated[str | None, typer.Argument(metavar="STREAM", help="the stream", show_default=False)]
+ConsumerName = Annotated[str | None, typer.Argument(metavar="CONSUMER", help="the consumer", show_default=False)]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="KEY:VALUE", help="a header", show_default=False)
+]
+
+
+def check_details(details: bool, json: bool) -> None:
+    """Raise UsageError for `--details` without `-j`: tables choose their columns otherwise."""
+    if details and not json:
+        from natsctl.api.errors import UsageError
+
+        raise UsageError("--details is for -j")
+
+
+def session_of(context: typer.Context) -> Session:
+    """The session that the command line was started with."""
+    return cast(Session, context.obj)
+
+
+def wait_seconds(text: str | None, flag: str = "--wait") -> float | None:
+    """Seconds of a duration flag, None when it was not given. Raises UsageError."""
+    return None if text is None else _positive_seconds(text, flag)
+
+
+def every_seconds(text: str, flag: str = "--watch") -> float:
+    """Seconds between two looks; a bare number is seconds, as the nats tool takes it. Raises UsageError."""
+    return _positive_seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, flag)
+
+
+def watch_seconds(watch: str | None, rounds: int) -> float | None:
+    """Seconds between the looks of --watch, None without it. Raises UsageError, also for --count without it."""
+    if watch is None:
+        if rounds:
+            raise UsageError("--count is for --watch")
+        return None
+    return every_seconds(watch)
+
+
+def _positive_seconds(text: str, flag: str) -> float:
+    try:
+        seconds = parse_duration(text) / 1e9
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from error
+    if seconds <= 0:
+        raise UsageError(f"{flag}: expected a duration above zero")
+    return seconds
+
+
+_LOCAL = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?")
+FORMS = "a time (2026-01-31T12:00:00Z, or 2026-01-31 12:00 in local time) or a duration such as 1h"
+
+
+def read_moment(text: str, *, back: bool = False) -> int:
+    """Nanoseconds since the epoch; a duration counts from now, `back` into the past. Raises ValueError.
+
+    What has no offset is in the zone of this machine, as every time that commands show has its offset.
+    """
+    from natsctl.api.times import parse_time
+
+    text = text.strip()
+    if _LOCAL.fullmatch(text):
+        return _local(text)
+    if text[:4].isdigit() and text[4:5] == "-":
+        return parse_time(text)
+    try:
+        length = abs(parse_duration(text))
+    except ValueError:
+        raise ValueError(f"expected {FORMS}, not {text!r}") from None
+    return time.time_ns() + (-length if back else length)
+
+
+def _local(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text).astimezone()
+    except ValueError as error:
+        raise ValueError(f"time {text!r}: {error}") from error
+    return int(moment.timestamp()) * SECOND + moment.microsecond * 1000

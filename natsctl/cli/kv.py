@@ -19,14 +19,21 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import parse_duration
 from natsctl.cli import output
-from natsctl.cli.buckets import AnyBucket, BucketName, TheBucket, either, pick_bucket, shared_fields, suggesting
+from natsctl.cli.buckets import (
+    AnyBucket,
+    BucketName,
+    TheBucket,
+    either,
+    pick_bucket,
+    shared_fields,
+    suggesting_in_bucket,
+)
 from natsctl.cli.consent import check_consent, confirmed
+from natsctl.cli.flags import Force, Json, Raw, session_of, wait_seconds
 from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import read_body
-from natsctl.cli.options import Force, Json, Raw, session_of
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.verbs import Verb
-from natsctl.cli.waiting import wait_seconds
 from natsctl.client.buckets import KV
 from natsctl.client.kv.entry import Entry as ReadEntry
 
@@ -168,7 +175,7 @@ def revert(
     async def look(opened: OpenBucket) -> tuple[ReadEntry, ReadEntry | None]:
         return await opened.get(key, revision), await opened.last(key, fresh=True)
 
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         old, now = session.run(lambda _: look(opened))
     latest = now.revision if now is not None else 0
@@ -225,7 +232,7 @@ def _write(
 
     The revision that was made is told at a terminal, and elsewhere unless `quiet`.
     """
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         answer = session.run(lambda _: write(opened))
     if json:
@@ -251,7 +258,7 @@ def get(
 ) -> None:
     """Show the value of a key; --raw writes the value alone."""
     session = session_of(ctx)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         entry = session.run(lambda _: opened.get(key, revision or 0))
     if json:
@@ -277,7 +284,7 @@ def history(
     from natsctl.client.kv.watch import entries
 
     session = session_of(ctx)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         found = session.run(lambda _: entries(opened, key, history=True, deletes=True))
         if not found:
@@ -285,8 +292,8 @@ def history(
     if json:
         output.emit_json([entry_document(entry) for entry in found])
         return
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.buckets import render_history
-    from natsctl.cli.screen import show_table
 
     show_table(render_history(bucket, key, found))
 
@@ -324,7 +331,7 @@ def watch(
     watching = Watching(keys, history, updates, revision, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
     name = pick_bucket(session, KV, bucket)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, name)
         session.run(lambda _: _show_all(opened, watching, json))
 
@@ -340,8 +347,8 @@ def _show(entry: ReadEntry, json: bool) -> None:
     if json:
         output.emit_json_line(entry_document(entry))
         return
+    from natsctl.cli.output import width
     from natsctl.cli.render.buckets import render_kv_event
-    from natsctl.cli.screen import width
 
     output.emit(render_kv_event(entry, width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()

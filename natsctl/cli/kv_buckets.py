@@ -24,7 +24,7 @@ from natsctl.cli.buckets import (
     placed_on_tags,
     remove_bucket,
     show_bucket,
-    suggesting,
+    suggesting_in_bucket,
     tell_missing,
 )
 from natsctl.cli.consent import check_consent, confirmed
@@ -45,18 +45,23 @@ from natsctl.cli.flags import (
     WORDS,
     Config,
     Flag,
+    Force,
     Given,
+    IfNotExists,
+    Json,
     Kind,
+    MissingOk,
+    Names,
     apply,
     choice,
     flagged,
     merged,
     removed,
+    session_of,
     without_defaults,
 )
 from natsctl.cli.kv import open_bucket, ttl_of
-from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
-from natsctl.cli.progress import progress
+from natsctl.cli.live import progress
 from natsctl.cli.render.text import safe
 from natsctl.client.buckets import KV
 from natsctl.client.kv import config as kv_config
@@ -201,7 +206,7 @@ def ls(
     With -j keys are whole entries, whose values are there with --display-value; with -n they are names.
     """
     session = session_of(ctx)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         if bucket is None:
             list_buckets(session, KV, names=names, json=json)
         else:
@@ -230,8 +235,8 @@ def _list_keys(
 
         output.emit_json([entry_document(entry) for entry in whole])
     elif whole:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.buckets import render_keys
-        from natsctl.cli.screen import show_table
 
         show_table(render_keys(bucket, whole, values=values))
     else:
@@ -270,7 +275,7 @@ def rm(
         raise UsageError("--revision is for a single key")
     session = session_of(ctx)
     check_consent(session, f"delete {f'key {bucket} > {key}' if key else f'Bucket {bucket}'}", force)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
         if opened is None:
             return
@@ -355,7 +360,7 @@ def purge(
     check_pattern(key or ALL_KEYS)
     what = f"keys {key} of Bucket {bucket}" if many and key else f"key {bucket} > {key}"
     check_consent(session, f"purge {what if key else f'every key of Bucket {bucket}'}", force)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
         if opened is None:
             return
@@ -423,7 +428,7 @@ def compact(
     age_ns = _age(older_than)
     session = session_of(ctx)
     check_consent(session, f"purge the deleted keys of Bucket {bucket}", force)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         found = session.run(lambda _: removals(opened, age_ns, time.time_ns()))
     markers = sum(one.marker for one in found)

@@ -10,9 +10,8 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
-from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.flags import Json, Progress, session_of, wait_seconds
 from natsctl.cli.render.text import safe
-from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
     from natsctl.client.latency import LatencyReport, LatencyTest
@@ -46,8 +45,8 @@ def latency(
 
         output.emit_json(msgspec.json.encode(report))
     else:
+        from natsctl.cli.output import show_page, width
         from natsctl.cli.render.measurements import render_latency
-        from natsctl.cli.screen import show_page, width
 
         show_page(render_latency(report, width() or 80))
 
@@ -64,7 +63,7 @@ def _size(text: str) -> int:
 async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet: bool) -> LatencyReport:
     from dataclasses import replace
 
-    from natsctl.cli.progress import progress
+    from natsctl.cli.live import progress
     from natsctl.client.dial import connect
     from natsctl.client.latency import measure_latency
     from natsctl.client.servers import server_urls

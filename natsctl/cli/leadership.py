@@ -9,8 +9,8 @@ import typer
 
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.names import suggesting
 from natsctl.cli.render.text import safe
+from natsctl.cli.resolve import suggesting
 from natsctl.client.assets.leaders import Asset, Info, leader_of, peers_of, plan_spread
 from natsctl.client.preview import DryRunError
 
@@ -79,7 +79,7 @@ def _announce_groups(found: Mapping[Asset, Info]) -> None:
 
 
 def _moved(session: Session, moves: Sequence[tuple[Asset, str]], wait_s: float, *, quiet: bool) -> list[dict[str, str]]:
-    from natsctl.cli.progress import progress
+    from natsctl.cli.live import progress
 
     done: list[dict[str, Any]] = []
     with progress("Moving leaders", len(moves), "leaders", quiet=quiet) as bar:

@@ -263,9 +263,8 @@ def run(words: list[str]) -> int:
 def _failed(failure: Exception, words: Sequence[str]) -> int:
     """The exit code of a failure, told on stderr; what is no NatsctlError shows its traceback under --trace."""
     from natsctl.api.errors import NatsctlError, UsageError
-    from natsctl.cli.failures import exit_code_of, render_error
     from natsctl.cli.globals import wants_json
-    from natsctl.cli.output import laid_out, stderr_width, tell
+    from natsctl.cli.output import exit_code_of, laid_out, render_error, stderr_width, tell
 
     if isinstance(failure, UnicodeEncodeError):
         # Words that are no text reach as far as the wire or a file, as bodies and paths may be any bytes.

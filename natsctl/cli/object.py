@@ -34,7 +34,7 @@ from natsctl.cli.buckets import (
     remove_bucket,
     shared_fields,
     show_bucket,
-    suggesting,
+    suggesting_in_bucket,
     tell_missing,
 )
 from natsctl.cli.consent import check_consent, confirmed
@@ -48,20 +48,27 @@ from natsctl.cli.flags import (
     TEXT,
     WORDS,
     Flag,
+    Force,
     Given,
+    Header,
+    IfNotExists,
+    Json,
+    MissingOk,
+    Names,
+    Progress,
     apply,
     choice,
     flagged,
     merged,
+    session_of,
+    wait_seconds,
     without_defaults,
 )
 from natsctl.cli.kv import Count, Wait
+from natsctl.cli.live import progress as progressing
 from natsctl.cli.messaging.bodies import STDIN
-from natsctl.cli.options import Force, Header, IfNotExists, Json, MissingOk, Names, Progress, session_of
-from natsctl.cli.progress import progress as progressing
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
-from natsctl.cli.waiting import wait_seconds
 from natsctl.client.buckets import OBJECTS
 from natsctl.client.objects import config as objects_config
 from natsctl.client.objects.config import new_bucket
@@ -218,7 +225,7 @@ def put(
     file = STDIN if file is None else file
     meta = _meta(posixpath.normpath(name) if name else _name_of(file), description, header, metadata, chunk_size)
     session = session_of(ctx)
-    with suggesting(session), _source(file) as (source, size):
+    with suggesting_in_bucket(session), _source(file) as (source, size):
         opened = open_bucket(session, bucket)
         if not _may_replace(session, opened, meta.name, force, json):
             return
@@ -301,7 +308,7 @@ def get(
     session = session_of(ctx)
     if json and target == STDOUT:
         raise UsageError("--json and --output - exclude each other")
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         holder, found = session.run(lambda _: opened.resolve(name))
         if target == STDOUT:
@@ -378,8 +385,8 @@ def _show(found: StoredObject, json: bool, done: str) -> None:
 
 def show_object(found: StoredObject) -> None:
     """Print an object's page."""
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.buckets import render_object
-    from natsctl.cli.screen import show_page
 
     show_page(render_object(found))
 
@@ -391,7 +398,7 @@ def info(ctx: typer.Context, bucket: BucketName = None, name: OptionalObject = N
     """Show a bucket's configuration and state, or an object's metadata."""
     session = session_of(ctx)
     picked = pick_bucket(session, OBJECTS, bucket)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, picked)
         if name is None:
             show_bucket(OBJECTS, opened.info, json)
@@ -406,7 +413,7 @@ def info(ctx: typer.Context, bucket: BucketName = None, name: OptionalObject = N
 def ls(ctx: typer.Context, bucket: BucketName = None, names: Names = False, json: Json = False) -> None:
     """List the buckets, or the objects of one."""
     session = session_of(ctx)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         if bucket is None:
             list_buckets(session, OBJECTS, names=names, json=json)
         else:
@@ -423,8 +430,8 @@ def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> 
     elif names:
         output.emit_names(one.name for one in found)
     elif found:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.buckets import render_objects
-        from natsctl.cli.screen import show_table
 
         show_table(render_objects(bucket, found))
     else:
@@ -446,7 +453,7 @@ def rm(
     check_key_or_all("OBJECT", name, whole, "delete the whole bucket")
     session = session_of(ctx)
     check_consent(session, f"delete {f'object {bucket} > {name}' if name else f'Bucket {bucket}'}", force)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, name=name)
         if opened is None:
             return
@@ -502,7 +509,7 @@ def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json
     """Seal a bucket permanently: it can only be read."""
     session = session_of(ctx)
     check_consent(session, f"seal Bucket {bucket}", force)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         if opened.info.value.config.sealed:
             show_bucket(OBJECTS, opened.info, json, f"Bucket {bucket} is sealed already")
@@ -533,7 +540,7 @@ def watch(
     watching = Watching(updates, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
     name = pick_bucket(session, OBJECTS, bucket)
-    with suggesting(session):
+    with suggesting_in_bucket(session):
         opened = open_bucket(session, name)
         session.run(lambda _: _show_all(opened, watching, json))
 
@@ -549,8 +556,8 @@ def _show_event(found: StoredObject, json: bool) -> None:
     if json:
         output.emit_json_line(found.document)
         return
+    from natsctl.cli.output import width
     from natsctl.cli.render.buckets import render_object_event
-    from natsctl.cli.screen import width
 
     output.emit(render_object_event(found, width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()

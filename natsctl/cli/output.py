@@ -1,4 +1,10 @@
-"""Where a command's words go: the answer to stdout and nothing else, everything for a person to stderr."""
+"""Output of a command: the answer goes to stdout and nothing else does, everything for a person to stderr.
+
+Pages and tables are laid out for the terminal's width, and in full length in a pipe. The zone of times and the box and
+colour of tables (`--utc`, `--colors`) reach the code that shows something through the environment of the process, as TZ
+and NATS_COLOR do when a person sets them; a command that was run inside another program leaves them as they were.
+Failures have one mapping to exit codes, one text and one JSON form.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,20 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
-from typing import IO, Any
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from natsctl.cli.globals import COLOURS
+
+if TYPE_CHECKING:
+    from rich.box import Box
+    from rich.console import Console, RenderableType
+
+    from natsctl.api.exit_codes import ExitCode
+    from natsctl.cli.render.page import Page
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
 
 
 def emit(text: str) -> None:
@@ -104,7 +122,7 @@ def has_color(stream: IO[str]) -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def width() -> int:
+def terminal_width() -> int:
     """The columns to lay text out in: COLUMNS, else the terminal's, else 80."""
     import shutil
 
@@ -121,3 +139,183 @@ def stderr_width() -> int | None:
         return os.get_terminal_size(sys.stderr.fileno()).columns or None
     except OSError:
         return None
+
+
+PIPE_WIDTH = 4000
+"""Columns for tables where no terminal limits them: wider than any row of names."""
+
+
+def width() -> int | None:
+    """The columns to lay out for: COLUMNS if set, else those of the terminal on stdout, else None for no limit."""
+    if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
+        return max(20, terminal_width())
+    return None
+
+
+def show_page(page: Page) -> None:
+    """Print an information page.
+
+    With TESTING=true in the environment it is JSON of labels and values: tests written for the `nats` tool, which does
+    the same, compare those.
+    """
+    if os.environ.get("TESTING") == "true":
+        emit_json(page.fields())
+        return
+    emit(page.text(width(), has_color(sys.stdout)).rstrip("\n"))
+
+
+def show_table(table: RenderableType) -> None:
+    """Print a table."""
+    console().print(table)
+
+
+def console(*, live: bool = False) -> Console:
+    """Where tables and live views are drawn: stdout, in its width and with the colours that it takes.
+
+    What is `live` moves the cursor of a terminal, also of one that shows no colours.
+    """
+    from rich.console import Console
+
+    colour = has_color(sys.stdout)
+    if live and not colour and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        return Console(file=sys.stdout, force_terminal=True, color_system=None, highlight=False, markup=False)
+    return Console(
+        file=sys.stdout,
+        width=None if live and sys.stdout.isatty() else width() or PIPE_WIDTH,
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+COLOUR = "NATS_COLOR"
+_ZONE = "TZ"
+_BOXES = ("rounded", "double")
+
+
+@contextmanager
+def looking(given: Mapping[str, Any]) -> Iterator[None]:
+    """Let --utc and --colors hold while a command runs."""
+    zone, colour = os.environ.get(_ZONE), os.environ.get(COLOUR)
+    if given.get("colors"):
+        os.environ[COLOUR] = given["colors"]
+    if given.get("utc"):
+        _set_zone("UTC")
+    try:
+        yield
+    finally:
+        _put(COLOUR, colour)
+        if given.get("utc"):
+            _set_zone(zone)
+
+
+def _put(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _set_zone(zone: str | None) -> None:
+    _put(_ZONE, zone)
+    if hasattr(time, "tzset"):
+        time.tzset()
+
+
+def table_look() -> tuple[Box, str]:
+    """The box of tables and the colour of its lines, "" for the terminal's own."""
+    from rich.box import DOUBLE, ROUNDED
+
+    scheme = os.environ.get(COLOUR, "")
+    return DOUBLE if scheme == "double" else ROUNDED, scheme if scheme in COLOURS and scheme not in _BOXES else ""
+
+
+def emit_name_pages(session: Session, pages: Callable[[Manager], AsyncIterator[Iterable[str]]]) -> int:
+    """Print each page's names on stdout when it is there, one on a line; how many names there were.
+
+    Raises what the pages raise, with those before printed, and BrokenPipeError where nobody reads any more.
+    """
+
+    async def show(manager: Manager) -> int:
+        number = 0
+        async for page in pages(manager):
+            names = list(page)
+            emit_names(names)
+            sys.stdout.flush()
+            number += len(names)
+        return number
+
+    return session.run(show)
+
+
+MOST_FAULTS = 200
+"""Mistakes of documents that an error shows; natsctl validate shows all."""
+
+
+def exit_code_of(failure: BaseException) -> ExitCode:
+    """The one mapping from what went wrong to the exit code of the table."""
+    from natsctl.api.exit_codes import ExitCode
+
+    if isinstance(failure, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    code = getattr(failure, "exit_code", ExitCode.FAILED)
+    return ExitCode(code) if code in {int(known) for known in ExitCode} else ExitCode.FAILED
+
+
+def text_of(failure: BaseException) -> str:
+    """What went wrong in one line; a failure that is nobody's known case is told by its kind too."""
+    from natsctl.api.errors import NatsctlError
+
+    if isinstance(failure, NatsctlError):
+        return str(failure)
+    if isinstance(failure, OSError) and failure.strerror:
+        return f"{failure.filename}: {failure.strerror}" if failure.filename else failure.strerror
+    return f"unexpected {type(failure).__name__}: {failure}".rstrip(": ")
+
+
+def hint_of(failure: BaseException) -> str:
+    """Return what helps against a failure, empty where nothing is known."""
+    from natsctl.api.err_codes import ErrCode
+
+    hint = str(getattr(failure, "hint", None) or "")
+    if not hint and getattr(getattr(failure, "error", None), "err_code", 0) == ErrCode.STREAM_OFFLINE_REASON:
+        return (
+            "natsctl stream rm gives it up and frees its name; natsctl server repair, on the stopped server, saves it"
+        )
+    return hint
+
+
+def error_object(failure: BaseException) -> dict[str, Any]:
+    """The failure as the JSON object that goes to stderr when `-j` was given; what is not known is null."""
+    api_error = getattr(failure, "error", None)
+    return {
+        "error": {
+            "code": getattr(api_error, "code", None),
+            "err_code": getattr(api_error, "err_code", None),
+            "description": getattr(api_error, "description", None) or text_of(failure),
+            "subject": getattr(failure, "subject", None) or None,
+            "hint": hint_of(failure) or None,
+        }
+    }
+
+
+def render_error(failure: BaseException, as_json: bool) -> str:
+    """The text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it.
+
+    What has several `faults` has a line for each, below its `headline` or their number.
+    """
+    if as_json:
+        return json.dumps(error_object(failure), ensure_ascii=False)
+    from natsctl.cli.render.text import safe
+
+    err_code = getattr(getattr(failure, "error", None), "err_code", 0)
+    faults = [safe(str(fault)) for fault in getattr(failure, "faults", ())]
+    headline = getattr(failure, "headline", "") or (f"{len(faults)} faults" if len(faults) > 1 else "")
+    if headline:
+        lines = [f"natsctl: error: {headline}", *faults]
+    else:
+        lines = [f"natsctl: error: {safe(text_of(failure))}{f' ({err_code})' if err_code else ''}"]
+    hints = hint_of(failure).splitlines()
+    return "\n  ".join([*lines, *map(safe, hints)])

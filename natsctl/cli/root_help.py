@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.cli.globals import GLOBAL_FLAGS, GlobalFlag
-from natsctl.cli.output import width
+from natsctl.cli.output import terminal_width
 
 if TYPE_CHECKING:
     from natsctl.cli.main import Noun
@@ -37,7 +37,7 @@ _EXITS = (
 
 def render_root_help(nouns: Sequence[Noun], programs: Mapping[str, str]) -> str:
     """The page as text, laid out for the terminal's width; `programs` are paths by the command that they are."""
-    lines = ["usage: natsctl [flags] <command> [arguments]", "", *textwrap.wrap(_ABOUT, width()), ""]
+    lines = ["usage: natsctl [flags] <command> [arguments]", "", *textwrap.wrap(_ABOUT, terminal_width()), ""]
     for title, kin in _by_kin(nouns):
         lines += [f"{title}:", *columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in kin], 28), ""]
     others = [(name, path) for name, path in programs.items() if name not in _spoken_for(nouns)]
@@ -47,9 +47,13 @@ def render_root_help(nouns: Sequence[Noun], programs: Mapping[str, str]) -> str:
         lines += ["Programs on PATH:", *columns([(name, safe(path)) for name, path in others], 28), ""]
     for title, flags in _flags_by_kin():
         lines += [f"{title}:", *columns([(_spelling(flag), flag.help) for flag in flags], 28), ""]
-    lines += textwrap.wrap("Flags may stand before or after the command. Most commands take -j for JSON.", width())
-    lines += textwrap.wrap("`natsctl <command> --help` explains a command, `natsctl cheat` shows examples.", width())
-    lines += textwrap.wrap(_EXITS, width(), subsequent_indent=" " * 12)
+    lines += textwrap.wrap(
+        "Flags may stand before or after the command. Most commands take -j for JSON.", terminal_width()
+    )
+    lines += textwrap.wrap(
+        "`natsctl <command> --help` explains a command, `natsctl cheat` shows examples.", terminal_width()
+    )
+    lines += textwrap.wrap(_EXITS, terminal_width(), subsequent_indent=" " * 12)
     return "\n".join(lines)
 
 
@@ -81,7 +85,7 @@ def columns(rows: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
     """
     left_width = min(max(least, *(len(left) for left, _ in rows)), MAX_LEFT)
     indent = f"{_INDENT}{'':<{left_width}}  "
-    room = max(width() - len(indent), 24)
+    room = max(terminal_width() - len(indent), 24)
     lines = []
     for left, right in rows:
         words = textwrap.wrap(right, room)

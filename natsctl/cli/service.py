@@ -11,10 +11,10 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
+from natsctl.cli.flags import Header, Json, Names, Raw, session_of
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
 from natsctl.cli.messaging.publish import Input
 from natsctl.cli.messaging.request_reply import Answers
-from natsctl.cli.options import Header, Json, Names, Raw, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 from natsctl.client.messaging.exchange import Awaited, ask, failure_in
@@ -85,8 +85,8 @@ InstanceName = Annotated[str, typer.Argument(metavar="ID", help="only this insta
 
 def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
     """List services, or the instances of one."""
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.service import render_services
-    from natsctl.cli.screen import show_table
     from natsctl.client.services.ask import infos
 
     found = session_of(ctx).run(lambda manager: infos(manager.connection, service))
@@ -114,8 +114,8 @@ def info(
 
     With -j `info` and `stats` are those of the first instance, and `instances` has those of all.
     """
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.service import render_instance
-    from natsctl.cli.screen import show_page
     from natsctl.client.services.ask import infos, stats
 
     shown = _matcher(endpoint)
@@ -147,8 +147,8 @@ def _matcher(words: str) -> re.Pattern[str]:
 
 def stats(ctx: typer.Context, service: Service, instance: InstanceName = "", json: Json = False) -> None:
     """Show the number of requests to each endpoint of a service, and how long they took."""
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.service import render_stats
-    from natsctl.cli.screen import show_table
     from natsctl.client.services import ask as services
 
     found = session_of(ctx).run(lambda manager: services.stats(manager.connection, service, instance))
@@ -160,9 +160,9 @@ def stats(ctx: typer.Context, service: Service, instance: InstanceName = "", jso
 
 def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> None:
     """Show which instances answer, the quickest first."""
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.measurements import fine
     from natsctl.cli.render.tables import render_table
-    from natsctl.cli.screen import show_table
     from natsctl.client.services.ask import pings
 
     found = session_of(ctx).run(lambda manager: pings(manager.connection, service))

@@ -1,10 +1,10 @@
-"""One command's session: its global options, and the loop and connection it runs its requests on.
+"""Session of one command: its global options, and the loop and connection that it runs its requests on.
 
 A command is synchronous and asks the server through `Session.run`, as often as it needs; the first call connects,
 later ones use the same connection, and `close` (called by main) ends it. Between two calls the loop stands still, so
 a person may take minutes over a prompt, or Spark over its work: a connection that rested longer than `MAX_REST_S` is
 made anew, because the server may have cut it as stale by then, and so is one that is found to be lost after a shorter
-rest, as the server may have been restarted.
+rest, as the server may have been restarted. Secrets for the login may come from stdin (`--password-stdin`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from natsctl.cli.look import COLOUR
+from natsctl.api.errors import UsageError
+from natsctl.cli.output import COLOUR
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target
     from natsctl.client.settings import Settings
+
 
 T = TypeVar("T")
 
@@ -294,3 +296,44 @@ def data_folder() -> Path:
         return Path(given).expanduser()
     home = os.environ.get("XDG_DATA_HOME")
     return (Path(home) if home else Path.home() / ".local" / "share") / "natsctl"
+
+
+MAX_SECRET_BYTES = 64 * 1024
+"""No password or token is near this; a wrong file is told instead of sent as a login."""
+_SECRETS = ("password", "token")
+
+
+def given_on_stdin(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, with the secret of the first line of stdin where a flag asks for it.
+
+    At a terminal it is asked for and not shown. Raises UsageError where two want that line, or it is empty.
+    """
+    wanted = [name for name in _SECRETS if given.get(f"{name}_stdin")]
+    if not wanted:
+        return dict(given)
+    if len(wanted) > 1:
+        raise UsageError("--password-stdin and --token-stdin both read the first line of stdin")
+    name = wanted[0]
+    if given.get(name):
+        raise UsageError(f"--{name} and --{name}-stdin exclude each other")
+    secret = _asked_secret(name) if sys.stdin.isatty() else _first_line()
+    if not secret:
+        raise UsageError(f"--{name}-stdin: no {name} on stdin")
+    return {**given, name: secret}
+
+
+def _asked_secret(name: str) -> str:
+    import getpass
+
+    return getpass.getpass(f"{name.capitalize()}: ", sys.stderr)
+
+
+def _first_line() -> str:
+    # Of the bytes, not of the text above them: what follows is the body of a message, for whoever reads on.
+    line = sys.stdin.buffer.readline(MAX_SECRET_BYTES + 1)
+    if len(line) > MAX_SECRET_BYTES:
+        raise UsageError(f"the first line of stdin is longer than {MAX_SECRET_BYTES} bytes")
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError as failure:
+        raise UsageError(f"the first line of stdin is not UTF-8 text (byte {failure.start})") from failure

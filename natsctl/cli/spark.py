@@ -10,8 +10,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model, Size64, Time
 from natsctl.cli import output
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.spark_flags import Conf, JavaPath
 from natsctl.cli.verbs import Verb
 from natsctl.client.preview import DryRunError
@@ -87,8 +86,8 @@ def doctor(
 
         output.emit_json(msgspec.to_builtins(found))
     else:
+        from natsctl.cli.output import show_page
         from natsctl.cli.render.spark_reports import render_checkup
-        from natsctl.cli.screen import show_page
 
         show_page(render_checkup(found))
     return ExitCode.DONE if found.ready else ExitCode.FAILED
@@ -127,8 +126,8 @@ def warm(
 
         output.emit_json(msgspec.to_builtins(answer))
     else:
+        from natsctl.cli.output import show_page
         from natsctl.cli.render.spark_reports import render_warm
-        from natsctl.cli.screen import show_page
 
         show_page(render_warm(answer))
 
@@ -242,7 +241,7 @@ def _show(server: SparkServer, json: bool) -> None:
 
         output.emit_json(msgspec.to_builtins(server))
     else:
+        from natsctl.cli.output import show_page
         from natsctl.cli.render.spark_reports import render_server
-        from natsctl.cli.screen import show_page
 
         show_page(render_server(server))

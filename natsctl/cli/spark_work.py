@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
-from natsctl.cli.progress import Tracker, progress
+from natsctl.cli.live import Tracker, progress
 from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:

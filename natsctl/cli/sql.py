@@ -16,10 +16,8 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.cli import output
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, Rounds, Watch, session_of
+from natsctl.cli.flags import Json, Rounds, Watch, flagged, session_of, watch_seconds
 from natsctl.cli.spark_flags import SparkFlags
-from natsctl.cli.waiting import watch_seconds
 from natsctl.spark.sql.relations import tokens
 
 if TYPE_CHECKING:
@@ -213,8 +211,8 @@ class Shown:
 
             output.emit(csv_text(found, safe) if sys.stdout.isatty() else csv_text(found))
         else:
+            from natsctl.cli.output import show_table
             from natsctl.cli.render.spark_reports import render_result
-            from natsctl.cli.screen import show_table
 
             show_table(render_result(found))
         if found.more:
@@ -463,7 +461,7 @@ class Prompt:
                 self._answer(text)
 
     def _answer(self, text: str) -> None:
-        from natsctl.cli.failures import render_error
+        from natsctl.cli.output import render_error
         from natsctl.spark.sql.relations import split_statements
 
         if not split_statements(text):

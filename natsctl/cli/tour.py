@@ -18,7 +18,7 @@ import typer
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
-from natsctl.cli.options import session_of
+from natsctl.cli.flags import session_of
 
 
 class Step(NamedTuple):

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
-from natsctl.cli.look import looking
-from natsctl.cli.output import tell
-from natsctl.cli.secret_input import given_on_stdin
-from natsctl.cli.session import GlobalOptions, Session
+from natsctl.cli.output import looking, tell
+from natsctl.cli.session import GlobalOptions, Session, given_on_stdin
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import begun, build, build_single, load, named, verbs_first, walk
 from natsctl.client.preview import DryRunError
@@ -156,7 +154,7 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
     except typer.Exit as end:
         return int(end.exit_code)
     except DryRunError as preview:
-        from natsctl.cli.preview import show_preview
+        from natsctl.cli.consent import show_preview
 
         show_preview(preview, session.effect, as_json=session.json)
         return 0

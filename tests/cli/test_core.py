@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.failures import ExitCode, error_object, exit_code_of, render_error
+from natsctl.api.exit_codes import ExitCode
 from natsctl.cli.main import NOUNS, run
+from natsctl.cli.output import error_object, exit_code_of, render_error
 
 
 def _natsctl(*words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.stream import StreamInfo
+from natsctl.cli.output import show_page
 from natsctl.cli.render.change import changes, render_change
 from natsctl.cli.render.consumers import consumer_columns, render_consumer
 from natsctl.cli.render.event import render_event
@@ -19,7 +20,6 @@ from natsctl.cli.render.message import Received, message_document, render_next, 
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.streams import LIST, render_stream, render_stream_list, stream_rows
 from natsctl.cli.render.tables import chosen, ordered, render_columns
-from natsctl.cli.screen import show_page
 
 NOW_NS = 1_767_225_600_000_000_000
 

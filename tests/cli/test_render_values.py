@@ -7,7 +7,7 @@ import time
 import pytest
 
 from natsctl.api.errors import UnreachableError
-from natsctl.cli.progress import _Lines
+from natsctl.cli.live import _Lines
 from natsctl.cli.render import text
 from natsctl.cli.render.text import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
 from natsctl.cli.spark_work import Measured, _Meter
@@ -80,7 +80,7 @@ def test_the_time_that_is_left_counts_from_when_something_was_known(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("natsctl.cli.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("natsctl.cli.live.time.monotonic", lambda: now)
     lines = _Lines("Import", None, "messages")
     now = 60.0
     lines.at(100, 500)
@@ -94,7 +94,7 @@ def test_the_time_that_is_left_counts_from_when_something_was_known(
 def test_work_that_is_measured_in_another_unit_gets_another_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("natsctl.cli.progress.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("natsctl.cli.live.LINE_EVERY_S", 0.0)
     steps = ((0, 0), (1, 4), (2, 4)), ((0, 500), (5, 500))
     with _Meter("Import", quiet=False, timed_tasks=False) as meter:
         for unit, some in zip(("tasks", "messages"), steps, strict=True):

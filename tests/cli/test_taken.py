@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from natsctl.cli.editing import part_of
 from natsctl.cli.main import run
 from natsctl.cli.render.change import not_taken, render_not_taken
-from natsctl.cli.taken import part_of
 
 Run = Callable[..., Any]
 

@@ -32,8 +32,8 @@ from natsctl.cli.backup.transfer_flags import (
     sayer,
 )
 from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
-from natsctl.cli.options import Force, Json, Progress, session_of
-from natsctl.cli.progress import progress as shown
+from natsctl.cli.flags import Force, Json, Progress, session_of
+from natsctl.cli.live import progress as shown
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 
@@ -172,8 +172,8 @@ def _show(what: str, done: AccountOutcome, json: bool, critical_warnings: bool) 
 
         output.emit_json(to_builtins(done))
     else:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.backup import render_outcome, render_outcome_line
-        from natsctl.cli.screen import show_table
 
         show_table(render_outcome(done))
         output.note(render_outcome_line(what, done))

@@ -29,8 +29,8 @@ from natsctl.cli.backup.selection import (
     read_pick,
 )
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
-from natsctl.cli.options import Json, Names, Progress, Raw, session_of
-from natsctl.cli.progress import progress as shown
+from natsctl.cli.flags import Json, Names, Progress, Raw, session_of
+from natsctl.cli.live import progress as shown
 from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def ls(
 
         output.emit_json(to_builtins(found))
     elif found:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.backup import render_found
-        from natsctl.cli.screen import show_table
 
         show_table(render_found(found))
     else:
@@ -96,8 +96,8 @@ def inspect(
 
         output.emit_json(to_builtins(found))
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.backup import render_inspection
-    from natsctl.cli.screen import show_page
 
     show_page(render_inspection(found))
 
@@ -122,8 +122,8 @@ def info(
 
         output.emit_json(to_builtins(found))
         return
+    from natsctl.cli.output import show_page, show_table, width
     from natsctl.cli.render.backup import render_info
-    from natsctl.cli.screen import show_page, show_table, width
 
     show_page(render_info(found, str(path)))
     if subjects:
@@ -267,9 +267,9 @@ def _size(path: Path) -> int:
 
 
 def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.backup import render_verdicts, render_verdicts_line
     from natsctl.cli.render.text import safe
-    from natsctl.cli.screen import show_table
 
     show_table(render_verdicts(verdicts))
     for text in missing:
@@ -362,7 +362,7 @@ def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -
 
         output.emit_json(to_builtins(done))
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.backup import render_edit
-    from natsctl.cli.screen import show_page
 
     show_page(render_edit(done, dry_run=dry_run))

@@ -10,7 +10,7 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_subject
-from natsctl.cli.moments import read_moment
+from natsctl.cli.flags import read_moment
 
 if TYPE_CHECKING:
     from natsctl.client.backup.pick import Pick

@@ -13,7 +13,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration, parse_size
 from natsctl.cli import output
-from natsctl.cli.progress import progress
+from natsctl.cli.live import progress
 
 if TYPE_CHECKING:
     from natsctl.client.backup.progress import Progress, Say

@@ -11,7 +11,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.completion.scripts import SCRIPTS, SHELLS
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, session_of
 from natsctl.cli.render.text import safe
 
 BASH_COMPLETION = (

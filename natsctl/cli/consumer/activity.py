@@ -15,12 +15,22 @@ from natsctl.api.model import Model
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
 from natsctl.cli import output
 from natsctl.cli.consumer.state import live_consumer
-from natsctl.cli.names import pick_consumer, pick_stream, suggesting
-from natsctl.cli.options import All, ConsumerName, Json, Rounds, StreamName, Watch, session_of
-from natsctl.cli.plotting import Every, plot_room
+from natsctl.cli.flags import (
+    All,
+    ConsumerName,
+    Json,
+    Rounds,
+    StreamName,
+    Watch,
+    every_seconds,
+    session_of,
+    wait_seconds,
+    watch_seconds,
+)
+from natsctl.cli.live import Every, plot_room
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, chosen, ordered
 from natsctl.cli.render.text import safe
-from natsctl.cli.waiting import every_seconds, wait_seconds, watch_seconds
+from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.client.assets.leaders import leader_of
 
 if TYPE_CHECKING:
@@ -102,7 +112,7 @@ def report(
     elif json:
         output.emit_json(document())
     else:
-        from natsctl.cli.screen import show_table
+        from natsctl.cli.output import show_table
 
         show_table(view())
 

@@ -13,10 +13,9 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.state import live_consumer, show_info
-from natsctl.cli.moments import FORMS, read_moment
-from natsctl.cli.names import pick_consumer, pick_stream
-from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
+from natsctl.cli.flags import FORMS, ConsumerName, Force, Json, StreamName, read_moment, session_of
 from natsctl.cli.render.text import duration, safe, stamp, when
+from natsctl.cli.resolve import pick_consumer, pick_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

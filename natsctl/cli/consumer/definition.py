@@ -20,9 +20,11 @@ from natsctl.cli.editing import (
     NAMES,
     Edits,
     check_given,
+    part_of,
     preview_edit,
     show_differences,
     unset,
+    warn_unless_taken,
     without_server_metadata,
 )
 from natsctl.cli.editing import merged as merged_config
@@ -37,33 +39,30 @@ from natsctl.cli.flags import (
     TEXT,
     WORDS,
     Config,
+    ConfigFile,
+    ConsumerName,
+    Defaults,
     Flag,
+    Force,
     Given,
+    IfNotExists,
+    Json,
     Kind,
+    Output,
+    StreamName,
+    Validate,
     apply,
     check_subjects,
     choice,
     flagged,
     merged,
-    without_defaults,
-)
-from natsctl.cli.moments import read_moment
-from natsctl.cli.names import pick_consumer, pick_stream, suggesting
-from natsctl.cli.options import Config as ConfigFile
-from natsctl.cli.options import (
-    ConsumerName,
-    Defaults,
-    Force,
-    IfNotExists,
-    Json,
-    Output,
-    StreamName,
-    Validate,
+    read_moment,
     session_of,
+    without_defaults,
 )
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import is_zero
-from natsctl.cli.taken import part_of, warn_unless_taken
+from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -328,7 +327,7 @@ def edit(
     names = {key: value for key, value in before.items() if key in NAMES}
     wanted = {**patch, **names} if edits.replace else merged_config(before, patch)
     if edits.interactive:
-        from natsctl.cli.editor import edit_config
+        from natsctl.cli.editing import edit_config
 
         what = f"Consumer {stream} > {live.raw['name']}"
         wanted = {**edit_config(session, wanted, ConsumerConfig, what), **names}

@@ -12,13 +12,11 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consumer.listing import FILTERS, described
 from natsctl.cli.consumer.state import list_consumers, show_info
-from natsctl.cli.flags import Given, flagged
+from natsctl.cli.flags import ConsumerName, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
-from natsctl.cli.names import pick_consumer, pick_stream
-from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.text import count, safe
+from natsctl.cli.resolve import pick_consumer, pick_stream
 from natsctl.cli.verbs import Verb
-from natsctl.cli.waiting import wait_seconds
 from natsctl.client.assets.leaders import WAIT_S, Asset, NotClusteredError
 
 VERBS = (

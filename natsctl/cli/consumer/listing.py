@@ -10,11 +10,28 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.consumer.state import list_consumers, warn_of_absent
-from natsctl.cli.flags import DURATION, ON, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
-from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import All, Details, Json, Names, NoSelect, StreamName, check_details, session_of
-from natsctl.cli.paging import emit_name_pages
+from natsctl.cli.flags import (
+    DURATION,
+    ON,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    All,
+    Details,
+    Flag,
+    Given,
+    Json,
+    Names,
+    NoSelect,
+    StreamName,
+    check_details,
+    fields_of,
+    flagged,
+    session_of,
+)
+from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
+from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.client.assets.consumer_find import Test, Wanted
 
 if TYPE_CHECKING:
@@ -89,8 +106,8 @@ def show_consumers(
         shown_rows = rows if sort or reverse else answers
         output.emit_json([one.raw["name"] if names else one.raw for one in shown_rows])
     elif rows:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.tables import render_columns
-        from natsctl.cli.screen import show_table
 
         show_table(render_columns("Consumers", shown, rows))
     else:

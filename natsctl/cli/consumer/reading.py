@@ -21,17 +21,21 @@ from natsctl.cli.flags import (
     TEXT,
     WHOLE,
     Config,
+    ConsumerName,
     Flag,
     Given,
+    Json,
+    Raw,
+    StreamName,
     apply,
     fields_of,
     flagged,
+    session_of,
+    wait_seconds,
 )
 from natsctl.cli.messaging.subscribe import STARTS
-from natsctl.cli.names import pick_consumer, pick_stream, suggesting
-from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
 from natsctl.cli.render.text import safe
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping

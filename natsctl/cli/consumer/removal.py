@@ -14,9 +14,9 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.state import list_consumers, live_consumer
-from natsctl.cli.names import is_pattern, matching, pick_consumer, pick_stream, suggesting
-from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
+from natsctl.cli.flags import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.text import safe
+from natsctl.cli.resolve import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.stream.remove import NoStreamMatchesError
 from natsctl.client.preview import DryRunError, Planned
 

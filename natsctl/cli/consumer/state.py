@@ -10,9 +10,9 @@ import typer
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.cli import output
-from natsctl.cli.names import pick_consumer, pick_stream, suggesting
-from natsctl.cli.options import All, ConsumerName, Json, NoSelect, StreamName, session_of
+from natsctl.cli.flags import All, ConsumerName, Json, NoSelect, StreamName, session_of
 from natsctl.cli.render.text import safe
+from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -56,8 +56,8 @@ def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: s
         return
     if done:
         output.note(safe(done, block=True))
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.consumers import render_consumer, render_consumer_state
-    from natsctl.cli.screen import show_page
 
     render = render_consumer_state if state_only else render_consumer
     show_page(render(answer.value, time.time_ns()))

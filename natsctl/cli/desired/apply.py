@@ -16,8 +16,7 @@ from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
 from natsctl.cli.desired.sources import AllowEmpty, Named
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.flags import Json, Progress, flagged, session_of
 from natsctl.cli.render.text import safe
 from natsctl.plan.apply import CONCURRENCY
 from natsctl.plan.apply.result import Result, Summary
@@ -143,7 +142,7 @@ def still_valid(session: Session, saved: Plan) -> Plan:
 
 def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
     """What became of the plan; each change has its line on stderr as it ends, unless a program reads."""
-    from natsctl.cli.progress import progress
+    from natsctl.cli.live import progress
     from natsctl.cli.render.plans import render_result
     from natsctl.client.backup.attempts import Lifeline
     from natsctl.plan.apply.carry import carry_out
@@ -193,17 +192,16 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
 
 def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
     """End a dry run: the plan and the requests that would be sent. Drift is an exit status of its own."""
-    from natsctl.cli.preview import show_preview
+    from natsctl.cli.consent import show_preview
     from natsctl.client.preview import DryRunError
     from natsctl.plan.apply.carry import preview
     from natsctl.plan.saved import saved_document
 
     planned = session.run(lambda manager: preview(manager, plan, options))
     if not json:
-        from natsctl.cli import screen
         from natsctl.cli.render.plans import render_plan
 
-        output.emit(render_plan(plan, screen.width(), output.has_color(sys.stdout)))
+        output.emit(render_plan(plan, output.width(), output.has_color(sys.stdout)))
     effect = {"plan": saved_document(plan)} if json else {}
     if planned or json:
         show_preview(DryRunError(*planned, effect=effect), session.effect, as_json=json)

@@ -9,8 +9,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.desired.export import Writing, write
 from natsctl.cli.desired.sources import Named
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:

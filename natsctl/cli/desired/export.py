@@ -12,8 +12,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, flagged, session_of
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -216,7 +215,7 @@ async def _read(manager: Manager, names: list[str]) -> World:
 
 def _is_named(stream: str, name: str) -> bool:
     """Whether a word means a stream: by its name, or by that of the bucket that it is."""
-    from natsctl.cli.names import is_match
+    from natsctl.cli.resolve import is_match
     from natsctl.plan.asset import AssetKey
 
     return is_match(stream, name) or is_match(AssetKey(stream).name, name)

@@ -14,8 +14,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.desired.sources import AllowEmpty, Named
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.render.text import safe
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Difference, Plan
@@ -111,10 +110,9 @@ async def _unfinished(manager: Manager) -> list[str]:
 
 def show_plan(plan: Plan) -> None:
     """Show a person what would happen, on stderr."""
-    from natsctl.cli import output, screen
     from natsctl.cli.render.plans import render_plan
 
-    output.note(render_plan(plan, screen.width()))
+    output.note(render_plan(plan, output.width()))
 
 
 @flagged()
@@ -154,10 +152,9 @@ def plan(
 
         output.emit_json(saved_document(made))
     else:
-        from natsctl.cli import screen
         from natsctl.cli.render.plans import render_plan
 
-        output.emit(render_plan(made, screen.width(), output.has_color(sys.stdout)))
+        output.emit(render_plan(made, output.width(), output.has_color(sys.stdout)))
     return ExitCode.DRIFT if made.changes else ExitCode.DONE
 
 
@@ -207,10 +204,9 @@ def diff(
 
         output.emit_json(msgspec.to_builtins(found))
     else:
-        from natsctl.cli import screen
         from natsctl.cli.render.plans import render_drift
 
-        output.emit(render_drift(found, screen.width(), output.has_color(sys.stdout)))
+        output.emit(render_drift(found, output.width(), output.has_color(sys.stdout)))
     return ExitCode.DRIFT if found.is_any else ExitCode.DONE
 
 

@@ -12,9 +12,8 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
-from natsctl.cli import output, screen
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json
+from natsctl.cli import output
+from natsctl.cli.flags import Json, flagged
 from natsctl.plan.wanted import DocumentSet, Fault
 
 
@@ -150,7 +149,6 @@ def check_not_empty(documents: DocumentSet) -> None:
 
 def show_notes(documents: DocumentSet) -> None:
     """Tell on stderr what was passed over, and what is likely not meant."""
-    from natsctl.cli import output
     from natsctl.cli.render.text import safe
 
     for text in documents.notes:
@@ -177,5 +175,5 @@ def validate(
         output.emit_json(msgspec.to_builtins(verdict))
     else:
         show_notes(documents)
-        output.emit(render_validated(verdict, screen.width()))
+        output.emit(render_validated(verdict, output.width()))
     return ExitCode.DONE if verdict.valid else ExitCode.USAGE

@@ -20,7 +20,22 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.flags import ON, SUBJECT, TEXT, WHOLE, Flag, Given, apply, choice, flagged
+from natsctl.cli.flags import (
+    ON,
+    SUBJECT,
+    TEXT,
+    WHOLE,
+    Flag,
+    Given,
+    Header,
+    Json,
+    apply,
+    choice,
+    flagged,
+    session_of,
+    wait_seconds,
+)
+from natsctl.cli.live import progress
 from natsctl.cli.messaging.bodies import (
     Body,
     ForceStdin,
@@ -33,11 +48,8 @@ from natsctl.cli.messaging.bodies import (
     read_headers,
     reads_stdin,
 )
-from natsctl.cli.options import Header, Json, session_of
-from natsctl.cli.progress import progress
 from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.text import safe
-from natsctl.cli.waiting import wait_seconds
 from natsctl.client.messaging.outgoing import Outgoing, stream_headers
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Duration, Model
 from natsctl.cli import output
+from natsctl.cli.flags import Header, Json, Raw, session_of, wait_seconds
 from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import (
     Body,
@@ -29,10 +30,8 @@ from natsctl.cli.messaging.bodies import (
     shown_body,
 )
 from natsctl.cli.messaging.publish import Input
-from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
 from natsctl.cli.render.text import safe
-from natsctl.cli.waiting import wait_seconds
 from natsctl.client.messaging.exchange import REPLY_GAP_S, Awaited, ask, failure_in
 from natsctl.client.messaging.outgoing import Outgoing
 

@@ -17,14 +17,27 @@ from natsctl.api.model import Model
 from natsctl.api.subjects import matches
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, ON, SUBJECTS, SWITCH, TEXT, WHOLE, Flag, Given, apply, flagged
+from natsctl.cli.flags import (
+    DURATION,
+    ON,
+    SUBJECTS,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    Flag,
+    Given,
+    Json,
+    Raw,
+    apply,
+    flagged,
+    session_of,
+)
 from natsctl.cli.live import drawing
 from natsctl.cli.messaging.receive import Listening, follow
-from natsctl.cli.names import suggesting
-from natsctl.cli.options import Json, Raw, session_of
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, safe
+from natsctl.cli.resolve import suggesting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -173,7 +186,7 @@ def subscribe(
     With --stream, a place to start from or --direct, what a stream has stored comes first; no consumer stays behind
     but that of --durable.
     """
-    from natsctl.cli.waiting import wait_seconds
+    from natsctl.cli.flags import wait_seconds
 
     values: dict[str, Any] = {}
     apply(values, FLAGS, given)

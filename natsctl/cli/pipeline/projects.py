@@ -12,8 +12,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
-from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.spark_flags import SparkFlags
 from natsctl.cli.suggest import did_you_mean
 

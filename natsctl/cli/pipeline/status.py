@@ -12,9 +12,8 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.options import Json, Names, Rounds, Watch, session_of
+from natsctl.cli.flags import Json, Names, Rounds, Watch, session_of, watch_seconds
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipelines, take_context
-from natsctl.cli.waiting import watch_seconds
 
 if TYPE_CHECKING:
     from natsctl.cli.pipeline.answers import FlowStatus, Status
@@ -44,8 +43,8 @@ def status(
     from msgspec import to_builtins
 
     from natsctl.cli.live import watch as keep_watching
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.spark_reports import render_status
-    from natsctl.cli.screen import show_table
 
     if checkpoint and pipeline:
         raise UsageError("--checkpoint is a query of its own: leave out the pipeline")
@@ -180,9 +179,9 @@ def ls(names: Names = False, json: Json = False) -> None:
     """List the pipelines that were made or run here."""
     from msgspec import to_builtins
 
+    from natsctl.cli.output import show_table
     from natsctl.cli.pipeline.answers import Known
     from natsctl.cli.render.spark_reports import render_known
-    from natsctl.cli.screen import show_table
     from natsctl.spark.pipeline.project import PipelineError, PipelineNotFoundError, find_project
     from natsctl.spark.pipeline.run_record import run_state
 

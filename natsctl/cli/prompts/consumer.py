@@ -7,8 +7,7 @@ from typing import Any
 
 from natsctl.api.subjects import MAX_NAME, is_valid_name
 from natsctl.cli.consumer.definition import CONSUMER_FLAGS
-from natsctl.cli.flags import Config, Flag, Given
-from natsctl.cli.moments import FORMS, read_moment
+from natsctl.cli.flags import FORMS, Config, Flag, Given, read_moment
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in CONSUMER_FLAGS}

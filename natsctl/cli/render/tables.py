@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.look import table_look
+from natsctl.cli.output import table_look
 from natsctl.cli.render.text import folded, length, safe
 
 if TYPE_CHECKING:

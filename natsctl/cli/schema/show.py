@@ -11,7 +11,7 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.options import Json, Names
+from natsctl.cli.flags import Json, Names
 from natsctl.cli.schema.kinds import full_id, kinds, printed_by, schema_of
 from natsctl.cli.schema.shapes import Described
 
@@ -43,8 +43,8 @@ def ls(
     elif json:
         output.emit_json(msgspec.to_builtins(found))
     elif found:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.schema import render_kinds
-        from natsctl.cli.screen import show_table
 
         show_table(render_kinds(found, commands=commands))
     else:

@@ -13,7 +13,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, session_of
 from natsctl.cli.render.text import body_text, safe
 from natsctl.cli.schema.kinds import full_id, kinds
 from natsctl.cli.schema.shapes import Verdict

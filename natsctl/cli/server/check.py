@@ -12,8 +12,21 @@ import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, PAIRS, SIZE, SWITCH, TEXT, WHOLE, Flag, Given, Kind, choice, flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import (
+    DURATION,
+    PAIRS,
+    SIZE,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    Flag,
+    Given,
+    Json,
+    Kind,
+    choice,
+    flagged,
+    session_of,
+)
 from natsctl.cli.verbs import Verb
 from natsctl.client.checks.check import Check
 
@@ -277,8 +290,8 @@ def end_check(given: Given, json: bool, check: Check) -> None:
     if outfile := given.get("--outfile"):
         _replace(Path(outfile), _text(chosen, check, given, to_file=True) + "\n")
     elif chosen == "text":
+        from natsctl.cli.output import console
         from natsctl.cli.render.servers import tables
-        from natsctl.cli.screen import console
 
         for part in tables(check):
             console().print(part)

@@ -15,7 +15,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed
-from natsctl.cli.options import Force, Json, session_of
+from natsctl.cli.flags import Force, Json, session_of
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:

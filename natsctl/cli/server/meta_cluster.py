@@ -12,9 +12,21 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.api.units import parse_length, plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed
-from natsctl.cli.flags import DURATION, SUBJECT, TEXT, WORDS, Flag, Given, fields_of, flagged
+from natsctl.cli.flags import (
+    DURATION,
+    SUBJECT,
+    TEXT,
+    WORDS,
+    Flag,
+    Force,
+    Given,
+    Json,
+    Progress,
+    fields_of,
+    flagged,
+    session_of,
+)
 from natsctl.cli.leadership import announce_leader, announce_step_down
-from natsctl.cli.options import Force, Json, Progress, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 from natsctl.client.system.cluster import Member
@@ -98,7 +110,7 @@ def balance(
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:
     """How many went; those that had gone by themselves do not count."""
-    from natsctl.cli.progress import progress
+    from natsctl.cli.live import progress
     from natsctl.client.system.cluster import send_away
 
     moved = 0
@@ -242,9 +254,9 @@ def rescue(
 
 
 def _show_members(members: Sequence[Member]) -> None:
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.tables import render_table
     from natsctl.cli.render.text import yes
-    from natsctl.cli.screen import show_table
 
     columns = ("Server", "Cluster", "Size", "Peers", "Quorum Requires", "Rescuing")
     rows = [

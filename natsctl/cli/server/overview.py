@@ -14,13 +14,11 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal
-from natsctl.cli.flags import TEXT, WORDS, Flag, Given, flagged
-from natsctl.cli.options import Force, Json, Names, Rounds, session_of
-from natsctl.cli.plotting import Every, plot_room
+from natsctl.cli.flags import TEXT, WORDS, Flag, Force, Given, Json, Names, Rounds, every_seconds, flagged, session_of
+from natsctl.cli.live import Every, plot_room
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.verbs import Verb
-from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -123,9 +121,9 @@ def ls(
     json: Json = False,
 ) -> None:
     """List the servers that answer, and with EXPECT fail when they are fewer."""
+    from natsctl.cli.output import console, width
     from natsctl.cli.render.server_reports import SERVERS, render_census
     from natsctl.cli.render.tables import ordered
-    from natsctl.cli.screen import console, width
     from natsctl.client.system.census import System
 
     census = session_of(ctx).run(lambda manager: System(manager).census(scope_of(given, expect)))
@@ -190,8 +188,8 @@ def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> Non
     if json:
         output.emit_json(answer.raw)
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.servers import render_server
-    from natsctl.cli.screen import show_page
 
     show_page(render_server(answer))
 
@@ -313,8 +311,8 @@ def account_info(
     if json:
         output.emit_json(answer.raw)
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.servers import render_account_detail
-    from natsctl.cli.screen import show_page
 
     show_page(render_account_detail(answer.data.get("account_detail") or {}, answer.name))
 

@@ -14,7 +14,7 @@ import typer
 
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.cli import output
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import Json, session_of
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -210,7 +210,7 @@ def _show(
         tables.writer(text, lineterminator="\n").writerows([columns, *cells])
         output.emit(text.getvalue().rstrip("\n"))
         return
+    from natsctl.cli.output import show_table
     from natsctl.cli.render.tables import render_table
-    from natsctl.cli.screen import show_table
 
     show_table(render_table(title, columns, cells, least=("Account ID", "Raft", "Peers")))

@@ -12,8 +12,22 @@ import typer
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.flags import SUBJECT, SWITCH, TEXT, Config, Flag, Given, choice, fields_of, flagged
-from natsctl.cli.options import Json, Rounds, Watch, session_of
+from natsctl.cli.flags import (
+    SUBJECT,
+    SWITCH,
+    TEXT,
+    Config,
+    Flag,
+    Given,
+    Json,
+    Rounds,
+    Watch,
+    choice,
+    fields_of,
+    flagged,
+    session_of,
+    watch_seconds,
+)
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, ordered
 from natsctl.cli.server.overview import (
     SCOPE,
@@ -26,7 +40,6 @@ from natsctl.cli.server.overview import (
     scope_of,
 )
 from natsctl.cli.verbs import Verb
-from natsctl.cli.waiting import watch_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -240,7 +253,7 @@ def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> Non
 
 
 def _print(report: Report) -> None:
-    from natsctl.cli.screen import console, width
+    from natsctl.cli.output import console, width
 
     for part in report.render(width()):
         console().print(part)
@@ -249,7 +262,7 @@ def _print(report: Report) -> None:
 def _together(report: Report) -> RenderableType:
     from rich.console import Group
 
-    from natsctl.cli.screen import width
+    from natsctl.cli.output import width
 
     return Group(*report.render(width()))
 
@@ -566,9 +579,9 @@ def downgrade(
     json: Json = False,
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
+    from natsctl.cli.output import console, width
     from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
     from natsctl.cli.render.tables import render_sheet
-    from natsctl.cli.screen import console, width
     from natsctl.client.system.census import System
     from natsctl.client.system.reports import above_level
 

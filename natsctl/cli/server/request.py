@@ -13,8 +13,21 @@ import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, SUBJECT, SWITCH, TEXT, WHOLE, Config, Flag, Given, choice, fields_of, flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.flags import (
+    DURATION,
+    SUBJECT,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    Config,
+    Flag,
+    Given,
+    Json,
+    choice,
+    fields_of,
+    flagged,
+    session_of,
+)
 from natsctl.cli.render.text import safe
 from natsctl.cli.server.overview import SCOPE, Expect, Server, require_all, scope_of, suggesting_server
 from natsctl.cli.server.report import HEALTH, STATES, place_state

@@ -11,13 +11,11 @@ import msgspec
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.flags import Given, flagged
-from natsctl.cli.options import Json, Rounds, session_of
+from natsctl.cli.flags import Given, Json, Rounds, every_seconds, flagged, session_of, wait_seconds
 from natsctl.cli.render.tables import Column, Reverse, Sort
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import top
 from natsctl.cli.verbs import Verb
-from natsctl.cli.waiting import every_seconds, wait_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,8 +69,8 @@ def show_rows(
     if looks.json:
         emit_each(lambda: {"rows": rows()}, every_s, looks.rounds)
         return
+    from natsctl.cli.output import width
     from natsctl.cli.render.tables import render_sheet
-    from natsctl.cli.screen import width
 
     def view() -> RenderableType:
         return render_sheet(title, table, rows(), width(), none=f"{title}: nothing yet")

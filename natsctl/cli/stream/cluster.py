@@ -13,15 +13,13 @@ from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import Given, flagged
+from natsctl.cli.flags import All, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
-from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import All, Force, Json, StreamName, session_of
 from natsctl.cli.render.text import count
+from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.list import FIND, find_streams
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import Verb
-from natsctl.cli.waiting import wait_seconds
 from natsctl.client.assets.leaders import WAIT_S, Asset, await_gone, check_clustered, peers_of
 
 if TYPE_CHECKING:
@@ -82,8 +80,8 @@ def step_down(
     if json:
         output.emit_json(after)
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.streams import render_stream_state
-    from natsctl.cli.screen import show_page
 
     answer = session.run(lambda manager: manager.stream_info(asset.stream))
     show_page(render_stream_state(answer.value))

@@ -9,6 +9,7 @@ import typer
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.cli.documents import own_metadata
+from natsctl.cli.editing import warn_unless_taken
 from natsctl.cli.flags import (
     COUNT,
     DURATION,
@@ -24,9 +25,16 @@ from natsctl.cli.flags import (
     TEXT,
     WORDS,
     Config,
+    ConfigFile,
+    Defaults,
     Flag,
     Given,
+    IfNotExists,
+    Json,
     Kind,
+    Output,
+    StreamName,
+    Validate,
     apply,
     check_subjects,
     choice,
@@ -35,13 +43,11 @@ from natsctl.cli.flags import (
     merged,
     put,
     removed,
+    session_of,
     without_defaults,
 )
-from natsctl.cli.names import suggesting
-from natsctl.cli.options import Config as ConfigFile
-from natsctl.cli.options import Defaults, IfNotExists, Json, Output, StreamName, Validate, session_of
+from natsctl.cli.resolve import suggesting
 from natsctl.cli.stream.info import existing, show_info
-from natsctl.cli.taken import warn_unless_taken
 from natsctl.client.assets.stream_defaults import new_stream
 
 if TYPE_CHECKING:

@@ -17,19 +17,19 @@ from natsctl.cli.editing import (
     Edits,
     check_given,
     merged,
+    part_of,
     preview_edit,
     show_differences,
     unset,
+    warn_unless_taken,
     without_server_metadata,
 )
-from natsctl.cli.flags import Config, Given, apply, flagged
-from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import Force, Json, StreamName, session_of
+from natsctl.cli.flags import Config, Force, Given, Json, StreamName, apply, flagged, session_of
 from natsctl.cli.render.change import Change, changes
 from natsctl.cli.render.text import safe
+from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.create import MEANINGS, STREAM_EDIT, check_config
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
-from natsctl.cli.taken import part_of, warn_unless_taken
 from natsctl.client.assets.stream_defaults import settled
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def edit(
 
 def edit_in_editor(session: Session, config: Config, name: str) -> Config:
     """The configuration as the person left it in the editor."""
-    from natsctl.cli.editor import edit_config
+    from natsctl.cli.editing import edit_config
 
     return {**edit_config(session, config, StreamConfig, f"Stream {name}", MEANINGS), "name": name}
 

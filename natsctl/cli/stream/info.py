@@ -9,9 +9,9 @@ import typer
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, UsageError
 from natsctl.cli import output
-from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import Json, StreamName, session_of
+from natsctl.cli.flags import Json, StreamName, session_of
 from natsctl.cli.render.text import safe
+from natsctl.cli.resolve import pick_stream, suggesting
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -58,8 +58,8 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done, block=True))
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.streams import render_stream
-    from natsctl.cli.screen import show_page
 
     show_page(render_stream(answer.value))
 
@@ -82,8 +82,8 @@ def info(
     if json or not state_only:
         show_info(answer, json)
         return
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.streams import render_stream_state
-    from natsctl.cli.screen import show_page
 
     show_page(render_stream_state(answer.value))
 

@@ -10,12 +10,26 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
-from natsctl.cli.names import is_internal, is_match
-from natsctl.cli.options import All, Details, Json, Names, check_details, session_of
-from natsctl.cli.paging import emit_name_pages
+from natsctl.cli.flags import (
+    DURATION,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    All,
+    Details,
+    Flag,
+    Given,
+    Json,
+    Names,
+    check_details,
+    fields_of,
+    flagged,
+    session_of,
+)
+from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import safe
+from natsctl.cli.resolve import is_internal, is_match
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
@@ -129,7 +143,7 @@ def ls(
         found = [row.info.config.name for row in in_order if not row.status]
         output.emit_json([raw[name] for name in found] if details else found)
     elif rows:
-        from natsctl.cli.screen import show_table
+        from natsctl.cli.output import show_table
 
         show_table(render_stream_list("Streams", picked, in_order))
     else:
@@ -205,7 +219,7 @@ def find(
     elif names:
         output.emit_names(in_order)
     elif rows:
-        from natsctl.cli.screen import show_table
+        from natsctl.cli.output import show_table
 
         show_table(render_stream_list("Streams", picked, rows))
     else:

@@ -17,10 +17,10 @@ from natsctl.api.subjects import subject_fault
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli.flags import Force, Json, MissingOk, Raw, StreamName, session_of
 from natsctl.cli.messaging.bodies import Translate, emit_body
-from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import Force, Json, MissingOk, Raw, StreamName, session_of
 from natsctl.cli.render.text import count, safe
+from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
 from natsctl.client.answer import Answer

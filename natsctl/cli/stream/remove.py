@@ -13,9 +13,9 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.names import is_internal, is_pattern, matching, pick_stream, suggesting
-from natsctl.cli.options import Force, Json, MissingOk, session_of
+from natsctl.cli.flags import Force, Json, MissingOk, session_of
 from natsctl.cli.render.text import safe
+from natsctl.cli.resolve import is_internal, is_pattern, matching, pick_stream, suggesting
 from natsctl.cli.stream.info import warn_of_bucket
 from natsctl.client.preview import DryRunError, Planned
 

@@ -16,16 +16,25 @@ from natsctl.api.stream import StreamInfo
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed_at_terminal
-from natsctl.cli.flags import flagged
-from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import Force, Json, Progress, Rounds, StreamName, Watch, session_of
-from natsctl.cli.plotting import Every, plot_room
+from natsctl.cli.flags import (
+    Force,
+    Json,
+    Progress,
+    Rounds,
+    StreamName,
+    Watch,
+    every_seconds,
+    flagged,
+    session_of,
+    watch_seconds,
+)
+from natsctl.cli.live import Every, plot_room
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import count, safe
+from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.spark_flags import SparkFlags
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, tell_absent
 from natsctl.cli.stream.transfer import FromBackup
-from natsctl.cli.waiting import every_seconds, watch_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +125,8 @@ def _show_deep(found: DeepReport, json: bool) -> None:
 
         output.emit_json(to_builtins(found))
         return
+    from natsctl.cli.output import show_page, show_table, width
     from natsctl.cli.render.spark_reports import deep_page, deep_plot, deep_tables
-    from natsctl.cli.screen import show_page, show_table, width
 
     show_page(deep_page(found))
     if found.slots:
@@ -261,7 +270,7 @@ def _show_report(streams: Streams, subject: str, tables: Callable[[], Renderable
     if not streams.answers and not streams.absent:
         output.emit(nothing_found(streams, subject, None))
         return
-    from natsctl.cli.screen import show_table
+    from natsctl.cli.output import show_table
 
     show_table(tables())
 
@@ -364,8 +373,8 @@ def gaps(
     if json:
         output.emit_json(found)
     elif found:
+        from natsctl.cli.output import show_table
         from natsctl.cli.render.tables import render_table
-        from natsctl.cli.screen import show_table
 
         columns = ("First Message", "Last Message", "Missing")
         rows = [(count(first), count(last), count(last - first + 1)) for first, last in found]
@@ -376,7 +385,7 @@ def gaps(
 
 
 def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:
-    from natsctl.cli.progress import progress
+    from natsctl.cli.live import progress
     from natsctl.client.assets.gaps import walk_gaps
 
     what = f"Reading Stream {live.value.config.name}"
@@ -445,8 +454,8 @@ def subjects(
     elif names:
         output.emit_names(subject for subject, _ in rows)
     elif rows:
+        from natsctl.cli.output import show_table, width
         from natsctl.cli.render.streams import render_subjects
-        from natsctl.cli.screen import show_table, width
 
         show_table(render_subjects(name, rows, width()))
     else:

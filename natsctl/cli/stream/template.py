@@ -13,9 +13,21 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError,
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
-from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
-from natsctl.cli.paging import emit_name_pages
+from natsctl.cli.flags import (
+    WHOLE,
+    Config,
+    Flag,
+    Force,
+    Given,
+    IfNotExists,
+    Json,
+    MissingOk,
+    Names,
+    apply,
+    flagged,
+    session_of,
+)
+from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import STREAM_ADD
 from natsctl.cli.verbs import Verb
@@ -148,8 +160,8 @@ def _show(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done))
+    from natsctl.cli.output import show_page
     from natsctl.cli.render.streams import render_template
-    from natsctl.cli.screen import show_page
 
     show_page(render_template(answer.value))
 

@@ -37,10 +37,9 @@ from natsctl.cli.backup.transfer_flags import (
     shown,
 )
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import flagged
-from natsctl.cli.names import suggesting
-from natsctl.cli.options import Config, Force, Json, Progress, session_of
+from natsctl.cli.flags import ConfigFile, Force, Json, Progress, flagged, session_of
 from natsctl.cli.render.text import count, duration, safe
+from natsctl.cli.resolve import suggesting
 from natsctl.cli.spark_flags import SparkFlags
 from natsctl.cli.stream.info import show_info
 
@@ -120,7 +119,7 @@ def restore(
         list[str], typer.Argument(metavar="[STREAM] SOURCE", help="the backup, and a new name for the stream")
     ],
     progress: Progress = True,
-    config: Config = None,
+    config: ConfigFile = None,
     subjects: Annotated[
         list[str] | None,
         typer.Option(
@@ -266,7 +265,7 @@ class ExportRange(NamedTuple):
 
 def _read_since(text: str) -> str:
     from natsctl.api.times import format_time
-    from natsctl.cli.moments import read_moment
+    from natsctl.cli.flags import read_moment
 
     try:
         return format_time(read_moment(text, back=True)) if text else ""
@@ -369,7 +368,7 @@ def export(
 
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:
     """Where the stream is; raises what tells that it is not there, before Spark starts."""
-    from natsctl.cli.names import check_stream
+    from natsctl.cli.resolve import check_stream
     from natsctl.cli.sql import BackupTables, ServerTables
 
     if backup is not None:

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from natsctl.api.times import parse_time
-from natsctl.cli import output, screen
+from natsctl.cli import output
 from natsctl.cli.main import run
 from natsctl.cli.render.page import Page
 from natsctl.cli.session import Session
@@ -254,7 +254,8 @@ def _server(width: int) -> dict[str, Callable[[], Any]]:
 
 def _shown(width: int) -> dict[str, Callable[[], Any]]:
     """What a page or a table is made of that needs a connection."""
-    from natsctl.cli.render import backup, buckets, context, counter, measurements, service, streams, top
+    from natsctl.cli import top
+    from natsctl.cli.render import backup, buckets, context, counter, measurements, service, streams
     from natsctl.cli.render.servers import tables
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))
@@ -346,7 +347,7 @@ def test_a_page_or_table_is_the_one_that_was_found_good(
         monkeypatch.setenv("COLUMNS", str(columns))
         made = _shown(columns)[name]()
         for one in made if isinstance(made, list) else [made]:
-            screen.show_page(one) if isinstance(one, Page) else screen.show_table(one)
+            output.show_page(one) if isinstance(one, Page) else output.show_table(one)
         _compare(f"{name}@{columns}.txt", capsys.readouterr().out)
 
 

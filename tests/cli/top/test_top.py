@@ -155,7 +155,7 @@ def test_a_new_size_of_the_terminal_is_drawn_at_once(monkeypatch: pytest.MonkeyP
     import signal
 
     from natsctl.cli.live import Keyboard
-    from natsctl.cli.screen import console
+    from natsctl.cli.output import console
 
     near, far = os.openpty()
     drawn: list[str] = []
@@ -177,7 +177,7 @@ def test_keys_that_arrive_together_are_each_obeyed(monkeypatch: pytest.MonkeyPat
     import os
 
     from natsctl.cli.live import Keyboard
-    from natsctl.cli.screen import console
+    from natsctl.cli.output import console
 
     near, far = os.openpty()
     pressed: list[str] = []

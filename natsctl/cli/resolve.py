@@ -1,4 +1,4 @@
-"""Which stream, consumer or message a command is about: from the command line, else from a list at a terminal.
+"""Names of streams, consumers and messages: from the command line, else picked from a list at a terminal.
 
 A name that does not exist is never replaced by another one: it is an error that says what may have been meant.
 """
