@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -15,30 +15,12 @@ from natsctl.cli.flags import Given, Json, flagged, session_of
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.server.overview import Server, Top
 from natsctl.cli.server.report import FILTER, FILTERS, Report, View, connection_report, request_of, show_report, top
-from natsctl.cli.verbs import Verb
+from natsctl.cli.verbs import LazyModule, Verb
 
-VERBS = (
-    Verb("info, nfo, i", "account:info", answer="cli.account:AccountOverview"),
-    Verb("report, rep", "account:REPORT_VERBS", "Show the account's connections and what they move"),
-    Verb(
-        "tls",
-        "account:tls",
-        answer="client.certificates:Certificate[]",
-        examples=("natsctl account tls --no-pem --expire-warn 30d",),
-    ),
-    Verb(
-        "backup, snapshot",
-        "backup.accounts:backup_account",
-        answer="cli.backup.answers:AccountOutcome",
-        examples=("natsctl account backup /data/account --parallel 8",),
-    ),
-    Verb(
-        "restore",
-        "backup.accounts:restore_account",
-        answer="cli.backup.answers:AccountOutcome",
-        examples=("natsctl account restore /data/account --on-existing skip",),
-    ),
-)
+if TYPE_CHECKING:
+    from natsctl.cli.backup import accounts
+else:
+    accounts = LazyModule("natsctl.cli.backup.accounts")
 
 
 NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
@@ -106,21 +88,6 @@ def tls(
             output.note(f"warning: the certificate of {safe(one.subject)} {when}")
 
 
-REPORT_VERBS = (
-    Verb(
-        "connections, conn, connz, conns",
-        "account:connections",
-        answer="cli.server.report:Connection[]",
-        examples=("natsctl account report connections --sort in-bytes --top 10",),
-    ),
-    Verb(
-        "statistics, stats, statsz, statz",
-        "account:statistics",
-        answer="cli.account:AccountStatistics[]",
-    ),
-)
-
-
 @flagged((*FILTERS, FILTER))
 def connections(ctx: typer.Context, given: Given, view: View, top_rows: Top = 1000) -> None:
     """Show the account's connections, those with most subscriptions first."""
@@ -184,3 +151,41 @@ class AccountStatistics(msgspec.Struct):
     received: Moved
     slow_consumers: int
     server: Server
+
+
+REPORT_VERBS = (
+    Verb(
+        "connections, conn, connz, conns",
+        connections,
+        answer="cli.server.report:Connection[]",
+        examples=("natsctl account report connections --sort in-bytes --top 10",),
+    ),
+    Verb(
+        "statistics, stats, statsz, statz",
+        statistics,
+        answer="cli.account:AccountStatistics[]",
+    ),
+)
+
+VERBS = (
+    Verb("info, nfo, i", info, answer="cli.account:AccountOverview"),
+    Verb("report, rep", REPORT_VERBS, "Show the account's connections and what they move"),
+    Verb(
+        "tls",
+        tls,
+        answer="client.certificates:Certificate[]",
+        examples=("natsctl account tls --no-pem --expire-warn 30d",),
+    ),
+    Verb(
+        "backup, snapshot",
+        accounts.backup_account,
+        answer="cli.backup.answers:AccountOutcome",
+        examples=("natsctl account backup /data/account --parallel 8",),
+    ),
+    Verb(
+        "restore",
+        accounts.restore_account,
+        answer="cli.backup.answers:AccountOutcome",
+        examples=("natsctl account restore /data/account --on-existing skip",),
+    ),
+)

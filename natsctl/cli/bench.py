@@ -42,19 +42,6 @@ if TYPE_CHECKING:
 
 REPORT = "client.bench.report:Report"
 
-VERBS = (
-    Verb(
-        "pub",
-        "bench:pub",
-        answer=REPORT,
-        examples=("natsctl bench pub test.load --msgs 1000000 --size 512B --clients 2",),
-    ),
-    Verb("sub", "bench:sub", answer=REPORT, examples=("natsctl bench sub test.load --msgs 1000000",)),
-    Verb("service", "bench:SERVICE_VERBS", "Requests, and a service that answers them"),
-    Verb("js", "bench:JETSTREAM_VERBS", "Publish to streams, read from them"),
-    Verb("kv", "bench:BUCKET_VERBS", "Put into buckets, get from them"),
-)
-
 
 def _file(path: str) -> bytes:
     try:
@@ -135,60 +122,6 @@ FIELDS = {
     for flag in (*STORING, *READING, *BATCH, *FLOW, *FILTER, *CONSUMER, *BUCKET, *KEYS, *HISTORY)
 }
 """The field of `Load` that each flag sets."""
-
-
-JETSTREAM_VERBS = (
-    Verb("pub", "bench:PUBLISH_VERBS", "Publish to a stream"),
-    Verb("ordered", "bench:ordered", answer=REPORT, examples=("natsctl bench js ordered --msgs 10000",)),
-    Verb(
-        "consume",
-        "bench:consume",
-        answer=REPORT,
-        examples=("natsctl bench js consume --msgs 10000 --clients 2 --acks all",),
-    ),
-    Verb("fetch", "bench:fetch", answer=REPORT, examples=("natsctl bench js fetch --batch 100 --doubleack",)),
-    Verb("get", "bench:GET_VERBS", "Read a stream without a consumer"),
-)
-
-
-GET_VERBS = (
-    Verb("sync", "bench:get_sync", answer=REPORT, examples=("natsctl bench js get sync --msgs 10000",)),
-    Verb("batch", "bench:get_batch", answer=REPORT, examples=("natsctl bench js get batch --msgs 10000",)),
-)
-
-
-PUBLISH_VERBS = (
-    Verb(
-        "sync",
-        "bench:sync",
-        answer=REPORT,
-        examples=("natsctl bench js pub sync test.load --create --msgs 10000",),
-    ),
-    Verb(
-        "async",
-        "bench:asynchronous",
-        answer=REPORT,
-        examples=("natsctl bench js pub async test.load --create --batch 500 --clients 2",),
-    ),
-    Verb(
-        "atomic, batch",
-        "bench:atomic",
-        answer=REPORT,
-        examples=("natsctl bench js pub atomic test.load --create --batch 1000",),
-    ),
-    Verb(
-        "fast",
-        "bench:fast",
-        answer=REPORT,
-        examples=("natsctl bench js pub fast test.load --create --max-outstanding-acks 2",),
-    ),
-)
-
-
-BUCKET_VERBS = (
-    Verb("put", "bench:put", answer=REPORT, examples=("natsctl bench kv put --msgs 10000 --randomize 1000",)),
-    Verb("get", "bench:get", answer=REPORT, examples=("natsctl bench kv get --msgs 10000 --randomize 1000",)),
-)
 
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
@@ -375,17 +308,6 @@ def get_batch(ctx: typer.Context, given: Given, reported: Reported) -> None:
     bench(ctx, "js get batch", given, reported)
 
 
-SERVICE_VERBS = (
-    Verb(
-        "request, req",
-        "bench:request",
-        answer=REPORT,
-        examples=("natsctl bench service request test.service --msgs 10000 --clients 2",),
-    ),
-    Verb("serve", "bench:serve", answer=REPORT, examples=("natsctl bench service serve test.service",)),
-)
-
-
 @flagged(STORING)
 def sync(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream, each message when the one before it was acked."""
@@ -408,3 +330,77 @@ def atomic(ctx: typer.Context, subject: Subject, given: Given, reported: Reporte
 def fast(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream in one batch for each client, with an ack for every --batch messages."""
     bench(ctx, "js pub fast", given, reported, subject=subject, force=force)
+
+
+GET_VERBS = (
+    Verb("sync", get_sync, answer=REPORT, examples=("natsctl bench js get sync --msgs 10000",)),
+    Verb("batch", get_batch, answer=REPORT, examples=("natsctl bench js get batch --msgs 10000",)),
+)
+
+PUBLISH_VERBS = (
+    Verb(
+        "sync",
+        sync,
+        answer=REPORT,
+        examples=("natsctl bench js pub sync test.load --create --msgs 10000",),
+    ),
+    Verb(
+        "async",
+        asynchronous,
+        answer=REPORT,
+        examples=("natsctl bench js pub async test.load --create --batch 500 --clients 2",),
+    ),
+    Verb(
+        "atomic, batch",
+        atomic,
+        answer=REPORT,
+        examples=("natsctl bench js pub atomic test.load --create --batch 1000",),
+    ),
+    Verb(
+        "fast",
+        fast,
+        answer=REPORT,
+        examples=("natsctl bench js pub fast test.load --create --max-outstanding-acks 2",),
+    ),
+)
+
+JETSTREAM_VERBS = (
+    Verb("pub", PUBLISH_VERBS, "Publish to a stream"),
+    Verb("ordered", ordered, answer=REPORT, examples=("natsctl bench js ordered --msgs 10000",)),
+    Verb(
+        "consume",
+        consume,
+        answer=REPORT,
+        examples=("natsctl bench js consume --msgs 10000 --clients 2 --acks all",),
+    ),
+    Verb("fetch", fetch, answer=REPORT, examples=("natsctl bench js fetch --batch 100 --doubleack",)),
+    Verb("get", GET_VERBS, "Read a stream without a consumer"),
+)
+
+BUCKET_VERBS = (
+    Verb("put", put, answer=REPORT, examples=("natsctl bench kv put --msgs 10000 --randomize 1000",)),
+    Verb("get", get, answer=REPORT, examples=("natsctl bench kv get --msgs 10000 --randomize 1000",)),
+)
+
+SERVICE_VERBS = (
+    Verb(
+        "request, req",
+        request,
+        answer=REPORT,
+        examples=("natsctl bench service request test.service --msgs 10000 --clients 2",),
+    ),
+    Verb("serve", serve, answer=REPORT, examples=("natsctl bench service serve test.service",)),
+)
+
+VERBS = (
+    Verb(
+        "pub",
+        pub,
+        answer=REPORT,
+        examples=("natsctl bench pub test.load --msgs 1000000 --size 512B --clients 2",),
+    ),
+    Verb("sub", sub, answer=REPORT, examples=("natsctl bench sub test.load --msgs 1000000",)),
+    Verb("service", SERVICE_VERBS, "Requests, and a service that answers them"),
+    Verb("js", JETSTREAM_VERBS, "Publish to streams, read from them"),
+    Verb("kv", BUCKET_VERBS, "Put into buckets, get from them"),
+)

@@ -275,7 +275,7 @@ def cheat(
     elif topic or everything:
         output.emit("\n\n".join(text(one) for one in found))
     elif not save:
-        from natsctl.cli.root_help import columns
+        from natsctl.cli.help import columns
 
         output.emit("\n".join(columns([(one.name, one.title) for one in found])))
         output.note("natsctl cheat TOPIC shows its examples")

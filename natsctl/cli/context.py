@@ -31,27 +31,6 @@ if TYPE_CHECKING:
 
 _ONE = "cli.context:Context"
 
-VERBS = (
-    Verb(
-        "add, create, save",
-        "context:add",
-        answer=_ONE,
-        examples=(
-            "natsctl context add prod -s nats://prod:4222 --creds ~/prod.creds",
-            "natsctl context add lab -s lab:4222 --user bob --password-stdin",
-        ),
-    ),
-    Verb("edit, vi", "context:edit", answer=_ONE, examples=("natsctl context edit prod --js-domain hub",)),
-    Verb("copy, cp", "context:copy", answer=_ONE, examples=("natsctl context copy prod stage -s stage:4222",)),
-    Verb("ls, list, l", "context:ls", answer="cli.context:Context[]"),
-    Verb("info, show, view, v", "context:info", answer=_ONE),
-    Verb("validate, check", "context:validate", answer="cli.context:Checked[]"),
-    Verb("select, switch, set", "context:select", answer=_ONE, examples=("natsctl context select prod",)),
-    Verb("previous, -", "context:previous", answer=_ONE),
-    Verb("unselect", "context:unselect", answer="cli.context:Unselected"),
-    Verb("rm, remove, delete", "context:rm", answer="cli.context:Removed"),
-)
-
 
 Name = Annotated[str, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
 MaybeName = Annotated[str | None, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
@@ -457,3 +436,25 @@ class Unselected(Model, kw_only=True):
     """The context that was the selected one, "" without one."""
 
     name: str
+
+
+VERBS = (
+    Verb(
+        "add, create, save",
+        add,
+        answer=_ONE,
+        examples=(
+            "natsctl context add prod -s nats://prod:4222 --creds ~/prod.creds",
+            "natsctl context add lab -s lab:4222 --user bob --password-stdin",
+        ),
+    ),
+    Verb("edit, vi", edit, answer=_ONE, examples=("natsctl context edit prod --js-domain hub",)),
+    Verb("copy, cp", copy, answer=_ONE, examples=("natsctl context copy prod stage -s stage:4222",)),
+    Verb("ls, list, l", ls, answer="cli.context:Context[]"),
+    Verb("info, show, view, v", info, answer=_ONE),
+    Verb("validate, check", validate, answer="cli.context:Checked[]"),
+    Verb("select, switch, set", select, answer=_ONE, examples=("natsctl context select prod",)),
+    Verb("previous, -", previous, answer=_ONE),
+    Verb("unselect", unselect, answer="cli.context:Unselected"),
+    Verb("rm, remove, delete", rm, answer="cli.context:Removed"),
+)

@@ -17,24 +17,6 @@ if TYPE_CHECKING:
 
 COUNTER = "client.counters:Counter"
 
-VERBS = (
-    Verb("get, g", "counter:get", answer=COUNTER, examples=("natsctl counter get visits.home",)),
-    Verb("view, v", "counter:view", answer=COUNTER),
-    Verb(
-        "ls, list, l",
-        "counter:ls",
-        answer=f"schema.shapes:Names|{COUNTER}[]",
-        examples=("natsctl counter ls 'visits.>'",),
-    ),
-    Verb(
-        "increment, incr, inc, i",
-        "counter:increment",
-        answer="PubAck",
-        examples=("natsctl counter increment visits.home 5",),
-    ),
-    Verb("decrement, decr, dec, d", "counter:decrement", answer="PubAck"),
-)
-
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the counter's subject")]
 Pattern = Annotated[str, typer.Argument(metavar="SUBJECT", help="subjects, wildcards allowed", show_default=False)]
@@ -132,3 +114,22 @@ def _add(ctx: typer.Context, subject: str, value: str, sign: int, json: bool) ->
         output.emit_json(ack.raw)
     else:
         output.emit(str(ack.raw.get("val", "")))
+
+
+VERBS = (
+    Verb("get, g", get, answer=COUNTER, examples=("natsctl counter get visits.home",)),
+    Verb("view, v", view, answer=COUNTER),
+    Verb(
+        "ls, list, l",
+        ls,
+        answer=f"schema.shapes:Names|{COUNTER}[]",
+        examples=("natsctl counter ls 'visits.>'",),
+    ),
+    Verb(
+        "increment, incr, inc, i",
+        increment,
+        answer="PubAck",
+        examples=("natsctl counter increment visits.home 5",),
+    ),
+    Verb("decrement, decr, dec, d", decrement, answer="PubAck"),
+)

@@ -18,21 +18,6 @@ from natsctl.cli import output
 from natsctl.cli.flags import Json
 from natsctl.cli.verbs import Verb
 
-VERBS = (
-    Verb(
-        "ls, list",
-        "errors:ls",
-        answer="cli.errors:KnownError[]",
-        examples=("natsctl errors ls subject", "natsctl errors ls mirror http -R"),
-    ),
-    Verb(
-        "lookup, find, get, show, view, l",
-        "errors:lookup",
-        answer="cli.errors:KnownError",
-        examples=("natsctl errors lookup 10059",),
-    ),
-)
-
 
 class Use(WireEnum):
     """Whether servers send an error."""
@@ -148,3 +133,19 @@ def lookup(
     from natsctl.cli.render.known_error import render_error_page
 
     show_page(render_error_page(found))
+
+
+VERBS = (
+    Verb(
+        "ls, list",
+        ls,
+        answer="cli.errors:KnownError[]",
+        examples=("natsctl errors ls subject", "natsctl errors ls mirror http -R"),
+    ),
+    Verb(
+        "lookup, find, get, show, view, l",
+        lookup,
+        answer="cli.errors:KnownError",
+        examples=("natsctl errors lookup 10059",),
+    ),
+)

@@ -332,7 +332,7 @@ def _options_of(bundle: Any) -> list[inspect.Parameter]:
     ]
 
 
-def flagged(table: Sequence[Flag] = ()) -> Callable[[Callable[..., Any]], Flagged]:
+def flagged(table: Sequence[Flag] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a command take all flags of `table`, which its parameter `given` receives, and the fields of its bundles."""
     return lambda function: Flagged(function, table)
 

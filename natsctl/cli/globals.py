@@ -18,7 +18,7 @@ class GlobalFlag(NamedTuple):
     metavar: str
     help: str
     read: Callable[[str], Any] = str
-    kin: str = ""
+    heading: str = ""
     """The heading under which help shows it; that of the row before where it is empty."""
 
 
@@ -50,7 +50,7 @@ GLOBAL_FLAGS = (
         ("-s", "--server"),
         "URL",
         "server URL or host:port, several with commas (NATS_URL)",
-        kin="Server",
+        heading="Server",
     ),
     GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
     GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
@@ -63,7 +63,7 @@ GLOBAL_FLAGS = (
     GlobalFlag(
         "socks_proxy", ("--socks-proxy",), "URL", "connect through a SOCKS proxy, socks5://host:port (NATS_SOCKS_PROXY)"
     ),
-    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", kin="Login"),
+    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", heading="Login"),
     GlobalFlag("password", ("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
     GlobalFlag("password_stdin", ("--password-stdin",), "", "read the password from the first line of stdin"),
     GlobalFlag("token", ("--token",), "TOKEN", "token (NATS_TOKEN)"),
@@ -72,7 +72,7 @@ GLOBAL_FLAGS = (
     GlobalFlag("nkey", ("--nkey",), "FILE", "user NKey seed (NATS_NKEY)"),
     GlobalFlag("jwt", ("--jwt",), "JWT", "user JWT, or its file (NATS_JWT)"),
     GlobalFlag("seed", ("--seed",), "SEED", "user seed that goes with the JWT, or its file (NATS_SEED)"),
-    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)", kin="Encryption"),
+    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)", heading="Encryption"),
     GlobalFlag("tlskey", ("--tlskey",), "FILE", "TLS private key (NATS_KEY)"),
     GlobalFlag("tlsca", ("--tlsca",), "FILE", "TLS certificate authority chain (NATS_CA)"),
     GlobalFlag("tlsfirst", ("--tlsfirst", "--tls-first"), "", "TLS handshake before the server's INFO"),
@@ -82,7 +82,7 @@ GLOBAL_FLAGS = (
         ("--no-input",),
         "",
         "never ask: flags that are not given take their defaults (NATSCTL_NO_INPUT)",
-        kin="Behaviour",
+        heading="Behaviour",
     ),
     GlobalFlag("dry_run", ("--dry-run",), "", "change nothing; show what would be sent"),
     GlobalFlag("trace", ("--trace",), "", "show each JetStream API request and answer on stderr"),

@@ -33,87 +33,18 @@ from natsctl.cli.flags import Force, Json, Raw, session_of, wait_seconds
 from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.render.text import duration, safe
-from natsctl.cli.verbs import Verb
+from natsctl.cli.verbs import LazyModule, Verb
 from natsctl.client.buckets import KV
 from natsctl.client.kv.entry import Entry as ReadEntry
 
 if TYPE_CHECKING:
+    from natsctl.cli import kv_buckets
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
     from natsctl.client.kv.bucket import Bucket as OpenBucket
     from natsctl.client.kv.watch import Watching
-
-
-VERBS = (
-    Verb(
-        "add, new",
-        "kv_buckets:add",
-        answer="cli.kv:Bucket",
-        examples=("natsctl kv add CONFIG --history 5 --ttl 30d", "natsctl kv add COPY --mirror CONFIG"),
-    ),
-    Verb(
-        "edit",
-        "kv_buckets:edit",
-        answer="cli.kv:Bucket",
-        examples=("natsctl kv edit CONFIG --history 10 --dry-run",),
-    ),
-    Verb(
-        "put",
-        "kv:put",
-        answer="cli.kv:Written",
-        examples=(
-            "natsctl kv put CONFIG db.host db1.example.net",
-            "cat cert.pem | natsctl kv put CONFIG cert",
-            "date | natsctl kv put CONFIG last_run -",
-        ),
-    ),
-    Verb(
-        "get",
-        "kv:get",
-        answer="cli.kv:Entry",
-        examples=("natsctl kv get CONFIG db.host", "natsctl kv get CONFIG db.host --revision 3 --raw"),
-    ),
-    Verb(
-        "create",
-        "kv:create",
-        answer="cli.kv:Written",
-        examples=('natsctl kv create LOCKS job.7 "$HOSTNAME" --ttl 5m',),
-    ),
-    Verb(
-        "update",
-        "kv:update",
-        answer="cli.kv:Written",
-        examples=("natsctl kv update CONFIG db.host db2.example.net 7",),
-    ),
-    Verb(
-        "del, rm, delete",
-        "kv_buckets:rm",
-        answer="cli.kv:Removed",
-        examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --all --force --missing-ok"),
-    ),
-    Verb(
-        "purge",
-        "kv_buckets:purge",
-        answer="cli.kv:Purged",
-        examples=("natsctl kv purge CONFIG db.host", 'natsctl kv purge CONFIG "db.>" --dry-run'),
-    ),
-    Verb("history", "kv:history", answer="cli.kv:Entry[]", examples=("natsctl kv history CONFIG db.host",)),
-    Verb("revert", "kv:revert", answer="cli.kv:Written", examples=("natsctl kv revert CONFIG db.host 3",)),
-    Verb("info, view, status", "kv_buckets:info", answer="cli.kv:Bucket"),
-    Verb(
-        "watch",
-        "kv:watch",
-        answer="cli.kv:Entry*",
-        examples=('natsctl kv watch CONFIG "db.>" --updates', "natsctl kv watch CONFIG --count 1 --wait 1m -j"),
-    ),
-    Verb(
-        "ls, list",
-        "kv_buckets:ls",
-        answer="cli.kv:Listed[]",
-        examples=("natsctl kv ls", 'natsctl kv ls CONFIG "db.*" -v --display-value'),
-    ),
-    Verb("compact", "kv_buckets:compact", answer="cli.kv:Purged", examples=("natsctl kv compact CONFIG --force",)),
-)
+else:
+    kv_buckets = LazyModule("natsctl.cli.kv_buckets")
 
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=False)]
@@ -473,3 +404,75 @@ def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
         )
     )
     return document
+
+
+VERBS = (
+    Verb(
+        "add, new",
+        kv_buckets.add,
+        answer="cli.kv:Bucket",
+        examples=("natsctl kv add CONFIG --history 5 --ttl 30d", "natsctl kv add COPY --mirror CONFIG"),
+    ),
+    Verb(
+        "edit",
+        kv_buckets.edit,
+        answer="cli.kv:Bucket",
+        examples=("natsctl kv edit CONFIG --history 10 --dry-run",),
+    ),
+    Verb(
+        "put",
+        put,
+        answer="cli.kv:Written",
+        examples=(
+            "natsctl kv put CONFIG db.host db1.example.net",
+            "cat cert.pem | natsctl kv put CONFIG cert",
+            "date | natsctl kv put CONFIG last_run -",
+        ),
+    ),
+    Verb(
+        "get",
+        get,
+        answer="cli.kv:Entry",
+        examples=("natsctl kv get CONFIG db.host", "natsctl kv get CONFIG db.host --revision 3 --raw"),
+    ),
+    Verb(
+        "create",
+        create,
+        answer="cli.kv:Written",
+        examples=('natsctl kv create LOCKS job.7 "$HOSTNAME" --ttl 5m',),
+    ),
+    Verb(
+        "update",
+        update,
+        answer="cli.kv:Written",
+        examples=("natsctl kv update CONFIG db.host db2.example.net 7",),
+    ),
+    Verb(
+        "del, rm, delete",
+        kv_buckets.rm,
+        answer="cli.kv:Removed",
+        examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --all --force --missing-ok"),
+    ),
+    Verb(
+        "purge",
+        kv_buckets.purge,
+        answer="cli.kv:Purged",
+        examples=("natsctl kv purge CONFIG db.host", 'natsctl kv purge CONFIG "db.>" --dry-run'),
+    ),
+    Verb("history", history, answer="cli.kv:Entry[]", examples=("natsctl kv history CONFIG db.host",)),
+    Verb("revert", revert, answer="cli.kv:Written", examples=("natsctl kv revert CONFIG db.host 3",)),
+    Verb("info, view, status", kv_buckets.info, answer="cli.kv:Bucket"),
+    Verb(
+        "watch",
+        watch,
+        answer="cli.kv:Entry*",
+        examples=('natsctl kv watch CONFIG "db.>" --updates', "natsctl kv watch CONFIG --count 1 --wait 1m -j"),
+    ),
+    Verb(
+        "ls, list",
+        kv_buckets.ls,
+        answer="cli.kv:Listed[]",
+        examples=("natsctl kv ls", 'natsctl kv ls CONFIG "db.*" -v --display-value'),
+    ),
+    Verb("compact", kv_buckets.compact, answer="cli.kv:Purged", examples=("natsctl kv compact CONFIG --force",)),
+)

@@ -82,55 +82,6 @@ if TYPE_CHECKING:
     from natsctl.client.objects.watch import Watching
 
 
-VERBS = (
-    Verb(
-        "add, new",
-        "object:add",
-        answer="cli.object:Bucket",
-        examples=("natsctl object add RELEASES --max-bucket-size 10GiB --compress",),
-    ),
-    Verb(
-        "edit",
-        "object:edit",
-        answer="cli.object:Bucket",
-        examples=("natsctl object edit RELEASES --ttl 1y --dry-run",),
-    ),
-    Verb(
-        "put",
-        "object:put",
-        answer="cli.object:Object",
-        examples=(
-            "natsctl object put RELEASES app-1.2.tgz",
-            "tar cz . | natsctl object put RELEASES --name src.tgz",
-        ),
-    ),
-    Verb(
-        "get",
-        "object:get",
-        answer="cli.object:Fetched",
-        examples=(
-            "natsctl object get RELEASES app-1.2.tgz -O /tmp/app.tgz",
-            "natsctl object get RELEASES notes.txt -O -",
-        ),
-    ),
-    Verb(
-        "del, rm, delete",
-        "object:rm",
-        answer="cli.object:Removed",
-        examples=("natsctl object rm RELEASES app-1.1.tgz --force",),
-    ),
-    Verb("info, show, i", "object:info", answer="cli.object:Listed"),
-    Verb(
-        "ls, list",
-        "object:ls",
-        answer="cli.object:Listed[]",
-        examples=("natsctl object ls", "natsctl object ls RELEASES -j"),
-    ),
-    Verb("seal", "object:seal", answer="cli.object:Bucket"),
-    Verb("watch", "object:watch", answer="cli.object:Object*"),
-)
-
-
 OBJECT_FLAGS: tuple[Flag, ...] = (
     Flag("--description", TEXT, "description", "a description"),
     Flag("--ttl", DURATION, objects_config.set_ttl, "how long objects are kept, 0 for ever", default="0"),
@@ -623,3 +574,52 @@ def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
     """A bucket's stream as `Bucket`."""
     document: dict[str, Any] = to_builtins(Bucket(**shared_fields(OBJECTS, answer), sealed=answer.value.config.sealed))
     return document
+
+
+VERBS = (
+    Verb(
+        "add, new",
+        add,
+        answer="cli.object:Bucket",
+        examples=("natsctl object add RELEASES --max-bucket-size 10GiB --compress",),
+    ),
+    Verb(
+        "edit",
+        edit,
+        answer="cli.object:Bucket",
+        examples=("natsctl object edit RELEASES --ttl 1y --dry-run",),
+    ),
+    Verb(
+        "put",
+        put,
+        answer="cli.object:Object",
+        examples=(
+            "natsctl object put RELEASES app-1.2.tgz",
+            "tar cz . | natsctl object put RELEASES --name src.tgz",
+        ),
+    ),
+    Verb(
+        "get",
+        get,
+        answer="cli.object:Fetched",
+        examples=(
+            "natsctl object get RELEASES app-1.2.tgz -O /tmp/app.tgz",
+            "natsctl object get RELEASES notes.txt -O -",
+        ),
+    ),
+    Verb(
+        "del, rm, delete",
+        rm,
+        answer="cli.object:Removed",
+        examples=("natsctl object rm RELEASES app-1.1.tgz --force",),
+    ),
+    Verb("info, show, i", info, answer="cli.object:Listed"),
+    Verb(
+        "ls, list",
+        ls,
+        answer="cli.object:Listed[]",
+        examples=("natsctl object ls", "natsctl object ls RELEASES -j"),
+    ),
+    Verb("seal", seal, answer="cli.object:Bucket"),
+    Verb("watch", watch, answer="cli.object:Object*"),
+)

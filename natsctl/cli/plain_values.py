@@ -95,11 +95,11 @@ def read_plainly(parameters: list[Any]) -> None:
     """Give the flags and arguments of a command the reader above where their type is plain."""
     for parameter in parameters:
         described = getattr(parameter, "type_descriptor", None)
-        if described is None or getattr(parameter, "_runtime_param", ...) is not None:
+        if described is None or not hasattr(parameter, "get_runtime_param"):
             continue
         kind = described.annotation
         if typing.get_origin(kind) is list:
             kind = (typing.get_args(kind) or (None,))[0]
         info = described.parameter_info
         if kind in _PLAIN and getattr(info, "parser", None) is None and not getattr(info, "clamp", False):
-            parameter._runtime_param = PlainValue(_PLAIN[kind], info)
+            parameter.get_runtime_param = lambda reader=PlainValue(_PLAIN[kind], info): reader

@@ -26,26 +26,6 @@ if TYPE_CHECKING:
     from natsctl.client.message import Message
 
 
-VERBS = (
-    Verb("ls, list, l", "service:ls", answer="client.services.documents:ServiceInfo[]"),
-    Verb(
-        "info, i",
-        "service:info",
-        answer="service:Instances",
-        examples=("natsctl service info orders --endpoint '^new'",),
-    ),
-    Verb("stats", "service:stats", answer="client.services.documents:ServiceStats[]"),
-    Verb("ping", "service:ping", answer="client.services.documents:Pinged[]"),
-    Verb(
-        "request, req",
-        "service:request",
-        answer="cli.service:Answered",
-        examples=("natsctl service request orders new @order.json",),
-    ),
-    Verb("serve", "service:serve", answer="cli.service:Handled*", examples=("natsctl service serve demo",)),
-)
-
-
 def serve(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the service")],
@@ -250,3 +230,23 @@ class Instances(msgspec.Struct):
     info: dict[str, Any] | None
     stats: dict[str, Any] | None
     instances: list[Instance]
+
+
+VERBS = (
+    Verb("ls, list, l", ls, answer="client.services.documents:ServiceInfo[]"),
+    Verb(
+        "info, i",
+        info,
+        answer="service:Instances",
+        examples=("natsctl service info orders --endpoint '^new'",),
+    ),
+    Verb("stats", stats, answer="client.services.documents:ServiceStats[]"),
+    Verb("ping", ping, answer="client.services.documents:Pinged[]"),
+    Verb(
+        "request, req",
+        request,
+        answer="cli.service:Answered",
+        examples=("natsctl service request orders new @order.json",),
+    ),
+    Verb("serve", serve, answer="cli.service:Handled*", examples=("natsctl service serve demo",)),
+)

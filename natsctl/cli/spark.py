@@ -19,30 +19,6 @@ if TYPE_CHECKING:
     from natsctl.spark.session.connect import BackgroundServer
 
 
-VERBS = (
-    Verb(
-        "doctor, check",
-        "spark:doctor",
-        answer="spark.session.doctor:Checkup",
-        examples=("natsctl spark doctor", "natsctl spark doctor --start -j"),
-    ),
-    Verb(
-        "warm",
-        "spark:warm",
-        answer="cli.spark:WarmStart",
-        examples=("natsctl spark warm",),
-    ),
-    Verb(
-        "start, run",
-        "spark:start",
-        answer="cli.spark:SparkServer",
-        examples=("natsctl spark start", "natsctl spark start --conf spark.driver.memory=8g"),
-    ),
-    Verb("stop", "spark:stop", answer="cli.spark:SparkServer", examples=("natsctl spark stop",)),
-    Verb("status, info", "spark:status", answer="cli.spark:SparkServer", examples=("natsctl spark status",)),
-)
-
-
 class WarmStart(Model, kw_only=True):
     """The archive that makes starts quick; `made` is false where it was there before."""
 
@@ -245,3 +221,27 @@ def _show(server: SparkServer, json: bool) -> None:
         from natsctl.cli.render.spark_reports import render_server
 
         show_page(render_server(server))
+
+
+VERBS = (
+    Verb(
+        "doctor, check",
+        doctor,
+        answer="spark.session.doctor:Checkup",
+        examples=("natsctl spark doctor", "natsctl spark doctor --start -j"),
+    ),
+    Verb(
+        "warm",
+        warm,
+        answer="cli.spark:WarmStart",
+        examples=("natsctl spark warm",),
+    ),
+    Verb(
+        "start, run",
+        start,
+        answer="cli.spark:SparkServer",
+        examples=("natsctl spark start", "natsctl spark start --conf spark.driver.memory=8g"),
+    ),
+    Verb("stop", stop, answer="cli.spark:SparkServer", examples=("natsctl spark stop",)),
+    Verb("status, info", status, answer="cli.spark:SparkServer", examples=("natsctl spark status",)),
+)

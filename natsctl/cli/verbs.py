@@ -1,136 +1,148 @@
-"""The second word of a command line: each noun has a table of verbs, and only the verb that runs is loaded."""
+"""Tables of commands: each noun has a table of verbs, and only the module of the verb that runs is imported.
+
+A table names functions, and other tables, as attributes of their modules, so that editors and type checkers can follow.
+At run time such a module is a `LazyModule`, because to import every command would take longer than to run one:
+
+    if TYPE_CHECKING:
+        from natsctl.cli.stream import create, edit
+    else:
+        create, edit = lazy_modules("natsctl.cli.stream", "create edit")
+
+    VERBS = (Verb("add, create, new", create.add), Verb("edit, update", edit.edit))
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-_ROOM = "natsctl.cli."
+
+class LazyReference:
+    """A name in a module that is imported when the reference is resolved."""
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    def resolve(self) -> Any:
+        """Import the module and return what the name stands for."""
+        return getattr(importlib.import_module(self.module), self.name)
+
+
+class LazyModule:
+    """Stand-in for a module of commands in a table: each of its attributes is a `LazyReference`."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> LazyReference:
+        """Return the reference to a name of the module."""
+        return LazyReference(self._module, name)
+
+
+def lazy_modules(package: str, names: str) -> Iterator[LazyModule]:
+    """Yield a stand-in for each of the named modules of a package; the names are separated by blanks."""
+    return (LazyModule(f"{package}.{name}") for name in names.split())
 
 
 class Verb(NamedTuple):
-    """One row of a noun's `VERBS`: the words that it answers to, and where its function is.
+    """One row of a noun's `VERBS`: the words that it answers to, and its function or the table of the verbs below it.
 
-    `where` is `stream.create:add` for a function; `stream.cluster` for a package or module with `VERBS` of its own, or
-    `server.overview:CONFIG_VERBS` for one of several tables of a module, which `help` then describes. `answer` names
-    the type of what `-j` prints: a type of natsctl.api by its name, or `module:Type` for one of ours (below
-    natsctl.cli, or beginning with its room); with `[]` behind it an array of them, with `*` behind that one document
-    per line; several with `|` between them.
-    `examples` are whole command lines for its help page.
+    `answer` names the type of what `-j` prints: a type of natsctl.api by its name, or `module:Type` for one of ours
+    (below natsctl.cli, or beginning with its room); with `[]` behind it an array of them, with `*` behind that one
+    document per line; several with `|` between them.
+    `examples` are whole command lines for its help page. `default` is the command that runs where none of the verbs
+    below is named.
     """
 
     names: str
-    where: str
+    command: Callable[..., Any] | Sequence[Verb]
     help: str = ""
     answer: str = ""
     examples: tuple[str, ...] = ()
-    hidden: bool = False
+    default: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:
-        """The word that help shows first."""
+        """Return the word that help shows first."""
         return self.words[0]
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The name and its aliases."""
+        """Return the name and its aliases."""
         return tuple(word.strip() for word in self.names.split(","))
 
     @property
     def is_group(self) -> bool:
         """Whether it has verbs of its own."""
-        return is_table(self.where)
+        if isinstance(self.command, LazyReference):
+            return self.command.name.endswith("VERBS")
+        return isinstance(self.command, tuple)
+
+    @property
+    def verbs(self) -> Sequence[Verb]:
+        """Return the table of the verbs below it; an empty one for a command."""
+        return _resolved(self.command) if self.is_group else ()
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """Return the function that runs: that of a command, or of a group without a verb; None for other groups."""
+        found: Callable[..., Any] | None = _resolved(self.default if self.is_group else self.command)
+        return found
+
+    @property
+    def summary(self) -> str:
+        """Return its help, else the first sentence of its function's docstring, without the full stop."""
+        if self.help:
+            return self.help
+        import inspect
+
+        first = inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0]
+        return " ".join(first.split()).removesuffix(".")
+
+    def below(self) -> Iterator[tuple[str, Verb]]:
+        """Yield every verb below it, groups included, with the words that lead there."""
+        for verb in self.verbs:
+            yield verb.name, verb
+            yield from ((f"{verb.name} {path}", found) for path, found in verb.below())
 
 
-def is_table(where: str) -> bool:
-    """Whether a table of verbs stands there, not a function."""
-    return ":" not in where or where.endswith("VERBS")
+def _resolved(command: Any) -> Any:
+    """Return what a row of a table refers to."""
+    return command.resolve() if isinstance(command, LazyReference) else command
 
 
-def load(where: str) -> Any:
-    """The function, or the verbs, that stand there."""
-    module, colon, name = where.partition(":")
-    return getattr(importlib.import_module(_ROOM + module), name if colon else "VERBS")
+def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
+    """Return the rows from a noun to the command that the words behind it name, and the words left for that command.
 
-
-def named(verbs: Sequence[Verb], word: str) -> Verb | None:
-    """The verb that answers to a word."""
-    return next((verb for verb in verbs if word in verb.words), None)
-
-
-def verbs_first(verbs: Sequence[Verb], words: Sequence[str]) -> list[str]:
-    """The words with the flags that stand before a verb behind it, so that a group takes those of its verbs.
-
-    A word behind a flag that is no verb is taken for the flag's value; any other that is no verb ends the search.
+    Flags may stand before a verb; they are put behind it, as they belong to the command. A word behind a flag that is
+    no verb is taken for the flag's value; any other that is no verb ends the search.
     """
-    path: list[str] = []
+    rows = [noun]
     early: list[str] = []
     rest = list(words)
-    while (at := _verb_at(verbs, rest)) is not None:
+    while (at := _verb_at(rows[-1].verbs, rest)) is not None:
         early += rest[:at]
-        path.append(rest[at])
-        found, rest = named(verbs, rest[at]), rest[at + 1 :]
-        if found is None or not found.is_group:
-            break
-        verbs = load(found.where)
-    return [*path, *early, *rest]
+        rows += [verb for verb in rows[-1].verbs if rest[at] in verb.words]
+        rest = rest[at + 1 :]
+    return rows, [*early, *rest]
 
 
 def _verb_at(verbs: Sequence[Verb], words: Sequence[str]) -> int | None:
+    """Return where the verb stands among the words; None where there is none."""
     after_flag = False
     for at, word in enumerate(words):
         if word == "--":
             return None
-        if named(verbs, word):
+        if any(word in verb.words for verb in verbs):
             return at
         is_flag = word.startswith("-") and word != "-"
         if not is_flag and not after_flag:
             return None
         after_flag = is_flag and "=" not in word
     return None
-
-
-def walk(verbs: Sequence[Verb]) -> Iterator[tuple[str, Verb]]:
-    """Every verb below a noun, groups included, with the words that lead there."""
-    for verb in verbs:
-        yield verb.name, verb
-        if verb.is_group:
-            yield from ((f"{verb.name} {path}", below) for path, below in walk(load(verb.where)))
-
-
-def begun(verbs: Sequence[Verb], words: Sequence[str]) -> Iterator[Verb]:
-    """The verb that `words` begin with, and those below it that they go on with."""
-    for word in words:
-        found = named(verbs, word)
-        if found is None:
-            return
-        yield found
-        if not found.is_group:
-            return
-        verbs = load(found.where)
-
-
-def build(help: str, verbs: Sequence[Verb], words: Sequence[str]) -> Any:
-    """A Typer app of the verb that `words` begin with, or of all of them where that is none of them."""
-    import typer
-
-    from natsctl.cli.group import AliasGroup
-
-    app = typer.Typer(cls=AliasGroup, help=help, no_args_is_help=True, add_completion=False)
-    one = named(verbs, words[0]) if words else None
-    for verb in [one] if one else verbs:
-        if verb.is_group:
-            app.add_typer(build(f"{verb.help}.", load(verb.where), words[1:] if one else ()), name=verb.names)
-        else:
-            app.command(verb.names, hidden=verb.hidden)(load(verb.where))
-    return app
-
-
-def build_single(where: str) -> Any:
-    """A Typer app that is one command."""
-    import typer
-
-    app = typer.Typer(add_completion=False)
-    app.command()(load(where))
-    return app

@@ -75,15 +75,11 @@ class Published:
 
 def _answer_of(noun: Any, words: list[str]) -> str:
     """What the command declares that it prints."""
-    from natsctl.cli.verbs import is_table, load, named
+    from natsctl.cli.commands import COMMANDS
+    from natsctl.cli.verbs import find
 
-    row, where = noun, noun.where
-    while is_table(where):
-        verb = named(load(where), words.pop(0)) if words else None
-        if verb is None:
-            return str(noun.answer)
-        row, where = verb, verb.where
-    return str(row.answer)
+    rows, _ = find(COMMANDS[noun.name], words)
+    return rows[-1].answer
 
 
 def _differs(document: Any, answer: str) -> str:
@@ -113,12 +109,12 @@ def _validator(id: str) -> Any:
 @pytest.fixture(autouse=True)
 def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fail a test in which a command prints, with -j, what its schema does not describe."""
-    from natsctl.cli import output, typer_run
+    from natsctl.cli import invocation, output
 
     held = Published()
     for name in ("emit_json", "emit_json_line"):
         monkeypatch.setattr(output, name, held.printing(getattr(output, name)))
-    monkeypatch.setattr(typer_run, "run_noun", held.running(typer_run.run_noun))
+    monkeypatch.setattr(invocation, "run_noun", held.running(invocation.run_noun))
     yield
     assert held.faults == []
 

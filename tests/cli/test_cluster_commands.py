@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from natsctl.cli.main import NOUNS
-from natsctl.cli.verbs import load, walk
+from natsctl.cli.commands import every_command
 from tests.support.commands import Done
 from tests.support.servers import NAMES, Cluster
 
@@ -104,12 +103,10 @@ ROWS: Final = {
 def commands() -> set[str]:
     """Return every command of `server`, and those of other nouns that are about a cluster or report."""
     found = set()
-    for noun in NOUNS:
-        rows = walk(load(noun.where)) if ":" not in noun.where else ()
-        for path, verb in rows:
-            about = noun.name == "server" or {"cluster", "report"} & set(path.split())
-            if about and not verb.is_group:
-                found.add(f"{noun.name} {path}")
+    for path, verb in every_command():
+        noun, *below = path.split()
+        if (noun == "server" or {"cluster", "report"} & set(below)) and not verb.is_group:
+            found.add(path)
     return found
 
 

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.main import NOUNS, run
-from natsctl.cli.verbs import load, walk
+from natsctl.cli.commands import every_verb
+from natsctl.cli.main import run
 
 Run = Callable[..., Any]
 
 
 def _paths() -> list[str]:
-    groups = [noun for noun in NOUNS if ":" not in noun.where]
-    below = [f"{noun.name} {path}" for noun in groups for path, _ in walk(load(noun.where))]
-    return [*(noun.name for noun in NOUNS), *(path for path in below if path != "server run")]
+    return [path for path, _ in every_verb() if path != "server run"]
 
 
 @pytest.mark.parametrize("path", _paths())
@@ -72,8 +70,7 @@ def test_the_defaults_that_help_tells_are_those_that_are_taken(natsctl: Run) -> 
 
 
 def _examples() -> list[str]:
-    below = [verb for noun in NOUNS if ":" not in noun.where for _, verb in walk(load(noun.where))]
-    return [line for one in (*NOUNS, *below) for line in one.examples]
+    return [line for _, verb in every_verb() for line in verb.examples]
 
 
 @pytest.mark.parametrize("line", _examples())

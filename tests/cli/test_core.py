@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from natsctl.api.exit_codes import ExitCode
-from natsctl.cli.main import NOUNS, run
+from natsctl.cli.main import run
+from natsctl.cli.nouns import NOUNS
 from natsctl.cli.output import error_object, exit_code_of, render_error
 
 

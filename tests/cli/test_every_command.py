@@ -7,14 +7,14 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.cli.main import NOUNS
-from natsctl.cli.verbs import load, walk
+from natsctl.cli.commands import every_command
+from natsctl.cli.invocation import command_of
 
 Run = Callable[..., Any]
 
@@ -89,29 +89,12 @@ ENDING = {"--wait": "50ms", "--count": "1"}
 ALLOWED = {0, 1, 2, 3, 4, 5, 6, 7, 10}
 
 
-def _leaves() -> Iterator[tuple[str, str]]:
-    for noun in NOUNS:
-        if ":" in noun.where:
-            yield noun.name, noun.where
-            continue
-        if noun.alone:
-            yield noun.name, noun.alone
-        yield from ((f"{noun.name} {path}", verb.where) for path, verb in walk(load(noun.where)) if not verb.is_group)
+LEAVES = [(name, verb.function) for name, verb in every_command() if name not in APART and verb.function]
 
 
-LEAVES = [(name, where) for name, where in _leaves() if name not in APART]
-
-
-def _parameters(where: str) -> list[Any]:
-    from natsctl.cli.typer_run import import_typer
-    from natsctl.cli.verbs import build_single
-
-    return list(import_typer().get_command(build_single(where)).params)
-
-
-def _words(name: str, where: str, timeout: str = "500ms") -> list[str]:
+def _words(name: str, function: Callable[..., Any], timeout: str = "500ms") -> list[str]:
     """The command with what it needs, made to end, to ask nothing, and to change nothing."""
-    parameters = _parameters(where)
+    parameters = command_of(function).params
     valued = {spelling for one in parameters for spelling in one.opts if not getattr(one, "is_flag", False)}
     switches = {spelling for one in parameters for spelling in one.opts} - valued
     arguments = [one.metavar or "" for one in parameters if one.param_type_name == "argument"]
@@ -184,8 +167,8 @@ def test_no_command_changes_anything_or_reads_stdin_in_a_dry_run(
     """With -j each ends with JSON on stdout, or with one error object on stderr and nothing on stdout."""
     faults, previewed = [], 0
     before, noun = state(), ""
-    for name, where in LEAVES:
-        words = _words(name, where)
+    for name, function in LEAVES:
+        words = _words(name, function)
         if noun != (noun := name.split()[0]):
             assert state() == before, f"a command before natsctl {name} changed something"
         with monkeypatch.context() as patch:

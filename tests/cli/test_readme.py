@@ -75,7 +75,7 @@ def test_every_command_that_a_document_mentions_exists(document: str, line: str)
     while words and not words[0].startswith("-") and words[0] in node.below:
         node = node.below[words.pop(0)]
     assert node.names or all(word.startswith("-") for word in words), line
-    if node.where == "server.local:run" or not node.names:
+    if node.path == "server run" or not node.names:
         return
     known = {*node.flags, *our_tree().flags}
     assert {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1} <= known, line

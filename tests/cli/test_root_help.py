@@ -8,16 +8,16 @@ import sys
 import pytest
 
 from natsctl.cli.globals import GLOBAL_FLAGS
-from natsctl.cli.main import NOUNS, run
-from natsctl.cli.root_help import KIN
+from natsctl.cli.main import run
+from natsctl.cli.nouns import HEADINGS, NOUNS
 
 
 def test_every_command_is_shown_below_its_kin(capsys: pytest.CaptureFixture[str]) -> None:
-    assert sorted(name for _, names in KIN for name in names) == sorted(noun.name for noun in NOUNS)
+    assert sorted(name for _, names in HEADINGS for name in names) == sorted(noun.name for noun in NOUNS)
     assert run(["--help"]) == 0
     page = capsys.readouterr().out
     headings = [line for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert [heading[:-1] for heading in headings[: len(KIN)]] == [title for title, _ in KIN]
+    assert [heading[:-1] for heading in headings[: len(HEADINGS)]] == [title for title, _ in HEADINGS]
     for noun in NOUNS:
         assert f"\n  {', '.join((noun.name, *noun.aliases))} " in page
     for flag in GLOBAL_FLAGS:

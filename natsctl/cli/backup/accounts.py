@@ -35,17 +35,20 @@ from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
 from natsctl.cli.flags import Force, Json, Progress, session_of
 from natsctl.cli.live import progress as shown
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import Verb
+from natsctl.cli.verbs import LazyModule, Verb
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from natsctl.cli.session import Session
+    from natsctl.cli.stream import transfer
     from natsctl.client.backup.attempts import Lifeline
     from natsctl.client.backup.outcome import AccountOutcome
     from natsctl.client.backup.progress import OnProgress
     from natsctl.client.backup.progress import Progress as Transferred
     from natsctl.client.manager import Manager
+else:
+    transfer = LazyModule("natsctl.cli.stream.transfer")
 
 
 Work = Callable[["Lifeline", Callable[[float, float], None]], Awaitable["AccountOutcome"]]
@@ -214,10 +217,10 @@ def backup(
 
 def _check_order(folder: Path) -> None:
     """Raise UsageError where the folder's name is a noun: `backup stream` was meant to be `stream backup`."""
-    from natsctl.cli.main import NOUNS
+    from natsctl.cli.nouns import BY_WORD
 
-    nouns = {word: noun.name for noun in NOUNS for word in (noun.name, *noun.aliases) if len(word) > 1}
-    noun = nouns.get(str(folder), "")
+    word = str(folder)
+    noun = BY_WORD[word].name if word in BY_WORD and len(word) > 1 else ""
     if noun in SAVED:
         raise UsageError(
             f"natsctl backup {folder} would write a folder named {folder}",
@@ -227,22 +230,6 @@ def _check_order(folder: Path) -> None:
 
 def _begins(done: Transferred) -> str:
     return f'Starting backup of Stream "{safe(done.stream)}" with {format_size(done.total_bytes)}'
-
-
-RESTORE_VERBS = (
-    Verb(
-        "stream",
-        "stream.transfer:restore",
-        answer="StreamInfo",
-        examples=("natsctl backup restore stream ./orders",),
-    ),
-    Verb(
-        "account",
-        "backup.accounts:restore_account",
-        answer="cli.backup.answers:AccountOutcome",
-        examples=("natsctl backup restore account /data/js-backup",),
-    ),
-)
 
 
 def restore(
@@ -274,3 +261,19 @@ def restore(
     )
     if json:
         output.emit_json(asdict(done))
+
+
+RESTORE_VERBS = (
+    Verb(
+        "stream",
+        transfer.restore,
+        answer="StreamInfo",
+        examples=("natsctl backup restore stream ./orders",),
+    ),
+    Verb(
+        "account",
+        restore_account,
+        answer="cli.backup.answers:AccountOutcome",
+        examples=("natsctl backup restore account /data/js-backup",),
+    ),
+)

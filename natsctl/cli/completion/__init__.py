@@ -1,14 +1,21 @@
 """`natsctl completion`: words for the shell, while one types."""
 
-from natsctl.cli.verbs import Verb
+from typing import TYPE_CHECKING
+
+from natsctl.cli.verbs import LazyModule, Verb
+
+if TYPE_CHECKING:
+    from natsctl.cli.completion import install
+else:
+    install = LazyModule("natsctl.cli.completion.install")
 
 VERBS = (
-    Verb("bash", "completion.install:bash"),
-    Verb("zsh", "completion.install:zsh"),
-    Verb("fish", "completion.install:fish"),
+    Verb("bash", install.bash),
+    Verb("zsh", install.zsh),
+    Verb("fish", install.fish),
     Verb(
         "install",
-        "completion.install:install",
+        install.install,
         answer="cli.completion.shapes:Installed",
         examples=("natsctl completion install zsh",),
     ),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.globals import GLOBAL_FLAGS, leading, take_out
+from natsctl.cli.nouns import BY_WORD, NOUNS
 
 COMMANDS = Path(__file__).with_name("commands")
 
@@ -61,17 +62,14 @@ class Place:
 
 def find(words: Sequence[str]) -> Place:
     """The place behind these words; raises UsageError for words that are no command."""
-    from natsctl.cli.main import NOUNS
-
     place = Place(flags={name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings})
     if _waits(place, words):
         return place
     place.options, rest = leading(words)
     if not rest:
-        place.commands = [Command((noun.name, *noun.aliases), noun.help) for noun in NOUNS]
+        place.commands = [Command(noun.words, noun.help) for noun in NOUNS]
         return place
-    noun = next((one for one in NOUNS if rest[0] in (one.name, *one.aliases)), None)
-    if noun is not None:
+    if noun := BY_WORD.get(rest[0]):
         place.noun = noun.name
         _below(place, declared(noun.name), list(rest[1:]))
     return place

@@ -1,11 +1,20 @@
 """`natsctl consumer`: the commands about consumers."""
 
-from natsctl.cli.verbs import Verb
+from typing import TYPE_CHECKING
+
+from natsctl.cli.verbs import Verb, lazy_modules
+
+if TYPE_CHECKING:
+    from natsctl.cli.consumer import activity, control, definition, leaders, listing, reading, removal, state
+else:
+    activity, control, definition, leaders, listing, reading, removal, state = lazy_modules(
+        "natsctl.cli.consumer", "activity control definition leaders listing reading removal state"
+    )
 
 VERBS = (
     Verb(
         "add, create, new",
-        "consumer.definition:add",
+        definition.add,
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer|ConsumerConfig",
         examples=(
             "natsctl con add ORDERS NEW --pull --filter ORDERS.received --max-deliver 20",
@@ -15,7 +24,7 @@ VERBS = (
     ),
     Verb(
         "edit, update",
-        "consumer.definition:edit",
+        definition.edit,
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=(
             "natsctl con edit ORDERS NEW --max-deliver 5 --dry-run",
@@ -24,31 +33,31 @@ VERBS = (
     ),
     Verb(
         "copy, cp",
-        "consumer.definition:copy",
+        definition.copy,
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=("natsctl con copy ORDERS NEW NEW2 --filter ORDERS.returned",),
     ),
-    Verb("ls, list, l", "consumer.listing:ls", answer="schema.shapes:Names|ConsumerInfo[]"),
+    Verb("ls, list, l", listing.ls, answer="schema.shapes:Names|ConsumerInfo[]"),
     Verb(
         "find, query",
-        "consumer.listing:find",
+        listing.find,
         answer="ConsumerInfo[]",
         examples=(
             "natsctl con find ORDERS --pull --idle 1h -n",
             "natsctl con find ORDERS --expression 'state.num_pending > 1000'",
         ),
     ),
-    Verb("info, nfo, i", "consumer.state:info", answer="ConsumerInfoAnswer"),
-    Verb("state", "consumer.state:state", answer="ConsumerInfoAnswer"),
+    Verb("info, nfo, i", state.info, answer="ConsumerInfoAnswer"),
+    Verb("state", state.state, answer="ConsumerInfoAnswer"),
     Verb(
         "report",
-        "consumer.activity:report",
+        activity.report,
         answer="cli.consumer.activity:Report|cli.consumer.activity:Report*",
         examples=("natsctl con report ORDERS --sort unprocessed --watch 2s",),
     ),
     Verb(
         "next",
-        "consumer.reading:next_message",
+        reading.next_message,
         answer="cli.consumer.reading:Delivered*",
         examples=(
             "natsctl con next ORDERS NEW --count 5 --wait 2s",
@@ -57,42 +66,42 @@ VERBS = (
     ),
     Verb(
         "fetch",
-        "consumer.reading:fetch",
+        reading.fetch,
         answer="cli.consumer.reading:Delivered*",
         examples=("natsctl con fetch ORDERS NEW --batch 500 --max-bytes 1MB --no-wait -j",),
     ),
     Verb(
         "sub",
-        "consumer.reading:sub",
+        reading.sub,
         answer="cli.consumer.reading:Delivered*",
         examples=("natsctl con sub ORDERS NEW", "natsctl con sub ORDERS --ordered --subject 'ORDERS.new' --since 1h"),
     ),
     Verb(
         "pause",
-        "consumer.control:pause",
+        control.pause,
         answer="ConsumerPauseAnswer",
         examples=("natsctl con pause ORDERS NEW 1h -f", "natsctl con pause ORDERS NEW 2026-12-24T18:00:00Z -f"),
     ),
-    Verb("resume", "consumer.control:resume", answer="ConsumerPauseAnswer"),
-    Verb("unpin", "consumer.control:unpin", answer="ConsumerUnpinAnswer"),
+    Verb("resume", control.resume, answer="ConsumerPauseAnswer"),
+    Verb("unpin", control.unpin, answer="ConsumerUnpinAnswer"),
     Verb(
         "reset",
-        "consumer.control:reset",
+        control.reset,
         answer="ConsumerResetAnswer",
         examples=("natsctl con reset ORDERS NEW --sequence 100 -f",),
     ),
     Verb(
         "rm, delete, del",
-        "consumer.removal:rm",
+        removal.rm,
         answer="ConsumerDeleteAnswer|cli.consumer.activity:Removed",
         examples=("natsctl con rm ORDERS NEW -f --missing-ok", "natsctl con rm ORDERS 'TMP_*' -f"),
     ),
     Verb(
         "events",
-        "consumer.activity:events",
+        activity.events,
         answer="ConsumerAckMetric*|MaxDeliver*|Nak*|Terminated*|ConsumerAction*|ConsumerPause*|GroupPinned*|GroupUnpinned*",
         examples=("natsctl con events ORDERS NEW --count 10",),
     ),
-    Verb("graph", "consumer.activity:graph"),
-    Verb("cluster, c", "consumer.leaders", "Move and balance the leaders of consumers in a cluster"),
+    Verb("graph", activity.graph),
+    Verb("cluster, c", leaders.VERBS, "Move and balance the leaders of consumers in a cluster"),
 )

@@ -19,21 +19,6 @@ from natsctl.cli.resolve import pick_consumer, pick_stream
 from natsctl.cli.verbs import Verb
 from natsctl.client.assets.leaders import WAIT_S, Asset, NotClusteredError
 
-VERBS = (
-    Verb(
-        "step-down, stepdown, sd, elect, down, d",
-        "consumer.leaders:step_down",
-        answer="ConsumerInfoAnswer",
-        examples=("natsctl con cluster step-down ORDERS NEW --preferred n2 -f",),
-    ),
-    Verb(
-        "balance",
-        "consumer.leaders:balance",
-        answer="cli.consumer.leaders:Balance",
-        examples=("natsctl con cluster balance ORDERS --dry-run",),
-    ),
-)
-
 
 class Moved(Model):
     """A consumer whose leader changed."""
@@ -98,3 +83,19 @@ def balance(
         output.emit_json({"stream": where, "consumers": len(found), "moved": done})
     else:
         output.emit(f"Balanced {plural(len(done), 'consumer')} on {safe(where)} of {count(len(found))}")
+
+
+VERBS = (
+    Verb(
+        "step-down, stepdown, sd, elect, down, d",
+        step_down,
+        answer="ConsumerInfoAnswer",
+        examples=("natsctl con cluster step-down ORDERS NEW --preferred n2 -f",),
+    ),
+    Verb(
+        "balance",
+        balance,
+        answer="cli.consumer.leaders:Balance",
+        examples=("natsctl con cluster balance ORDERS --dry-run",),
+    ),
+)

@@ -18,24 +18,6 @@ if TYPE_CHECKING:
 
 _ANSWER = "plan.export.export:PlainDocument|plan.export.export:TypedDocument[]|plan.export.folder:FilesWritten"
 
-VERBS = (
-    Verb(
-        "terraform, tf, hcl",
-        "desired.convert:terraform",
-        answer=_ANSWER,
-        examples=(
-            "natsctl convert terraform orders.tf -o orders.yaml",
-            "natsctl convert terraform ./infrastructure --var env=staging",
-        ),
-    ),
-    Verb(
-        "documents, kubernetes, k8s, config",
-        "desired.convert:documents",
-        answer=_ANSWER,
-        examples=("natsctl convert documents deploy/*.yml --output streams/",),
-    ),
-)
-
 
 @flagged()
 def terraform(
@@ -89,3 +71,22 @@ def _write(ctx: typer.Context, wanted: DocumentSet, how: Writing, json: bool, *,
     for text in () if noted else wanted.notes:
         output.note(f"note: {safe(text)}")
     write(session_of(ctx), Exporter(wanted, how.full), how.to(json))
+
+
+VERBS = (
+    Verb(
+        "terraform, tf, hcl",
+        terraform,
+        answer=_ANSWER,
+        examples=(
+            "natsctl convert terraform orders.tf -o orders.yaml",
+            "natsctl convert terraform ./infrastructure --var env=staging",
+        ),
+    ),
+    Verb(
+        "documents, kubernetes, k8s, config",
+        documents,
+        answer=_ANSWER,
+        examples=("natsctl convert documents deploy/*.yml --output streams/",),
+    ),
+)

@@ -10,7 +10,7 @@ from natsctl.cli.completion.scripts import SCRIPTS
 from natsctl.cli.generate import natscli, spark_options
 from natsctl.cli.generate.pages import pages
 from natsctl.cli.generate.tree import completion_of
-from natsctl.cli.main import NOUNS
+from natsctl.cli.nouns import NOUNS
 
 ROOT = Path(__file__).parents[3]
 """The repository, where natsctl runs from a checkout."""

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from natsctl.cli.commands import COMMANDS
 from natsctl.cli.generate.tests_found import TestsFound
-from natsctl.cli.generate.tree import REFERENCE_RUN, parameters
+from natsctl.cli.generate.tree import NATS_SERVER_FLAGS, parameters
 from natsctl.cli.globals import GLOBAL_FLAGS
-from natsctl.cli.main import NOUNS
-from natsctl.cli.verbs import is_table, load
+from natsctl.cli.nouns import NOUNS
+from natsctl.cli.verbs import Verb
 
 
 @dataclass(slots=True)
@@ -28,8 +29,8 @@ class Node:
     """A command of ours: its words, its flags by spelling, and those below it."""
 
     names: tuple[str, ...]
-    where: str
-    alone: str = ""
+    row: Verb | None
+    path: str = ""
     below: dict[str, Node] = field(default_factory=dict)
     _flags: dict[str, str] | None = None
 
@@ -37,10 +38,9 @@ class Node:
     def flags(self) -> dict[str, str]:
         """The first spelling of every flag by each of its spellings; of a group, of all that is below it."""
         if self._flags is None:
-            where = self.alone or ("" if is_table(self.where) else self.where)
             self._flags = {
                 spelling: one.opts[0] if spelling in one.opts else spelling
-                for one in (parameters(where) if where and self.where not in REFERENCE_RUN else ())
+                for one in (parameters(self.row) if self.row and self.path != NATS_SERVER_FLAGS else ())
                 if one.param_type_name == "option"
                 for spelling in (*one.opts, *one.secondary_opts)
             }
@@ -51,21 +51,19 @@ class Node:
 
 def our_tree() -> Node:
     """All commands, below a root that has the flags of every command."""
-    root = Node((), "", _flags={spelling: spelling for flag in GLOBAL_FLAGS for spelling in flag.spellings})
+    root = Node((), None, _flags={spelling: spelling for flag in GLOBAL_FLAGS for spelling in flag.spellings})
     for noun in NOUNS:
-        node = Node((noun.name, *noun.aliases), noun.where, noun.alone)
+        node = _node(noun.words, COMMANDS[noun.name], noun.name)
         root.below |= dict.fromkeys(node.names, node)
-        if ":" not in noun.where:
-            _grow(node)
     return root
 
 
-def _grow(node: Node) -> None:
-    for verb in load(node.where):
-        below = Node(verb.words, verb.where)
-        node.below |= dict.fromkeys(verb.words, below)
-        if verb.is_group:
-            _grow(below)
+def _node(names: tuple[str, ...], row: Verb, path: str) -> Node:
+    """Return a row of a table with all that is below it."""
+    node = Node(names, row, path)
+    for verb in row.verbs:
+        node.below |= dict.fromkeys(verb.words, _node(verb.words, verb, f"{path} {verb.name}"))
+    return node
 
 
 class Row(NamedTuple):

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 
-from natsctl.cli.main import NOUNS, Noun, run
-from natsctl.cli.verbs import load, walk
+from natsctl.cli.commands import COMMANDS
+from natsctl.cli.main import run
+from natsctl.cli.nouns import NOUNS, Noun
 
 WIDTH = 100
 """Columns of the pages."""
@@ -43,8 +44,7 @@ def _cell(text: str) -> str:
 
 def _page(noun: Noun) -> str:
     paths = [noun.name]
-    if ":" not in noun.where:
-        paths += [f"{noun.name} {path}" for path, verb in walk(load(noun.where)) if not verb.hidden]
+    paths += [f"{noun.name} {path}" for path, _ in COMMANDS[noun.name].below()]
     parts = [f"# natsctl {noun.name}", "", f"{noun.help}.", ""]
     for path in paths:
         if path != noun.name:

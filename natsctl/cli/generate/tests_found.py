@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from natsctl.cli.main import NOUNS
+from natsctl.cli.commands import COMMANDS
 
 FOLDERS = ("tests/cli", "tests/client", "tests/live")
 _WORD = re.compile(r"--[a-z][\w-]*|(?<![\w-])-[A-Za-z]\b|[A-Za-z][\w-]*|(?<= )-(?= )")
 
-_ROOMS = {noun.name: noun.where.partition(":")[0].partition(".")[0] for noun in NOUNS}
+_ROOMS = {name: getattr(row.command, "module", "").split(".")[2] for name, row in COMMANDS.items()}
 """The folder of each noun: `publish` and its like share one."""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -15,8 +14,8 @@ import msgspec
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.cli.commands import every_command
 from natsctl.cli.schema import documents
-from natsctl.cli.verbs import Verb, load, walk
 
 API = "io.nats.jetstream.api.v1."
 OURS = "io.natsctl."
@@ -39,17 +38,6 @@ class UnknownSchemaError(NatsctlError):
     """No kind of document has that id."""
 
     exit_code = ExitCode.NOT_FOUND
-
-
-def commands() -> Iterator[tuple[str, Verb]]:
-    """Every command (`stream add`) with its row; a noun that is a command itself has a row made of it."""
-    from natsctl.cli.main import NOUNS
-
-    for noun in NOUNS:
-        if ":" in noun.where or noun.alone:
-            yield noun.name, Verb(noun.name, noun.alone or noun.where, noun.help, noun.answer, noun.examples)
-        if ":" not in noun.where:
-            yield from ((f"{noun.name} {path}", verb) for path, verb in walk(load(noun.where)) if not verb.is_group)
 
 
 def kinds_of(answer: str) -> list[tuple[str, str]]:
@@ -104,7 +92,7 @@ def kinds() -> dict[str, Any]:
                 _tag(kind) or kind.__name__ in _NAMES or kind.__name__.endswith("Request")
             ):
                 found[_id(kind.__name__)] = kind
-    answers = [one for _, verb in commands() for one in verb.answer.split("|") if one]
+    answers = [one for _, verb in every_command() for one in verb.answer.split("|") if one]
     for bare in [*(one.rstrip("[]*") for one in answers), *_EVERYWHERE]:
         found[_id(bare)] = _type(bare)
     found[documents.ID] = documents.Documents
@@ -115,7 +103,7 @@ def kinds() -> dict[str, Any]:
 def printed_by() -> dict[str, list[str]]:
     """The commands that print a kind of document with -j, by its id; an array of them counts as the kind."""
     found: dict[str, list[str]] = {}
-    for path, verb in commands():
+    for path, verb in every_command():
         for id, _ in kinds_of(verb.answer):
             found.setdefault(id, []).append(path)
     return found

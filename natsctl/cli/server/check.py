@@ -36,54 +36,6 @@ if TYPE_CHECKING:
 
 _ANSWER = "cli.server.check:CheckResult"
 
-VERBS = (
-    Verb(
-        "connection, conn",
-        "server.check:connection",
-        answer=_ANSWER,
-        examples=("natsctl server check connection --rtt-warn 100ms --rtt-critical 500ms",),
-    ),
-    Verb(
-        "stream",
-        "server.check:stream",
-        answer=_ANSWER,
-        examples=("natsctl server check stream --stream ORDERS --peer-expect 3 --msgs-critical 10",),
-    ),
-    Verb(
-        "consumer",
-        "server.check:consumer",
-        answer=_ANSWER,
-        examples=("natsctl srv check consumer --stream S --consumer C --unprocessed-critical 1000",),
-    ),
-    Verb(
-        "message, msg",
-        "server.check:message",
-        answer=_ANSWER,
-        examples=("natsctl srv check message --stream ORDERS --subject ORDERS.new --age-warn 1h",),
-    ),
-    Verb(
-        "meta, raft",
-        "server.check:meta",
-        answer=_ANSWER,
-        examples=("natsctl server check meta --expect 3 --lag-critical 100 --seen-critical 10s",),
-    ),
-    Verb(
-        "request, req",
-        "server.check:request",
-        answer=_ANSWER,
-        examples=("natsctl server check request --subject orders.status --match-payload ready",),
-    ),
-    Verb("jetstream, js", "server.check:jetstream", answer=_ANSWER),
-    Verb(
-        "server",
-        "server.check:server",
-        answer=_ANSWER,
-        examples=("natsctl srv check server --js-required --format prometheus --outfile nats.prom",),
-    ),
-    Verb("kv", "server.check:kv", answer=_ANSWER),
-    Verb("credential", "server.check:credential", answer=_ANSWER),
-)
-
 
 def _percent(text: str) -> float:
     try:
@@ -494,3 +446,52 @@ def _import_client() -> None:
     from natsctl.client.nats_py import client_class
 
     client_class()
+
+
+VERBS = (
+    Verb(
+        "connection, conn",
+        connection,
+        answer=_ANSWER,
+        examples=("natsctl server check connection --rtt-warn 100ms --rtt-critical 500ms",),
+    ),
+    Verb(
+        "stream",
+        stream,
+        answer=_ANSWER,
+        examples=("natsctl server check stream --stream ORDERS --peer-expect 3 --msgs-critical 10",),
+    ),
+    Verb(
+        "consumer",
+        consumer,
+        answer=_ANSWER,
+        examples=("natsctl srv check consumer --stream S --consumer C --unprocessed-critical 1000",),
+    ),
+    Verb(
+        "message, msg",
+        message,
+        answer=_ANSWER,
+        examples=("natsctl srv check message --stream ORDERS --subject ORDERS.new --age-warn 1h",),
+    ),
+    Verb(
+        "meta, raft",
+        meta,
+        answer=_ANSWER,
+        examples=("natsctl server check meta --expect 3 --lag-critical 100 --seen-critical 10s",),
+    ),
+    Verb(
+        "request, req",
+        request,
+        answer=_ANSWER,
+        examples=("natsctl server check request --subject orders.status --match-payload ready",),
+    ),
+    Verb("jetstream, js", jetstream, answer=_ANSWER),
+    Verb(
+        "server",
+        server,
+        answer=_ANSWER,
+        examples=("natsctl srv check server --js-required --format prometheus --outfile nats.prom",),
+    ),
+    Verb("kv", kv, answer=_ANSWER),
+    Verb("credential", credential, answer=_ANSWER),
+)

@@ -38,29 +38,6 @@ if TYPE_CHECKING:
     from natsctl.client.system.cluster import Excess
 
 
-VERBS = (
-    Verb(
-        "step-down, stepdown, sd, elect, down, d",
-        "server.meta_cluster:step_down",
-        answer="cli.server.meta_cluster:Election",
-        examples=("natsctl server cluster step-down --host n2",),
-    ),
-    Verb("peer-remove, rm, pr", "server.meta_cluster:peer_remove", answer="cli.server.overview:Success"),
-    Verb(
-        "rescue",
-        "server.meta_cluster:rescue",
-        answer="cli.server.meta_cluster:Rescue",
-        examples=("natsctl server cluster rescue", "natsctl server cluster rescue --quorum 1"),
-    ),
-    Verb(
-        "balance",
-        "server.meta_cluster:balance",
-        answer="cli.server.meta_cluster:Balance",
-        examples=("natsctl server cluster balance 10s --idle 1m",),
-    ),
-)
-
-
 _CONNECTIONS = (
     Flag("--account", TEXT, "acc", "only connections of this account"),
     Flag("--subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
@@ -287,3 +264,26 @@ def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
     for text in refused:
         output.note(f"warning: {safe(text)}")
     output.note("Remove the lost servers now: natsctl server cluster peer-remove")
+
+
+VERBS = (
+    Verb(
+        "step-down, stepdown, sd, elect, down, d",
+        step_down,
+        answer="cli.server.meta_cluster:Election",
+        examples=("natsctl server cluster step-down --host n2",),
+    ),
+    Verb("peer-remove, rm, pr", peer_remove, answer="cli.server.overview:Success"),
+    Verb(
+        "rescue",
+        rescue,
+        answer="cli.server.meta_cluster:Rescue",
+        examples=("natsctl server cluster rescue", "natsctl server cluster rescue --quorum 1"),
+    ),
+    Verb(
+        "balance",
+        balance,
+        answer="cli.server.meta_cluster:Balance",
+        examples=("natsctl server cluster balance 10s --idle 1m",),
+    ),
+)

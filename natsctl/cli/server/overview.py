@@ -275,15 +275,6 @@ def _figures(varz: dict[str, object], jetstream: bool) -> tuple[float, ...]:
     return number("cpu"), number("mem"), number("connections"), number("in_msgs") + number("out_msgs")
 
 
-CONFIG_VERBS = (Verb("reload", "server.overview:reload", answer="cli.server.overview:ServerAnswer"),)
-
-
-ACCOUNT_VERBS = (
-    Verb("info, i", "server.overview:account_info", answer="cli.server.overview:ServerAnswer"),
-    Verb("purge", "server.overview:account_purge", answer="cli.server.overview:Success"),
-)
-
-
 Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="the account's name", show_default=False)]
 
 
@@ -348,3 +339,11 @@ def account_purge(ctx: typer.Context, account: Account, force: Force = False, js
         return
     answer = session.run(lambda manager: purge_account(manager, account))
     output.emit_json(answer) if json else output.emit(f"Purge operation on account {safe(account)} initiated")
+
+
+CONFIG_VERBS = (Verb("reload", reload, answer="cli.server.overview:ServerAnswer"),)
+
+ACCOUNT_VERBS = (
+    Verb("info, i", account_info, answer="cli.server.overview:ServerAnswer"),
+    Verb("purge", account_purge, answer="cli.server.overview:Success"),
+)

@@ -53,50 +53,6 @@ def _again(name: str, module: str = "report") -> str:
     return f"cli.server.{module}:{name}[]|cli.server.{module}:{name}[]*"
 
 
-VERBS = (
-    Verb(
-        "accounts, acct",
-        "server.report:accounts",
-        answer=f"cli.server.report:Account|{_again('Account')}",
-        examples=("natsctl server report accounts --sort in-msgs",),
-    ),
-    Verb(
-        "connections, conn, connz, conns",
-        "server.report:connections",
-        answer=_again("Connection"),
-        examples=(
-            "natsctl srv report connections --account ORDERS --sort out-bytes --top 10",
-            "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
-        ),
-    ),
-    Verb(
-        "leafnodes, leaf, leafz",
-        "server.report:leafnodes",
-        answer=_again("Leafnode"),
-    ),
-    Verb("routes, route", "server.report:routes", answer=_again("Route")),
-    Verb(
-        "gateways, super, gateway",
-        "server.report:gateways",
-        answer=_again("Gateway"),
-    ),
-    Verb("cpu", "server.report:cpu", answer="cli.server.report:Use|cli.server.report:Use*"),
-    Verb("mem", "server.report:mem", answer="cli.server.report:Use|cli.server.report:Use*"),
-    Verb(
-        "health",
-        "server.report:health",
-        answer=_again("ServerAnswer", "overview"),
-    ),
-    Verb(
-        "jetstream, jsz, js",
-        "server.report:jetstream",
-        answer=_again("ServerAnswer", "overview"),
-        examples=("natsctl server report jetstream --leaders",),
-    ),
-    Verb("downgrade", "server.report:downgrade", answer="cli.server.report:Downgrade"),
-)
-
-
 class Connection(msgspec.Struct):
     """A connection as its server describes it."""
 
@@ -603,3 +559,47 @@ def downgrade(
     if not json and not any(found.values()):
         output.emit("All assets are compatible with the specified API level.")
     note_missing(answers)
+
+
+VERBS = (
+    Verb(
+        "accounts, acct",
+        accounts,
+        answer=f"cli.server.report:Account|{_again('Account')}",
+        examples=("natsctl server report accounts --sort in-msgs",),
+    ),
+    Verb(
+        "connections, conn, connz, conns",
+        connections,
+        answer=_again("Connection"),
+        examples=(
+            "natsctl srv report connections --account ORDERS --sort out-bytes --top 10",
+            "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
+        ),
+    ),
+    Verb(
+        "leafnodes, leaf, leafz",
+        leafnodes,
+        answer=_again("Leafnode"),
+    ),
+    Verb("routes, route", routes, answer=_again("Route")),
+    Verb(
+        "gateways, super, gateway",
+        gateways,
+        answer=_again("Gateway"),
+    ),
+    Verb("cpu", cpu, answer="cli.server.report:Use|cli.server.report:Use*"),
+    Verb("mem", mem, answer="cli.server.report:Use|cli.server.report:Use*"),
+    Verb(
+        "health",
+        health,
+        answer=_again("ServerAnswer", "overview"),
+    ),
+    Verb(
+        "jetstream, jsz, js",
+        jetstream,
+        answer=_again("ServerAnswer", "overview"),
+        examples=("natsctl server report jetstream --leaders",),
+    ),
+    Verb("downgrade", downgrade, answer="cli.server.report:Downgrade"),
+)

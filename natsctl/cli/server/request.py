@@ -251,33 +251,35 @@ def _write(folder: Path, name: str, text: str) -> str:
 
 
 _LINES = "cli.server.overview:ServerAnswer*"
+
+
 VERBS = (
-    Verb("accounts, accountz, acct", "server.request:accounts", answer=_LINES),
-    Verb("connections, conn, connz", "server.request:connections", answer=_LINES),
-    Verb("gateways, gateway, gwy, gatewayz", "server.request:gateways", answer=_LINES),
-    Verb("ipqueue, ipq, ipqueuesz", "server.request:ipqueue", answer=_LINES),
-    Verb("jetstream-health, healthz", "server.request:jetstream_health", answer=_LINES),
+    Verb("accounts, accountz, acct", accounts, answer=_LINES),
+    Verb("connections, conn, connz", connections, answer=_LINES),
+    Verb("gateways, gateway, gwy, gatewayz", gateways, answer=_LINES),
+    Verb("ipqueue, ipq, ipqueuesz", ipqueue, answer=_LINES),
+    Verb("jetstream-health, healthz", jetstream_health, answer=_LINES),
     Verb(
         "jetstream, jsz, js",
-        "server.request:jetstream",
+        jetstream,
         answer=_LINES,
         examples=("natsctl server request jetstream --account ORDERS --streams --consumer",),
     ),
     Verb(
         "kick",
-        "server.request:kick",
+        kick,
         answer="cli.server.overview:ServerAnswer",
         examples=("natsctl server request kick 42 n1",),
     ),
-    Verb("leafnodes, leaf, leafz", "server.request:leafnodes", answer=_LINES),
+    Verb("leafnodes, leaf, leafz", leafnodes, answer=_LINES),
     Verb(
         "profile",
-        "server.request:profile",
+        profile,
         answer="cli.server.request:Profile[]",
         examples=("natsctl server request profile heap /tmp --host n1",),
     ),
-    Verb("raft, raftz", "server.request:raft", answer=_LINES),
-    Verb("routes, route, routez", "server.request:routes", answer=_LINES),
-    Verb("subscriptions, sub, subsz", "server.request:subscriptions", answer=_LINES),
-    Verb("variables, var, varz", "server.request:variables", answer=_LINES),
+    Verb("raft, raftz", raft, answer=_LINES),
+    Verb("routes, route, routez", routes, answer=_LINES),
+    Verb("subscriptions, sub, subsz", subscriptions, answer=_LINES),
+    Verb("variables, var, varz", variables, answer=_LINES),
 )

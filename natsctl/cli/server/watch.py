@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from natsctl.client.system.reports import Row
 
 
-VERBS = (
-    Verb("servers, server, srv", "server.watch:servers", answer="cli.server.watch:Activity*"),
-    Verb("jetstream, jsz, js", "server.watch:jetstream", answer="cli.server.watch:Activity*"),
-    Verb("accounts, account, acct", "server.watch:accounts", answer="cli.server.watch:Activity*"),
-    Verb("api", "server.watch:API_VERBS", "Watch the JetStream API"),
-)
-
-
-API_VERBS = (Verb("requests, req", "server.watch:requests", answer="cli.server.watch:Activity*"),)
-
-
 class Activity(msgspec.Struct):
     """One look: a row for each server, account or subject, with what it does a second."""
 
@@ -156,3 +145,13 @@ def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0)
         return account_rows(account_totals(answers), rates, time.monotonic())
 
     show_rows("Accounts", WATCHED_ACCOUNTS, look, looks, "conns", number)
+
+
+API_VERBS = (Verb("requests, req", requests, answer="cli.server.watch:Activity*"),)
+
+VERBS = (
+    Verb("servers, server, srv", servers, answer="cli.server.watch:Activity*"),
+    Verb("jetstream, jsz, js", jetstream, answer="cli.server.watch:Activity*"),
+    Verb("accounts, account, acct", accounts, answer="cli.server.watch:Activity*"),
+    Verb("api", API_VERBS, "Watch the JetStream API"),
+)

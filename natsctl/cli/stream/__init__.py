@@ -1,11 +1,20 @@
 """`natsctl stream`: the commands about streams."""
 
-from natsctl.cli.verbs import Verb
+from typing import TYPE_CHECKING
+
+from natsctl.cli.verbs import Verb, lazy_modules
+
+if TYPE_CHECKING:
+    from natsctl.cli.stream import cluster, create, edit, info, list, messages, remove, reports, template, transfer
+else:
+    cluster, create, edit, info, list, messages, remove, reports, template, transfer = lazy_modules(
+        "natsctl.cli.stream", "cluster create edit info list messages remove reports template transfer"
+    )
 
 VERBS = (
     Verb(
         "add, create, new",
-        "stream.create:add",
+        create.add,
         answer="StreamCreateAnswer|StreamInfoAnswer|StreamConfig",
         examples=(
             'natsctl stream add ORDERS --subjects "ORDERS.*" --max-age 1y',
@@ -14,25 +23,25 @@ VERBS = (
     ),
     Verb(
         "edit, update",
-        "stream.edit:edit",
+        edit.edit,
         answer="StreamUpdateAnswer|StreamInfoAnswer",
         examples=("natsctl stream edit ORDERS --max-age 30d --dry-run",),
     ),
     Verb(
         "copy, cp",
-        "stream.create:copy",
+        create.copy,
         answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
     ),
     Verb(
         "ls, list, l",
-        "stream.list:ls",
+        list.ls,
         answer="schema.shapes:Names|StreamInfo[]",
         examples=("natsctl stream ls 'ORDERS*' --sort messages",),
     ),
     Verb(
         "report",
-        "stream.reports:report",
+        reports.report,
         answer="cli.stream.reports:StreamReport|cli.stream.reports:StreamReport*|spark.report.model:DeepReport",
         examples=(
             "natsctl stream report --sort messages --watch 5s",
@@ -41,35 +50,35 @@ VERBS = (
     ),
     Verb(
         "find, query",
-        "stream.list:find",
+        list.find,
         answer="StreamInfo[]",
         examples=(
             "natsctl stream find --idle 30d --mirrored --invert",
             "natsctl stream find --expression 'state.messages > 1000'",
         ),
     ),
-    Verb("subjects, subj", "stream.reports:subjects", answer="cli.stream.reports:Counts"),
-    Verb("info, nfo, i", "stream.info:info", answer="StreamInfoAnswer"),
-    Verb("state", "stream.info:state", answer="StreamInfoAnswer"),
+    Verb("subjects, subj", reports.subjects, answer="cli.stream.reports:Counts"),
+    Verb("info, nfo, i", info.info, answer="StreamInfoAnswer"),
+    Verb("state", info.state, answer="StreamInfoAnswer"),
     Verb(
         "rm, delete, del",
-        "stream.remove:rm",
+        remove.rm,
         answer="StreamDeleteAnswer|cli.stream.messages:Removed|cli.stream.messages:Removed[]",
     ),
     Verb(
         "purge",
-        "stream.messages:purge",
+        messages.purge,
         answer="StreamPurgeAnswer|cli.stream.messages:Purged|cli.stream.messages:Purged[]",
         examples=(
             "natsctl stream purge ORDERS --subject ORDERS.scratch -f",
             "natsctl stream purge ORDERS --older-than 30d --dry-run",
         ),
     ),
-    Verb("seal", "stream.edit:seal", answer="StreamUpdateAnswer"),
-    Verb("rmm", "stream.messages:rmm", answer="StreamMsgDeleteAnswer|cli.stream.messages:Removed"),
+    Verb("seal", edit.seal, answer="StreamUpdateAnswer"),
+    Verb("rmm", messages.rmm, answer="StreamMsgDeleteAnswer|cli.stream.messages:Removed"),
     Verb(
         "get",
-        "stream.messages:get",
+        messages.get,
         answer="StoredMsg",
         examples=(
             "natsctl stream get ORDERS 1",
@@ -78,22 +87,22 @@ VERBS = (
     ),
     Verb(
         "view",
-        "stream.messages:view",
+        messages.view,
         answer="StoredMsg*",
         examples=("natsctl stream view ORDERS --since 1h", "natsctl stream view ORDERS 100 --subject ORDERS.new -j"),
     ),
-    Verb("gaps", "stream.reports:gaps", answer="cli.stream.reports:Gaps"),
-    Verb("graph", "stream.reports:graph", examples=("natsctl stream graph ORDERS --watch 500ms",)),
-    Verb("cluster, c", "stream.cluster", "Move leaders, and remove servers from streams"),
+    Verb("gaps", reports.gaps, answer="cli.stream.reports:Gaps"),
+    Verb("graph", reports.graph, examples=("natsctl stream graph ORDERS --watch 500ms",)),
+    Verb("cluster, c", cluster.VERBS, "Move leaders, and remove servers from streams"),
     Verb(
         "backup, snapshot",
-        "stream.transfer:backup",
+        transfer.backup,
         answer="cli.backup.answers:SavedStream",
         examples=("natsctl stream backup ORDERS ORDERS.tgz",),
     ),
     Verb(
         "restore",
-        "stream.transfer:restore",
+        transfer.restore,
         answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=(
             "natsctl stream restore ORDERS.tgz",
@@ -103,7 +112,7 @@ VERBS = (
     ),
     Verb(
         "export",
-        "stream.transfer:export",
+        transfer.export,
         answer="spark.files.export:Exported",
         examples=(
             "natsctl stream export ORDERS orders.parquet",
@@ -113,12 +122,12 @@ VERBS = (
     ),
     Verb(
         "import, load",
-        "stream.transfer:load",
+        transfer.load,
         answer="cli.stream.transfer:Imported",
         examples=(
             "natsctl stream import ORDERS orders.parquet --dry-run",
             "natsctl stream import EVENTS rows.csv --subject EVENTS.old --row-as-json",
         ),
     ),
-    Verb("template, tmpl", "stream.template", "Make, list, show and remove stream templates"),
+    Verb("template, tmpl", template.VERBS, "Make, list, show and remove stream templates"),
 )

@@ -28,28 +28,6 @@ if TYPE_CHECKING:
     from natsctl.client.answer import Answer
 
 
-VERBS = (
-    Verb(
-        "step-down, stepdown, sd, elect, down, d",
-        "stream.cluster:step_down",
-        answer="StreamInfoAnswer",
-        examples=("natsctl stream cluster step-down ORDERS --preferred n2",),
-    ),
-    Verb(
-        "balance",
-        "stream.cluster:balance",
-        answer="cli.stream.cluster:Balance",
-        examples=("natsctl stream cluster balance --subject 'ORDERS.>' --dry-run",),
-    ),
-    Verb(
-        "peer-remove, pr",
-        "stream.cluster:peer_remove",
-        answer="StreamRemovePeerAnswer",
-        examples=("natsctl stream cluster peer-remove ORDERS n3 -f",),
-    ),
-)
-
-
 class Moved(Model):
     """A stream whose leader changed."""
 
@@ -161,3 +139,25 @@ def _picked(session: Session, name: str, given: str | None, peers: list[str]) ->
         hint = did_you_mean(given, peers) or f"it is on {', '.join(peers)}"
         raise UsageError(f"Stream {name} is not on {given}", hint=hint)
     return given
+
+
+VERBS = (
+    Verb(
+        "step-down, stepdown, sd, elect, down, d",
+        step_down,
+        answer="StreamInfoAnswer",
+        examples=("natsctl stream cluster step-down ORDERS --preferred n2",),
+    ),
+    Verb(
+        "balance",
+        balance,
+        answer="cli.stream.cluster:Balance",
+        examples=("natsctl stream cluster balance --subject 'ORDERS.>' --dry-run",),
+    ),
+    Verb(
+        "peer-remove, pr",
+        peer_remove,
+        answer="StreamRemovePeerAnswer",
+        examples=("natsctl stream cluster peer-remove ORDERS n3 -f",),
+    ),
+)

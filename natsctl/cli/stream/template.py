@@ -191,8 +191,8 @@ def _hint(session: Session, word: str) -> str:
 
 
 VERBS = (
-    Verb("add, create, new", "stream.template:add", answer="StreamTemplateCreateAnswer|StreamTemplateInfoAnswer"),
-    Verb("ls, list, l", "stream.template:ls", answer="StreamTemplateInfo[]"),
-    Verb("info, nfo, i", "stream.template:info", answer="StreamTemplateInfoAnswer"),
-    Verb("rm, delete, del", "stream.template:rm", answer="StreamTemplateDeleteAnswer|cli.stream.messages:Removed"),
+    Verb("add, create, new", add, answer="StreamTemplateCreateAnswer|StreamTemplateInfoAnswer"),
+    Verb("ls, list, l", ls, answer="StreamTemplateInfo[]"),
+    Verb("info, nfo, i", info, answer="StreamTemplateInfoAnswer"),
+    Verb("rm, delete, del", rm, answer="StreamTemplateDeleteAnswer|cli.stream.messages:Removed"),
 )

@@ -17,7 +17,7 @@ import pytest
 
 from natsctl.cli.completion.entry import ANY_FILE, candidates
 from natsctl.cli.completion.line import shown, split
-from natsctl.cli.main import NOUNS
+from natsctl.cli.nouns import NOUNS
 
 Run = Callable[..., Any]
 LONG_S = 20.0

@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.cli.generate.files import ROOT, made
 from natsctl.cli.generate.natscli import compared, facts_of
-from natsctl.cli.main import NOUNS
+from natsctl.cli.nouns import NOUNS
 
 
 @pytest.fixture(scope="module")

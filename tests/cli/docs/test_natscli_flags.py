@@ -14,9 +14,10 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.flags import Flagged
 from natsctl.cli.generate.files import ROOT
 from natsctl.cli.generate.natscli import Node, compared, facts_of, our_tree
+from natsctl.cli.generate.tree import NATS_SERVER_FLAGS, parameters
 from natsctl.cli.globals import leading
-from natsctl.cli.typer_run import import_typer
-from natsctl.cli.verbs import build_single, is_table, load
+from natsctl.cli.invocation import command_of
+from natsctl.cli.verbs import Verb
 
 SAMPLES = {
     "N": "1",
@@ -65,7 +66,7 @@ def test_every_flag_that_has_a_counterpart_is_taken(noun: str) -> None:
     rows = [(path, flag) for path, _, flag in _rows() if path.split()[:1] == noun.split()]
     assert rows or not any(fact.get("flags") for path, fact in FACTS.items() if path.split()[:1] == noun.split())
     for path, flag in rows:
-        places = [where for where in _commands(path) if flag in _declared(where)]
+        places = [verb for verb in _commands(path) if flag in _declared(verb)]
         if places:
             _take(places[0], flag)
         else:
@@ -84,36 +85,34 @@ def test_every_command_answers_to_the_words_of_the_tool(noun: str) -> None:
         assert {path.split()[-1], *fact.get("aliases", ())} <= set(found.names), path
 
 
-def _commands(path: str) -> list[str]:
-    """Where the command is, or those of a group."""
+def _commands(path: str) -> list[Verb]:
+    """Return the command, or those of a group."""
     node = our_tree()
     for word in path.split():
         node = node.below[word]
 
-    def leaves(one: Node) -> Iterator[str]:
-        if not is_table(one.alone or one.where):
-            yield one.alone or one.where
+    def leaves(one: Node) -> Iterator[Verb]:
+        if one.row and one.row.function and one.path != NATS_SERVER_FLAGS:
+            yield one.row
         for below in {id(below): below for below in one.below.values()}.values():
             yield from leaves(below)
 
     return list(leaves(node)) if path else []
 
 
-def _declared(where: str) -> dict[str, Any]:
-    if where == "server.local:run":
-        return {}
-    command = import_typer().get_command(build_single(where))
-    return {name: one for one in command.params for name in (*one.opts, *one.secondary_opts)}
+def _declared(verb: Verb) -> dict[str, Any]:
+    return {name: one for one in parameters(verb) for name in (*one.opts, *one.secondary_opts)}
 
 
-def _take(where: str, flag: str) -> None:
-    command = import_typer().get_command(build_single(where))
-    declared = _declared(where)[flag]
+def _take(verb: Verb, flag: str) -> None:
+    function = verb.function
+    assert function is not None
+    command = command_of(function)
+    declared = _declared(verb)[flag]
     words = [flag] if declared.is_flag else [flag, _sample(str(declared.metavar))]
     # Arguments are left out: the flag is what is read here, by Typer and then by the table that it stands in.
     _, _, order = command.make_parser(command.context_class(command)).parse_args(args=list(words))
     assert declared.name in [one.name for one in order]
-    function = load(where)
     if isinstance(function, Flagged):
         row = next((one for one in function._table if one.parameter == declared.name), None)
         if row is not None and not row.kind.switch:

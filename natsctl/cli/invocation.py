@@ -1,77 +1,82 @@
-"""Running a noun's Typer app: global options taken out, Typer's own failures as natsctl's."""
+"""Run of one command: global options are taken out of its words, Typer reads the others.
+
+Nothing is built but the command that runs. Typer's failures become natsctl's.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
+from natsctl.cli.commands import COMMANDS
 from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
-from natsctl.cli.output import looking, tell
+from natsctl.cli.output import looking
 from natsctl.cli.session import GlobalOptions, Session, given_on_stdin
 from natsctl.cli.suggest import did_you_mean
-from natsctl.cli.verbs import begun, build, build_single, load, named, verbs_first, walk
+from natsctl.cli.verbs import Verb, find
 from natsctl.client.preview import DryRunError
 
 if TYPE_CHECKING:
-    from natsctl.cli.main import Noun
+    from natsctl.cli.nouns import Noun
 
 _USE_RICH = "TYPER_USE_RICH"
 _TERMINATED = 128 + signal.SIGTERM
 
 
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
-    """The exit code of a noun's command; raises UsageError and whatever the command raises."""
-    if ":" not in noun.where and not noun.alone:
-        words = verbs_first(load(noun.where), words)
-    group, command = _made(noun, words)
-    chain = _named(command, words)
-    path = " ".join(["natsctl", noun.name, *(one.name.partition(",")[0] for one in chain[1:])])
-    more, arguments = take_out(words, _flags_of(chain[-1]), OF_NOUNS.get(noun.name))
+    """Run the command of a noun and return its exit code; raises UsageError and whatever the command raises."""
+    import_typer()
+    rows, rest = find(COMMANDS[noun.name], words)
+    path = " ".join(["natsctl", *(row.name for row in rows)])
+    function = rows[-1].function
+    if function is None:
+        return _show_group(noun, rows[-1], path, rest, given)
+    command = command_of(function)
+    more, arguments = take_out(rest, _flags_of(command), OF_NOUNS.get(noun.name))
     given = {**given, **more}
-    if "help" in given or (group and len(arguments) < len(chain) and hasattr(chain[-1], "commands")):
-        return _help(chain[-1], path, _examples(noun, path), asked="help" in given)
-    _read_plainly(chain)
+    if "help" in given:
+        from natsctl.cli.help import render_command_help
+
+        print(render_command_help(command, path, rows[-1].examples))
+        return 0
     before = signal.signal(signal.SIGTERM, _terminate)
     with looking(given):
-        session = Session(_options(given_on_stdin(given)), json=wants_json(words))
+        session = Session(_options(given_on_stdin(given)), json=wants_json(rest))
         try:
-            return _run(command, arguments, f"natsctl {noun.name}", session)
+            return _run(command, arguments, path, session)
         finally:
             session.close()
             signal.signal(signal.SIGTERM, before)
 
 
-_commands: Final[dict[tuple[Any, ...], Any]] = {}
-"""Commands that were made, by what they are made of: to make one takes as long as to run it."""
+def _show_group(noun: Noun, group: Verb, path: str, words: Sequence[str], given: dict[str, Any]) -> int:
+    """Show the page of a group: the answer if help was asked for, else what is missing; raises UsageError."""
+    more, arguments = take_out(words, {}, OF_NOUNS.get(noun.name))
+    asked = "help" in {**given, **more}
+    if arguments and not asked:
+        raise _unknown(group, arguments[0], path)
+    from natsctl.cli.help import render_group_help
+
+    about = group.help or noun.help
+    print(render_group_help(about, group.verbs, path, group.examples), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else UsageError.exit_code
 
 
-def _made(noun: Noun, words: Sequence[str]) -> tuple[bool, Any]:
-    """Whether the noun is a group of verbs here, and its command, made once in a process."""
-    typer_main = import_typer()
-    verbs = () if ":" in noun.where else load(noun.where)
-    first = next((word for word in words if word == "-" or not word.startswith("-")), "")
-    alone = noun.where if ":" in noun.where else "" if named(verbs, first) else noun.alone
-    path = [*begun(verbs, words)]
-    runs = alone or (path[-1].where if path and not path[-1].is_group else "")
-    key = (noun.name, *(one.names for one in path), load(runs) if runs else None)
-    if key not in _commands:
-        if alone:
-            _commands[key] = typer_main.get_command(build_single(alone))
-        else:
-            _commands[key] = typer_main.get_group(build(f"{noun.help}.", verbs, words))
-    return not alone, _commands[key]
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """End like Ctrl-C does, so that what was half done is cleared away."""
-    sys.exit(_TERMINATED)
+def _unknown(group: Verb, word: str, path: str) -> UsageError:
+    """Return the error for a word that is no verb of a group, with what may have been meant."""
+    if word.startswith("-") and word not in ("-", "--"):
+        flag = word.partition("=")[0]
+        return UsageError(f"unknown flag {flag}", hint=did_you_mean(flag, all_spellings()) or f"see {path} --help")
+    by_word = {name: verb for verb in group.verbs for name in verb.words}
+    return UsageError(f"unknown command {word!r}", hint=did_you_mean(word, by_word) or f"see {path} --help")
 
 
 def import_typer() -> Any:
@@ -87,24 +92,29 @@ def import_typer() -> Any:
             os.environ[_USE_RICH] = before
 
 
+@functools.cache
+def command_of(function: Callable[..., Any]) -> Any:
+    """Return Typer's command of a function, made once in a process: to make one takes as long as to run it."""
+    import typer
+
+    from natsctl.cli.plain_values import read_plainly
+
+    app = typer.Typer(add_completion=False)
+    app.command()(function)
+    command = import_typer().get_command(app)
+    read_plainly(command.params)
+    command.add_help_option = False  # `--help` is one of the global options
+    return command
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End like Ctrl-C does, so that what was half done is cleared away."""
+    sys.exit(_TERMINATED)
+
+
 def _options(given: dict[str, Any]) -> GlobalOptions:
     known = GlobalOptions.__dataclass_fields__
     return GlobalOptions(**{name: value for name, value in given.items() if name in known})
-
-
-def _named(command: Any, words: Sequence[str]) -> list[Any]:
-    """The commands that the words name, from the noun down."""
-    chain = [command]
-    for word in words:
-        find = getattr(chain[-1], "find", None)
-        if find is None:
-            break
-        if word == "-" or not word.startswith("-"):
-            found = find(word)
-            if found is None:
-                break
-            chain.append(found)
-    return chain
 
 
 def _flags_of(command: Any) -> dict[str, bool]:
@@ -115,31 +125,6 @@ def _flags_of(command: Any) -> dict[str, bool]:
         for spelling in (*parameter.opts, *parameter.secondary_opts)
         if spelling.startswith("-")
     }
-
-
-def _examples(noun: Noun, path: str) -> Sequence[str]:
-    """The examples of the command that `path` names."""
-    _, _, below = path.removeprefix("natsctl ").partition(" ")
-    if not below or ":" in noun.where:
-        return noun.examples
-    return dict(walk(load(noun.where)))[below].examples
-
-
-def _help(command: Any, path: str, examples: Sequence[str], *, asked: bool) -> int:
-    """Show a command's page: the answer when it was asked for, else what is missing."""
-    from natsctl.cli.command_help import render_command_help
-
-    print(render_command_help(command, path, examples), file=sys.stdout if asked else sys.stderr)
-    return 0 if asked else UsageError.exit_code
-
-
-def _read_plainly(chain: Sequence[Any]) -> None:
-    """Keep pydantic out of commands with plain values; `--help` was seen to before, so they need no flag for it."""
-    from natsctl.cli.plain_values import read_plainly
-
-    for command in chain:
-        read_plainly(command.params)
-        command.add_help_option = False
 
 
 def _run(command: Any, arguments: list[str], path: str, session: Session) -> int:
@@ -159,9 +144,6 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
         show_preview(preview, session.effect, as_json=session.json)
         return 0
     except usage_error as failure:
-        if type(failure).__name__ == "NoArgsIsHelpError":
-            tell(failure.format_message())
-            return UsageError.exit_code
         raise _explained(failure, path) from None
     except click_error as failure:
         raise UsageError(failure.format_message()) from None

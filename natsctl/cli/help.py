@@ -1,0 +1,157 @@
+"""Pages of help: `natsctl --help`, from tables alone, and those of groups and commands.
+
+Nothing is cut off; defaults and the values that flags take are explained.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from natsctl.cli.globals import GLOBAL_FLAGS, GlobalFlag
+from natsctl.cli.nouns import BY_WORD, HEADINGS, NOUNS, Noun
+from natsctl.cli.output import terminal_width
+
+if TYPE_CHECKING:
+    from natsctl.cli.verbs import Verb
+
+_INDENT = "  "
+MAX_LEFT = 32
+"""Columns that flags may take before what they mean begins on a line of its own."""
+
+
+_ABOUT = "Administer NATS JetStream: streams, consumers, messages and backups, on any NATS server or on natsctl's own."
+_EXITS = (
+    "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 unreachable, 6 not authorised, "
+    "7 nothing received, 10 drift, 130 interrupted."
+)
+
+VALUES = (
+    ("DURATION", "such as 30s, 5m, 1h30m, 7d, 1y2d"),
+    ("SIZE", "bytes, or such as 10KB, 5MB, 1GiB (steps of 1024)"),
+    ("TIME", "such as 2026-01-31T12:00:00Z"),
+)
+
+
+def render_root_help(programs: Mapping[str, str]) -> str:
+    """Return the page of `natsctl --help`; `programs` are the paths of other programs by the command that they are."""
+    lines = ["usage: natsctl [flags] <command> [arguments]", "", *textwrap.wrap(_ABOUT, terminal_width()), ""]
+    for title, nouns in _by_heading():
+        lines += [f"{title}:", *columns([(", ".join(noun.words), noun.help) for noun in nouns], 28), ""]
+    others = [(name, path) for name, path in programs.items() if name not in BY_WORD]
+    if others:
+        from natsctl.cli.render.text import safe
+
+        lines += ["Programs on PATH:", *columns([(name, safe(path)) for name, path in others], 28), ""]
+    for title, flags in _flags_by_heading():
+        lines += [f"{title}:", *columns([(_global_spelling(flag), flag.help) for flag in flags], 28), ""]
+    lines += textwrap.wrap(
+        "Flags may stand before or after the command. Most commands take -j for JSON.", terminal_width()
+    )
+    lines += textwrap.wrap(
+        "`natsctl <command> --help` explains a command, `natsctl cheat` shows examples.", terminal_width()
+    )
+    lines += textwrap.wrap(_EXITS, terminal_width(), subsequent_indent=" " * 12)
+    return "\n".join(lines)
+
+
+def _by_heading() -> Iterator[tuple[str, list[Noun]]]:
+    """Yield each heading with its nouns; "Others" for those that have none."""
+    left = {noun.name: noun for noun in NOUNS}
+    for title, names in HEADINGS:
+        yield title, [left.pop(name) for name in names]
+    if left:
+        yield "Others", list(left.values())
+
+
+def _flags_by_heading() -> Iterator[tuple[str, list[GlobalFlag]]]:
+    found: dict[str, list[GlobalFlag]] = {}
+    for flag in GLOBAL_FLAGS:
+        title = flag.heading or list(found)[-1]
+        found.setdefault(title, []).append(flag)
+    yield from found.items()
+
+
+def columns(rows: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
+    """Two columns, the right one wrapped; a long word on the left has a line of its own.
+
+    `least` columns for the left one keep several of these lists in line with each other.
+    """
+    left_width = min(max(least, *(len(left) for left, _ in rows)), MAX_LEFT)
+    indent = f"{_INDENT}{'':<{left_width}}  "
+    room = max(terminal_width() - len(indent), 24)
+    lines = []
+    for left, right in rows:
+        words = textwrap.wrap(right, room)
+        if len(left) > left_width:
+            lines.append(f"{_INDENT}{left}")
+        else:
+            lines.append(f"{_INDENT}{left:<{left_width}}  {words.pop(0) if words else ''}".rstrip())
+        lines += [indent + line for line in words]
+    return lines
+
+
+def _global_spelling(flag: GlobalFlag) -> str:
+    short = next((spelling for spelling in flag.spellings if not spelling.startswith("--")), "")
+    long = next(spelling for spelling in flag.spellings if spelling.startswith("--"))
+    return f"{short + ', ' if short else '    '}{long}{' ' + flag.metavar if flag.metavar else ''}"
+
+
+def render_command_help(command: Any, path: str, examples: Sequence[str] = ()) -> str:
+    """Return the page of a command; `path` is what a person types before its arguments."""
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    flags = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
+    import inspect
+
+    usage = " ".join([path, "[FLAGS]", *(_argument(one) for one in arguments)])
+    lines = [*textwrap.wrap(f"Usage: {usage}", terminal_width(), subsequent_indent=" " * 7), ""]
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        lines += [*textwrap.wrap(paragraph, terminal_width()), ""]
+    if arguments:
+        lines += ["Arguments:", *columns([(one.metavar or one.name, one.help or "") for one in arguments]), ""]
+    if flags:
+        lines += ["Flags:", *columns([(_spelling_of(one), _meaning(one)) for one in flags]), ""]
+    lines += _endings(examples, flags)
+    lines.append("Flags of every command: see natsctl --help.")
+    return "\n".join(lines)
+
+
+def render_group_help(about: str, verbs: Sequence[Verb], path: str, examples: Sequence[str] = ()) -> str:
+    """Return the page of a group; `path` is what a person types before one of its verbs."""
+    lines = [*textwrap.wrap(f"Usage: {path} COMMAND [FLAGS]", terminal_width(), subsequent_indent=" " * 7), ""]
+    lines += [*textwrap.wrap(f"{about}.", terminal_width()), ""]
+    commands_first = sorted(verbs, key=lambda verb: verb.is_group)
+    lines += ["Commands:", *columns([(verb.names, verb.summary) for verb in commands_first]), ""]
+    lines += [*_endings(examples, []), f"`{path} COMMAND --help` explains one."]
+    return "\n".join(lines)
+
+
+def _endings(examples: Sequence[str], flags: list[Any]) -> Iterator[str]:
+    metavars = " ".join(str(one.metavar or "") for one in flags)
+    values = [(word, meaning) for word, meaning in VALUES if word in metavars]
+    if values:
+        yield from ("Values:", *columns(values), "")
+    if examples:
+        yield from ("Examples:", *(f"  {line}" for line in examples), "")
+
+
+def _argument(parameter: Any) -> str:
+    word = str(parameter.metavar or parameter.name)
+    return word if parameter.required else f"[{word}]"
+
+
+def _spelling_of(parameter: Any) -> str:
+    """`-f, --force`, `--[no-]ack`, `--max-age DURATION`."""
+    long = [word for word in parameter.opts if word.startswith("--")]
+    short = [word for word in parameter.opts if not word.startswith("--")]
+    if parameter.secondary_opts:
+        long = [f"--[no-]{long[0].removeprefix('--')}", *long[1:]]
+    value = "" if parameter.is_flag else f" {parameter.metavar}"
+    return f"{', '.join([*short, *long])}{value}"
+
+
+def _meaning(parameter: Any) -> str:
+    default = parameter.default
+    shown = "on" if default is True else str(default) if isinstance(default, int) and default else ""
+    return f"{parameter.help or ''}{f' [{shown}]' if shown else ''}"
