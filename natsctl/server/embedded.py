@@ -44,9 +44,9 @@ from natsctl.server.shared import (
 from natsctl.server.storage import StoreInUseError
 from natsctl.server.thread import ServerThread
 
-VARIABLE: Final = "NATSCTL_SERVER_CONFIG"
-FILE_NAME: Final = "nats.conf"
-SERVED: Final = ("server_name", "jetstream", "leafnodes", "leaf")
+CONFIG_VARIABLE: Final = "NATSCTL_SERVER_CONFIG"
+CONFIG_FILE: Final = "nats.conf"
+CONFIG_KEYS: Final = ("server_name", "jetstream", "leafnodes", "leaf")
 SERVER_NAME: Final = "natsctl-embedded"
 
 
@@ -56,15 +56,15 @@ def embedded_options(data_dir: Path, environment: Mapping[str, str]) -> ServerOp
     Raises ConfError, OSError where the named file cannot be read.
     """
     options = ServerOptions(host="127.0.0.1", port=-1, server_name=SERVER_NAME)
-    named = environment.get(VARIABLE, "")
-    path = Path(named).expanduser() if named else data_dir / FILE_NAME
+    named = environment.get(CONFIG_VARIABLE, "")
+    path = Path(named).expanduser() if named else data_dir / CONFIG_FILE
     if named or path.is_file():
         from natsctl.server.conf.config import apply
         from natsctl.server.conf.syntax import load_file
 
         block = load_file(path, environment)
         for key, item in block.items():
-            if key.lower() not in SERVED and key not in block.variables:
+            if key.lower() not in CONFIG_KEYS and key not in block.variables:
                 raise item.fault(f"{key}: not for the embedded server; it reads server_name, jetstream and leafnodes")
         options = apply(block, options)
     return replace(options, host="127.0.0.1", port=-1, jetstream=True, store_dir=data_dir)

@@ -119,7 +119,7 @@ FIXED: Final = {
 }  # fmt: skip
 """Options that need a restart, by their names in nats-server."""
 
-SAYS: Final[dict[str, Callable[[Any], str]]] = {
+LOG_LINES: Final[dict[str, Callable[[Any], str]]] = {
     "client_advertise": lambda value: f"Reload: client_advertise = {value}",
     "trace": lambda value: f"Reloaded: trace = {_text(value)}",
     "debug": lambda value: f"Reloaded: debug = {_text(value)}",
@@ -175,7 +175,7 @@ def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
             raise BadRequestError(
                 f"config reload not supported for {called}: old={_shown(name, before)}, new={_shown(name, after)}"
             )
-    if old.no_auth_user != new.no_auth_user and (new.no_auth_user or old.no_auth_user in _names(new)):
+    if old.no_auth_user != new.no_auth_user and (new.no_auth_user or old.no_auth_user in _user_names(new)):
         raise BadRequestError(
             f"config reload not supported for NoAuthUser: old={old.no_auth_user}, new={new.no_auth_user}"
         )
@@ -205,14 +205,14 @@ def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
 
 def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
     """Yield a line for each option that a reload changes."""
-    for name, say in SAYS.items():
+    for name, line in LOG_LINES.items():
         value = getattr(new, name)
         if value != getattr(old, name) or name in _ALWAYS or (name == "tls" and value is not None):
-            yield say(value)
+            yield line(value)
     yield from changed_leafnodes(old.leafnodes, new.leafnodes)
 
 
-def _names(options: ServerOptions) -> set[str]:
+def _user_names(options: ServerOptions) -> set[str]:
     return {user.name for user in options.users} | {user.nkey for user in options.users}
 
 
@@ -293,7 +293,7 @@ class Reloader:
         if server.engine is not None:
             _limit_jetstream(server.engine, old, new)
         same = set(_credentials(old)) & set(_credentials(new))
-        reauthorize(broker, {user.name or user.nkey for user in same}, _names_reload(new))
+        reauthorize(broker, {user.name or user.nkey for user in same}, _login_names(new))
         for session in [session for account in gone for session in broker.members(account)]:
             session.close(CloseReason.CLIENT_CLOSED)
         server.follow_leafnodes(derived, contexts.get("leafnodes"))
@@ -313,7 +313,7 @@ def _credentials(options: ServerOptions) -> tuple[User, ...]:
     return options.users + ((User(options.user, options.password),) if options.user else ())
 
 
-def _names_reload(options: ServerOptions) -> set[str]:
+def _login_names(options: ServerOptions) -> set[str]:
     return {name for user in _credentials(options) for name in (user.name, user.nkey) if name}
 
 

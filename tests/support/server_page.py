@@ -18,7 +18,7 @@ from natsctl.server.conf import websocket as websocket_conf
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.options import ServerOptions
-from natsctl.server.reload import FIXED, SAYS
+from natsctl.server.reload import FIXED, LOG_LINES
 
 _HERE: Final = "This server has nothing that they would change."
 REFUSING: Final = {
@@ -170,7 +170,7 @@ def limits_part() -> str:
 
 def reload_part() -> str:
     """Return what a reload takes and what needs a restart, by option."""
-    said = sorted({re.split(r" = | (?=\{)", say(_sample(name)))[0].split(": ")[1] for name, say in SAYS.items()})
+    said = sorted({re.split(r" = | (?=\{)", say(_sample(name)))[0].split(": ")[1] for name, say in LOG_LINES.items()})
     fixed = sorted(FIXED.values())
     return f"Reloads, and is logged: {', '.join(said)}.\n\nNeeds a restart, named as the log does: {', '.join(fixed)}."
 

@@ -15,7 +15,7 @@ from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.server import options as defaults
 from natsctl.server.options import ServerOptions
 
-KEY: Final = "default_js_domain"
+DEFAULT_DOMAIN_KEY: Final = "default_js_domain"
 _DEFAULTS: Final[dict[str, Any]] = {
     "port": defaults.DEFAULT_PORT,
     "max_payload": defaults.MAX_PAYLOAD_BYTES,
@@ -114,12 +114,18 @@ def domain_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
     for name, domain in options.default_js_domain:
         config = accounts.get(name)
         if options.operator is not None:
-            yield KEY, f"{KEY}: not available with operators in natsctl server"
+            yield DEFAULT_DOMAIN_KEY, f"{DEFAULT_DOMAIN_KEY}: not available with operators in natsctl server"
         elif config is not None and config.jetstream is not None and domain:
-            yield KEY, f'{KEY} contains account name "{name}" with enabled JetStream'
+            yield DEFAULT_DOMAIN_KEY, f'{DEFAULT_DOMAIN_KEY} contains account name "{name}" with enabled JetStream'
         elif config is None and name not in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
-            yield KEY, f'in non operator mode, `{KEY}` references non existing account "{name}"'
+            yield (
+                DEFAULT_DOMAIN_KEY,
+                f'in non operator mode, `{DEFAULT_DOMAIN_KEY}` references non existing account "{name}"',
+            )
         if name == (options.system_account or SYSTEM_ACCOUNT):
-            yield KEY, f'system account "{name}" can not be in {KEY}'
+            yield DEFAULT_DOMAIN_KEY, f'system account "{name}" can not be in {DEFAULT_DOMAIN_KEY}'
         if domain and not is_valid_subject(f"{domain_prefix(domain)}.>"):
-            yield KEY, f'{KEY} contains account "{name}" with invalid domain name "{domain}"'
+            yield (
+                DEFAULT_DOMAIN_KEY,
+                f'{DEFAULT_DOMAIN_KEY} contains account "{name}" with invalid domain name "{domain}"',
+            )

@@ -74,7 +74,7 @@ def default_domains(options: ServerOptions, item: Item) -> ServerOptions:
 SINGLE_NODE: Final = "natsctl server is a single node; run a cluster with nats-server"
 
 _NETWORKED: Final = frozenset({"listen", "port", "routes"})
-_UNHEEDED: Final = frozenset({
+_IGNORED: Final = frozenset({
     "host", "net", "authorization", "tls", "cluster_advertise", "advertise", "no_advertise", "connect_retries",
     "connect_backoff", "permissions", "pool_size", "accounts", "compression", "ping_interval", "ping_max",
     "write_deadline", "write_timeout",
@@ -92,7 +92,7 @@ def cluster_block(options: ServerOptions, item: Item) -> ServerOptions:
         elif name in _NETWORKED:
             if name != "routes" or items_of(value):
                 raise value.fault(f"cluster: {SINGLE_NODE}")
-        elif name not in _UNHEEDED:
+        elif name not in _IGNORED:
             raise value.fault(f'unknown field "{key}"')
     return options
 

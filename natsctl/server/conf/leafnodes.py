@@ -73,7 +73,7 @@ def _remote(item: Item) -> LeafRemoteOptions:
     return remote
 
 
-def _set(name: str, read: Callable[[Item], Any]) -> RemoteSetter:
+def _set_remote(name: str, read: Callable[[Item], Any]) -> RemoteSetter:
     return lambda remote, item: replace(remote, **{name: read(item)})
 
 
@@ -127,44 +127,44 @@ def _migrate(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
     return remote
 
 
-def _compression(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
+def _remote_compression(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
     check_compression(item)
     return remote
 
 
 REMOTE_KEYS: Final[dict[str, RemoteSetter]] = {
-    "url": _set("urls", _urls),
-    "urls": _set("urls", _urls),
-    "account": _set("account", text_of),
-    "local": _set("account", text_of),
-    "creds": _set("creds", _creds),
-    "credentials": _set("creds", _creds),
-    "nkey": _set("nkey", _seed),
-    "seed": _set("nkey", _seed),
-    "tls": _set("tls", _client_tls),
-    "hub": _set("hub", flag_of),
-    "deny_imports": _set("deny_imports", _subjects),
-    "deny_import": _set("deny_imports", _subjects),
-    "deny_exports": _set("deny_exports", _subjects),
-    "deny_export": _set("deny_exports", _subjects),
-    "no_randomize": _set("no_randomize", flag_of),
-    "dont_randomize": _set("no_randomize", flag_of),
-    "ws_compress": _set("ws_compression", flag_of),
-    "ws_compression": _set("ws_compression", flag_of),
-    "websocket_compress": _set("ws_compression", flag_of),
-    "websocket_compression": _set("ws_compression", flag_of),
-    "ws_no_masking": _set("ws_no_masking", flag_of),
-    "websocket_no_masking": _set("ws_no_masking", flag_of),
+    "url": _set_remote("urls", _urls),
+    "urls": _set_remote("urls", _urls),
+    "account": _set_remote("account", text_of),
+    "local": _set_remote("account", text_of),
+    "creds": _set_remote("creds", _creds),
+    "credentials": _set_remote("creds", _creds),
+    "nkey": _set_remote("nkey", _seed),
+    "seed": _set_remote("nkey", _seed),
+    "tls": _set_remote("tls", _client_tls),
+    "hub": _set_remote("hub", flag_of),
+    "deny_imports": _set_remote("deny_imports", _subjects),
+    "deny_import": _set_remote("deny_imports", _subjects),
+    "deny_exports": _set_remote("deny_exports", _subjects),
+    "deny_export": _set_remote("deny_exports", _subjects),
+    "no_randomize": _set_remote("no_randomize", flag_of),
+    "dont_randomize": _set_remote("no_randomize", flag_of),
+    "ws_compress": _set_remote("ws_compression", flag_of),
+    "ws_compression": _set_remote("ws_compression", flag_of),
+    "websocket_compress": _set_remote("ws_compression", flag_of),
+    "websocket_compression": _set_remote("ws_compression", flag_of),
+    "ws_no_masking": _set_remote("ws_no_masking", flag_of),
+    "websocket_no_masking": _set_remote("ws_no_masking", flag_of),
     "jetstream_cluster_migrate": _migrate,
     "js_cluster_migrate": _migrate,
-    "isolate_leafnode_interest": _set("isolate", flag_of),
-    "isolate": _set("isolate", flag_of),
-    "request_isolation": _set("request_isolation", flag_of),
-    "compression": _compression,
-    "first_info_timeout": _set("first_info_timeout_s", seconds_of),
-    "dial_timeout": _set("dial_timeout_s", seconds_of),
-    "disabled": _set("disabled", flag_of),
-    "ignore_discovered_servers": _set("ignore_discovered_servers", flag_of),
+    "isolate_leafnode_interest": _set_remote("isolate", flag_of),
+    "isolate": _set_remote("isolate", flag_of),
+    "request_isolation": _set_remote("request_isolation", flag_of),
+    "compression": _remote_compression,
+    "first_info_timeout": _set_remote("first_info_timeout_s", seconds_of),
+    "dial_timeout": _set_remote("dial_timeout_s", seconds_of),
+    "disabled": _set_remote("disabled", flag_of),
+    "ignore_discovered_servers": _set_remote("ignore_discovered_servers", flag_of),
 }
 
 
@@ -186,7 +186,7 @@ def leafnodes_block(options: ServerOptions, item: Item) -> ServerOptions:
     return replace(options, leafnodes=leafnodes if leafnodes.port or leafnodes.remotes else None)
 
 
-def _set_leafnodes(name: str, read: Callable[[Item], Any]) -> LeafSetter:
+def _set_option(name: str, read: Callable[[Item], Any]) -> LeafSetter:
     return lambda leafnodes, item: replace(leafnodes, **{name: read(item)})
 
 
@@ -205,7 +205,7 @@ def _min_version(item: Item) -> str:
     return version
 
 
-def _compression_leafnodes(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
+def _listener_compression(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
     check_compression(item)
     return leafnodes
 
@@ -269,24 +269,24 @@ def _user(item: Item) -> User:
 
 LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {
     "listen": _listen,
-    "port": _set_leafnodes("port", port_of),
-    "host": _set_leafnodes("host", text_of),
-    "net": _set_leafnodes("host", text_of),
+    "port": _set_option("port", port_of),
+    "host": _set_option("host", text_of),
+    "net": _set_option("host", text_of),
     "authorization": _authorization,
-    "remotes": _set_leafnodes("remotes", remotes_of),
-    "reconnect": _set_leafnodes("reconnect_s", seconds_of),
-    "reconnect_delay": _set_leafnodes("reconnect_s", seconds_of),
-    "reconnect_interval": _set_leafnodes("reconnect_s", seconds_of),
-    "dial_timeout": _set_leafnodes("dial_timeout_s", seconds_of),
-    "tls": _set_leafnodes("tls", tls_block),
-    "advertise": _set_leafnodes("advertise", text_of),
-    "leafnode_advertise": _set_leafnodes("advertise", text_of),
-    "no_advertise": _set_leafnodes("no_advertise", flag_of),
-    "min_version": _set_leafnodes("min_version", _min_version),
-    "minimum_version": _set_leafnodes("min_version", _min_version),
-    "compression": _compression_leafnodes,
-    "isolate_leafnode_interest": _set_leafnodes("isolate", flag_of),
-    "isolate": _set_leafnodes("isolate", flag_of),
-    "write_deadline": _set_leafnodes("write_deadline_s", seconds_of),
+    "remotes": _set_option("remotes", remotes_of),
+    "reconnect": _set_option("reconnect_s", seconds_of),
+    "reconnect_delay": _set_option("reconnect_s", seconds_of),
+    "reconnect_interval": _set_option("reconnect_s", seconds_of),
+    "dial_timeout": _set_option("dial_timeout_s", seconds_of),
+    "tls": _set_option("tls", tls_block),
+    "advertise": _set_option("advertise", text_of),
+    "leafnode_advertise": _set_option("advertise", text_of),
+    "no_advertise": _set_option("no_advertise", flag_of),
+    "min_version": _set_option("min_version", _min_version),
+    "minimum_version": _set_option("min_version", _min_version),
+    "compression": _listener_compression,
+    "isolate_leafnode_interest": _set_option("isolate", flag_of),
+    "isolate": _set_option("isolate", flag_of),
+    "write_deadline": _set_option("write_deadline_s", seconds_of),
     "write_timeout": _ignored,
 }

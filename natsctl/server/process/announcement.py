@@ -146,7 +146,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
     temporary.replace(path)
 
 
-_TEXTS: Final = {
+_START_FAULTS: Final = {
     "clients": 'Error listening on port: {address}, "{fault}"',
     "monitoring": "Can't start monitoring: can't listen to the monitor port: {fault}",
     "websocket": "Unable to listen for websocket connections: {fault}",
@@ -163,7 +163,7 @@ def start_fault(options: ServerOptions, error: Exception) -> str:
     address = f"[{host}]:{max(port, 0)}" if ":" in host else f"{host}:{max(port, 0)}"
     reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
     fault = f"listen tcp {address}: bind: {(reason or str(error)).lower()}"
-    return _TEXTS.get(kind, _TEXTS["clients"]).format(address=address, port=port, fault=fault)
+    return _START_FAULTS.get(kind, _START_FAULTS["clients"]).format(address=address, port=port, fault=fault)
 
 
 def _listeners(options: ServerOptions) -> dict[str, tuple[str, int]]:

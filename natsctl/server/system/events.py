@@ -50,7 +50,7 @@ def event_head(broker: Broker, kind: str) -> dict[str, Any]:
     }
 
 
-HEARTBEAT_NS: Final = 30 * 1_000_000_000
+ACCOUNT_HEARTBEAT_NS: Final = 30 * 1_000_000_000
 """Time between two events of an account whose connections stay. Source: nats-server, eventsHBInterval."""
 
 
@@ -75,7 +75,7 @@ class AccountEvents:
         """Publish an account's numbers to subscribed subjects, and record when to publish them again."""
         self._due.pop(account.name, None)
         if account.sessions or any(peer.account is account for peer in self._broker.leafs.values()):
-            self._due[account.name] = self._broker.clock.monotonic_ns() + HEARTBEAT_NS
+            self._due[account.name] = self._broker.clock.monotonic_ns() + ACCOUNT_HEARTBEAT_NS
         system = self._broker.system_account
         heard = [subject for subject in subjects if system.has_interest(subject)]
         if not heard:
@@ -199,10 +199,10 @@ def shown_user(session: Session) -> str:
     return REDACTED if options.auth_token else session.user
 
 
-FIRST_NS: Final = 250_000_000
+STATSZ_FIRST_NS: Final = 250_000_000
 """Time from the start to the first STATSZ; each wait is twice as long as the one before. Source: nats-server."""
-LONGEST_NS: Final = 10 * 1_000_000_000
-RATE_LIMIT_NS: Final = 1_000_000_000
+STATSZ_LONGEST_NS: Final = 10 * 1_000_000_000
+STATSZ_RATE_LIMIT_NS: Final = 1_000_000_000
 """Least time between two STATSZ without a request. Source: nats-server, defaultStatszRateLimit."""
 
 
@@ -216,8 +216,8 @@ class Heartbeat:
         self._broker = broker
         self._body = body
         self._subject = f"$SYS.SERVER.{broker.server_id}.STATSZ".encode()
-        self._interval_ns = FIRST_NS
-        self._due_ns = broker.clock.monotonic_ns() + FIRST_NS
+        self._interval_ns = STATSZ_FIRST_NS
+        self._due_ns = broker.clock.monotonic_ns() + STATSZ_FIRST_NS
         self._last_ns: int | None = None
 
     @property
@@ -230,7 +230,7 @@ class Heartbeat:
         now_ns = self._broker.clock.monotonic_ns()
         if now_ns < self._due_ns:
             return
-        self._interval_ns = min(self._interval_ns * 2, LONGEST_NS)
+        self._interval_ns = min(self._interval_ns * 2, STATSZ_LONGEST_NS)
         self._due_ns = now_ns + self._interval_ns
         self.broadcast()
 
@@ -242,7 +242,7 @@ class Heartbeat:
     def broadcast(self) -> None:
         """Publish STATSZ where there is a subscriber, unless it was published just now: then a little later."""
         now_ns, system = self._broker.clock.monotonic_ns(), self._broker.system_account
-        wait_ns = min(RATE_LIMIT_NS, self._interval_ns)
+        wait_ns = min(STATSZ_RATE_LIMIT_NS, self._interval_ns)
         if self._last_ns is not None and now_ns - self._last_ns < wait_ns:
             self._due_ns = self._last_ns + wait_ns
             return
