@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.account import AccountLimits, ApiStats, Tier
 from natsctl.api.advisories import ActionType, Advised
@@ -19,7 +19,6 @@ from natsctl.api.versions import API_LEVEL
 from natsctl.jetstream.claims import Claims
 from natsctl.jetstream.consumers.consumer_desk import ConsumerDesk
 from natsctl.jetstream.consumers.consumer_events import nuid
-from natsctl.jetstream.endpoints.dispatcher import Dispatcher
 from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.offline import Offline
 from natsctl.jetstream.quota import Quota
@@ -31,15 +30,30 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.jetstream.endpoints.requests import Settling
-    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_context import EngineContext, Settling
+
+
+class ApiServer(Protocol):
+    """The API in front of an account; `total` and `errors` count its answers."""
+
+    total: int
+    errors: int
+
+    def stop(self) -> None:
+        """Stop taking requests."""
 
 
 class JetStreamAccount:
     """The streams of one account."""
 
-    def __init__(self, engine: Engine, account: Account, limits: AccountLimits) -> None:
-        """Start serving the account's API; an account has JetStream by having one of these."""
+    def __init__(
+        self,
+        engine: EngineContext,
+        account: Account,
+        limits: AccountLimits,
+        serve: Callable[[JetStreamAccount], ApiServer],
+    ) -> None:
+        """Start serving the account's API with `serve`; an account has JetStream by having one of these."""
         self.engine = engine
         self.account = account
         self.name = account.name
@@ -52,7 +66,7 @@ class JetStreamAccount:
         }
         self.offline = Offline(engine, account.name)
         self.templates = Templates(self)
-        self.dispatcher = Dispatcher(self)
+        self.dispatcher = serve(self)
         self.desk = ConsumerDesk(account)
 
     def limit(self, limits: AccountLimits) -> None:
@@ -175,8 +189,9 @@ class JetStreamAccount:
         self.release(stream)
         return self.engine.store.delete(stream.store.key)
 
-    def remove_and_tell(self, stream: Stream) -> Settling:
+    def remove_and_tell(self, name: str) -> Settling:
         """Take a stream out for good, and tell whoever listens."""
+        stream = self.streams[name]
         leaving = self.remove(stream)
         stream.advise(ActionType.DELETE)
         return leaving
@@ -184,7 +199,7 @@ class JetStreamAccount:
     def remove_all(self) -> list[Settling]:
         """Take everything out for good: streams, templates, and what is offline."""
         leaving = [left for name in self.templates.names() for left in self.templates.remove_by_name(name)]
-        leaving += [self.remove_and_tell(stream) for stream in tuple(self.streams.values())]
+        leaving += [self.remove_and_tell(name) for name in tuple(self.streams)]
         return leaving + [self.offline.remove(name) for name in self.offline.reasons()]
 
     def by_name(self, subject: str = "") -> list[Stream]:

@@ -13,7 +13,7 @@ from natsctl.api.times import format_time
 from natsctl.jetstream.consumers.consumer_events import nuid
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_context import EngineContext
 
 QUIET_NS: Final = 60 * 1_000_000_000
 """Time between two advisories, however many publishes are refused meanwhile."""
@@ -24,7 +24,7 @@ class DiskFull:
 
     __slots__ = ("_engine", "_quiet_until_ns")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineContext) -> None:
         self._engine = engine
         self._quiet_until_ns = 0
 

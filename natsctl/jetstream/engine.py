@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,7 +23,8 @@ from natsctl.jetstream.clock_watch import ClockWatch
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.disk_full import DiskFull
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
-from natsctl.jetstream.publish.batch_limits import BatchLimits, OpenBatches
+from natsctl.jetstream.engine_context import JetStreamOptions, Rng, Runnable
+from natsctl.jetstream.publish.batch_limits import OpenBatches
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.tenancy import Tenancy
 from natsctl.jetstream.timers import Timers
@@ -34,30 +35,10 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.endpoints.requests import Settling
+    from natsctl.jetstream.engine_context import Settling
 
 RUN_MIN: Final = 32
 """Least share of a turn's budget that a runnable gets, messages."""
-
-
-class Rng(Protocol):
-    """The part of random.Random that JetStream draws from."""
-
-    def random(self) -> float:
-        """Return a number from 0 up to, not including, 1."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return a number of `k` random bits."""
-
-    def choices(self, population: Sequence[str], *, k: int) -> list[str]:
-        """Return `k` of `population`, each time any of them."""
-
-
-class Runnable(Protocol):
-    """What can wait in the ready queue."""
-
-    def run(self, budget: int) -> int:
-        """Deliver up to `budget` messages and return how many went; ask again with `Engine.ready` if there is more."""
 
 
 def _unreadable(key: str, why: str) -> str:
@@ -67,31 +48,6 @@ def _unreadable(key: str, why: str) -> str:
 
 def ignore_notice(text: str) -> None:
     """Tell nobody."""
-
-
-class JetStreamOptions(msgspec.Struct, kw_only=True):
-    """What an operator sets: limits of the whole server and of its accounts. Sizes are bytes."""
-
-    max_memory: int = -1
-    max_storage: int = -1
-    """Limits of all messages kept in memory and on disk; 0 or less: none."""
-    domain: str = ""
-    accounts: dict[str, AccountLimits] | None = None
-    """The accounts that have JetStream, with their limits, beside those whose own configuration gives it to them.
-
-    None: every account, without limits.
-    """
-    max_duplicate_window_ns: int = 0
-    """Largest duplicate window a stream may have; 0: no limit."""
-    max_ack_pending: int = 0
-    """Largest max_ack_pending a consumer may have; 0: no limit."""
-    max_request_batch: int = 0
-    """Largest batch a consumer may allow its pull requests; 0: no limit."""
-    default_max_consumers: int = 1000
-    """Consumers of a stream where neither stream nor account has a limit; 0 or less: none."""
-    batches: BatchLimits = msgspec.field(default_factory=BatchLimits)
-    archive_version: int = 2
-    """Format of snapshots: 2, which servers from 2.15 on write and read, or 1, which every server reads."""
 
 
 class Engine:

@@ -15,8 +15,7 @@ from natsctl.api.err_codes import ErrCode
 from natsctl.broker.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.endpoints.requests import Settling
-    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_context import EngineContext, Settling
 
 
 class Offline:
@@ -24,7 +23,7 @@ class Offline:
 
     __slots__ = ("_account", "_engine")
 
-    def __init__(self, engine: Engine, account: str) -> None:
+    def __init__(self, engine: EngineContext, account: str) -> None:
         self._engine = engine
         self._account = account
 

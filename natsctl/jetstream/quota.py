@@ -7,7 +7,8 @@ in usage.py. A stream without max_bytes reserves nothing, but there must be a by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.err_codes import ErrCode
@@ -15,8 +16,21 @@ from natsctl.api.stream import StorageType, StreamConfig
 
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
-    from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.engine_context import EngineContext
+    from natsctl.jetstream.stream_context import StreamContext
+
+
+class QuotaAccount(Protocol):
+    """An account, as its limits look at it."""
+
+    engine: EngineContext
+
+    @property
+    def streams(self) -> Mapping[str, StreamContext]:
+        """Return the streams by name."""
+
+    def reserved(self, storage: StorageType) -> int:
+        """Return the sum of the max_bytes of streams of one storage type."""
 
 
 class Quota:
@@ -24,7 +38,7 @@ class Quota:
 
     __slots__ = ("_js", "limits")
 
-    def __init__(self, js: JetStreamAccount, limits: AccountLimits) -> None:
+    def __init__(self, js: QuotaAccount, limits: AccountLimits) -> None:
         self._js = js
         self.limits = limits
 
@@ -66,7 +80,7 @@ class Quota:
                 return error(ErrCode.MEMORY_RESOURCES_EXCEEDED if memory else ErrCode.STORAGE_RESOURCES_EXCEEDED)
         return None
 
-    def refuse_consumer(self, stream: Stream) -> ApiError | None:
+    def refuse_consumer(self, stream: StreamContext) -> ApiError | None:
         """Return why a stream can not have one more consumer, or None."""
         most, of_account = stream.config.max_consumers, self.limits.max_consumers
         if most <= 0 or 0 < of_account < most:

@@ -41,6 +41,7 @@ from natsctl.store.stream import StreamStore
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 
 class Stream:
@@ -68,7 +69,7 @@ class Stream:
         self._purged = False
         """Everything was taken out once: a stream that was never written then shows where it begins."""
         self.limits: Limits = Limits(self)
-        self.intake = Intake(self)
+        self.intake = Intake(self, self.limits)
         self.upstreams = Upstreams(self)
         self.direct_get = DirectGet(self)
         self._captures: list[Subscription] = []
@@ -241,13 +242,13 @@ class Stream:
             return self.store.first_seq_of(filters.literals[0])
         return self.store.first_match(filters or ALL, self.store.first_seq)
 
-    def _tells(self, consumer: Consumer, filters: Filters | None) -> bool:
+    def _tells(self, consumer: ConsumerContext, filters: Filters | None) -> bool:
         """Whether a consumer hears of the only message that a purge took, from one of its pending ones."""
         own = Filters([each.encode() for each in filters_of(consumer.config)])
         subject = filters.subjects[0] if filters and filters.subjects else b">"
         return self.store.storage == "memory" or own.matches(subject)
 
-    def _takers_of(self, filters: Filters | None) -> tuple[Consumer, ...]:
+    def _takers_of(self, filters: Filters | None) -> tuple[ConsumerContext, ...]:
         """Return the consumers that may take something of what `filters` takes; None is everything."""
         if filters is None or filters.everything:
             return tuple(self.consumers.values())

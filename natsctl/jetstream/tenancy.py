@@ -7,19 +7,29 @@ off leaves what is stored where it is, and takes it over again when it is switch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.subjects import API_PREFIX, is_subset
 from natsctl.jetstream.account import JetStreamAccount
 from natsctl.jetstream.domain import map_domain
+from natsctl.jetstream.endpoints.dispatcher import Dispatcher
 from natsctl.jetstream.endpoints.refused_api import RefusedApi, SystemApi
+from natsctl.jetstream.engine_context import EngineContext
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.jetstream.engine import Engine
 
 _INFO: Final = f"{API_PREFIX}.INFO"
+
+
+class AccountHost(EngineContext, Protocol):
+    """An engine, as it holds the accounts that have JetStream."""
+
+    accounts: dict[str, JetStreamAccount]
+
+    def adopt(self, account: str) -> None:
+        """Recover the streams of an account that JetStream was switched on for."""
 
 
 class Tenancy:
@@ -27,7 +37,7 @@ class Tenancy:
 
     __slots__ = ("_engine", "_refusals")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: AccountHost) -> None:
         """Begin to follow the broker's accounts."""
         self._engine = engine
         self._refusals: dict[str, RefusedApi] = {}
@@ -65,7 +75,7 @@ class Tenancy:
             js.limit(limits)
         else:
             self._admit(account)
-            engine.accounts[name] = JetStreamAccount(engine, account, limits)
+            engine.accounts[name] = JetStreamAccount(engine, account, limits, Dispatcher)
             engine.adopt(name)
 
     def _admit(self, account: Account) -> None:

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
-    from natsctl.jetstream.engine import Runnable
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.engine_context import EngineContext, Runnable
+    from natsctl.store.stream import StreamStore
     from natsctl.wire.ops import Op
 
 FIRST_SLICE: Final = 256
@@ -52,6 +52,27 @@ class _Held(NamedTuple):
     reads: bool
 
 
+class Publisher(Protocol):
+    """The publish path of a stream."""
+
+    def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        """Handle one published message."""
+
+
+class Workplace(Protocol):
+    """A stream, as its long jobs use it."""
+
+    store: StreamStore
+    engine: EngineContext
+
+    @property
+    def intake(self) -> Publisher:
+        """Return the publish path."""
+
+    def keep_out(self, closed: bool) -> None:
+        """Hold messages, acks and pull requests while a job changes the stream."""
+
+
 class Work:
     """The jobs of one stream, and what waits for them."""
 
@@ -68,7 +89,7 @@ class Work:
         "closed",
     )
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Workplace) -> None:
         self._stream = stream
         self._engine = stream.engine
         self._jobs: deque[_Job] = deque()

@@ -21,7 +21,7 @@ from natsctl.server.resources import default_max_memory, default_max_storage, de
 
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
-    from natsctl.jetstream.engine import JetStreamOptions
+    from natsctl.jetstream.engine_context import JetStreamOptions
     from natsctl.store.store import RecoveryReport, Store
 
 
@@ -31,7 +31,7 @@ class StoreInUseError(StorageError):
 
 def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | None) -> JetStreamOptions:
     """Return the engine's options; `operated` are the accounts that have JetStream by their JWTs."""
-    from natsctl.jetstream.engine import JetStreamOptions
+    from natsctl.jetstream.engine_context import JetStreamOptions
 
     limits = options.jetstream_limits
     found = JetStreamOptions(

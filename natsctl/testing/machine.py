@@ -17,7 +17,8 @@ import msgspec
 from natsctl.broker.broker import Broker
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
-from natsctl.jetstream.engine import Engine, JetStreamOptions
+from natsctl.jetstream.engine import Engine
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.stream import Stream
 from natsctl.store.commit import Commit, Committable
 from natsctl.store.errors import StoreError

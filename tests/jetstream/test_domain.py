@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 

@@ -22,7 +22,7 @@ from natsctl.broker.leaf.leafs import Leafs
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.options import BrokerOptions
-from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.store.options import StoreOptions
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.machine import Machine

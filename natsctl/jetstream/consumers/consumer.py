@@ -13,10 +13,10 @@ counted since, so that a jump of the wall clock neither holds back nor hastens r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api import acks as ack_subjects
 from natsctl.api.config import consumer_config as rules
@@ -42,8 +42,9 @@ from natsctl.store.steps import Steps, finish, pieces
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.engine import Engine
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.consumers.consumer_context import Journal
+    from natsctl.jetstream.engine_context import EngineContext
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.errors import StoreError
 
 RUN_MESSAGES: Final = 512
@@ -53,19 +54,6 @@ CONSUMER_COST: Final = 16
 """What the counting of one consumer costs in a job, as messages that are looked at one by one (`store.steps`)."""
 
 _FC_NAME: Final = 8
-
-
-class Journal(Protocol):
-    """Where a consumer's changes are written."""
-
-    def changed(self, consumer: Consumer) -> None:
-        """Write one record for what `consumer.log` gathered, if anything."""
-
-    def durable(self, consumer: Consumer, callback: Callable[[StoreError | None], None]) -> None:
-        """Call back when everything written so far survives a crash, or with the error that prevented it."""
-
-    def expired(self, consumer: Consumer) -> None:
-        """Delete a consumer that nobody used for its inactive threshold."""
 
 
 class Consumer:
@@ -102,7 +90,7 @@ class Consumer:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: StreamContext,
         name: str,
         config: ConsumerConfig,
         created_ns: int,
@@ -111,8 +99,8 @@ class Consumer:
         number: int = 0,
     ) -> None:
         """Make a consumer that does nothing before `start`; without a state it begins where its config says."""
-        self.stream: Stream = stream
-        self.engine: Engine = stream.engine
+        self.stream = stream
+        self.engine: EngineContext = stream.engine
         self.account: Account = stream.account
         self.name: str = name
         self.config: ConsumerConfig = config

@@ -19,7 +19,7 @@ from natsctl.jetstream.consumers.pull import PullDelivery
 from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
 
@@ -35,7 +35,7 @@ class Acks:
 
     __slots__ = ("_consumer", "_percent", "_policy", "_simple", "_through")
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerContext) -> None:
         self._consumer = consumer
         self.configure()
 

@@ -31,6 +31,7 @@ from natsctl.store.steps import Steps
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.consumer_state import ConsumerState
     from natsctl.jetstream.stream import Stream
 
@@ -224,7 +225,7 @@ def _is_unique(stream: Stream, config: ConsumerConfig, name: str) -> bool:
     return all(other.name == name or _is_internal(other) for other in others)
 
 
-def _is_internal(consumer: Consumer) -> bool:
+def _is_internal(consumer: ConsumerContext) -> bool:
     return consumer.config.direct or consumer.config.sourcing
 
 

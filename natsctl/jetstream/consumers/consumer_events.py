@@ -21,8 +21,8 @@ from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
 from natsctl.api.times import ZERO_TIME, format_time
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
-    from natsctl.jetstream.engine import Rng
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.engine_context import Rng
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NUID_LENGTH: Final = 22
@@ -40,7 +40,7 @@ class ConsumerEvents:
 
     __slots__ = ("_consumer",)
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerContext) -> None:
         self._consumer = consumer
 
     def _at(self, prefix: str) -> bytes:

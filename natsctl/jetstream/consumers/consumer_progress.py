@@ -10,10 +10,10 @@ from natsctl.api.archive.archive import ArchivedConsumer, ArchiveError, Progress
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 
-def archived(consumer: Consumer) -> ArchivedConsumer:
+def archived(consumer: ConsumerContext) -> ArchivedConsumer:
     """Return a consumer as it is now."""
     return ArchivedConsumer(consumer.name, consumer.config, progress_of(consumer.state), consumer.created_ns)
 

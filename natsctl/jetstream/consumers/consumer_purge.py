@@ -14,7 +14,7 @@ from natsctl.store.filters import ALL
 from natsctl.store.steps import Steps, pieces
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.store.filters import Filters
 
 
@@ -25,7 +25,7 @@ class Scope(NamedTuple):
     wider: bool
 
 
-def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
+def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None]:
     """Drop what is pending of the purged messages and move positions."""
     state, store = consumer.state, consumer.stream.store
     scope = scope_of(consumer, purged)
@@ -61,7 +61,7 @@ def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
             consumer.log.placed(position, floor_cseq, floor_sseq)
 
 
-def scope_of(consumer: Consumer, purged: Filters | None) -> Scope | None:
+def scope_of(consumer: ConsumerContext, purged: Filters | None) -> Scope | None:
     """Return what a purge means to a consumer, None when it keeps its place."""
     store, stream_first = consumer.stream.store, consumer.stream.store.first_seq
     if purged is None or purged.everything:

@@ -19,7 +19,7 @@ The journal of the stream is shared with its duplicate window, whose records hav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -30,10 +30,11 @@ from natsctl.jetstream.consumers import consumer_log as records
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.jetstream.stream_context import StreamContext
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 REWRITE_BYTES: Final = 4 << 20
 """A journal smaller than this is never rewritten."""
@@ -52,12 +53,18 @@ Settled = Callable[[StoreError | None], None]
 _decode_config: Final = msgspec.json.Decoder(ConsumerConfig)
 
 
+class ConsumerHost(StreamContext, Protocol):
+    """A stream that holds consumers."""
+
+    consumers: dict[str, Consumer]
+
+
 class ConsumerSet:
     """Makes, keeps and journals the consumers of one stream."""
 
     __slots__ = ("_hidden", "_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ConsumerHost) -> None:
         self._stream = stream
         self._hidden: set[str] = set()
         self._last_number = 0
@@ -153,7 +160,7 @@ class ConsumerSet:
 
     # What consumers ask (see consumer.Journal)
 
-    def changed(self, consumer: Consumer) -> None:
+    def changed(self, consumer: ConsumerContext) -> None:
         """Write one record for what the consumer's log gathered."""
         record = consumer.log.take(consumer.number, consumer.state.last_ack_ns)
         if record is None or not consumer.number:
@@ -164,19 +171,20 @@ class ConsumerSet:
         except StoreError as fault:
             self.fault = fault
 
-    def durable(self, consumer: Consumer, callback: Settled) -> None:
+    def durable(self, consumer: ConsumerContext, callback: Settled) -> None:
         """Call back when everything the consumer wrote survives a crash, or with the error that prevents it."""
         if consumer.number and self.fault is None:
             self._stream.store.on_durable(callback)
         else:
             callback(self.fault if consumer.number else None)
 
-    def expired(self, consumer: Consumer) -> None:
+    def expired(self, consumer: ConsumerContext) -> None:
         """Delete a consumer that nobody used for its inactive threshold."""
-        if self._stream.consumers.get(consumer.name) is not consumer:
+        known = self._stream.consumers.get(consumer.name)
+        if known is None or known is not consumer:
             return
         try:
-            self.delete(consumer)
+            self.delete(known)
         except StoreError as fault:
             self.fault = fault
 

@@ -12,7 +12,7 @@ from natsctl.jetstream.consumers.consumer_state import ConsumerState
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.steps import Steps
     from natsctl.store.stream import StreamStore
 
@@ -26,7 +26,7 @@ def preparing(store: StreamStore, config: ConsumerConfig) -> Steps[None]:
             yield from store.preparing(Filters((subject.encode(),)))
 
 
-def finding_first_state(stream: Stream, config: ConsumerConfig) -> Steps[ConsumerState | None]:
+def finding_first_state(stream: StreamContext, config: ConsumerConfig) -> Steps[ConsumerState | None]:
     """Return the state of a consumer that begins with the last message of each subject, None for any other policy.
 
     There may be very many of them: while they are found the stream is closed.

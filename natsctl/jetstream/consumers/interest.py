@@ -17,7 +17,7 @@ from natsctl.jetstream.consumers.pattern_index import PatternIndex
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 MAX_KNOWN: Final = 16_384
 """Consumers that stand in remembered answers, plus one per answer; all are forgotten when there are more."""
@@ -27,7 +27,7 @@ FEW: Final = 16
 
 _REST: Final = b">"
 
-Takers = tuple["Consumer", ...]
+Takers = tuple["ConsumerContext", ...]
 Stored = tuple[int, bytes]
 """(sequence, subject)"""
 
@@ -38,10 +38,10 @@ class Interest:
     __slots__ = ("_everyone", "_everyone_listed", "_filters", "_known", "_known_size", "_patterns")
 
     def __init__(self) -> None:
-        self._everyone: dict[Consumer, None] = {}
+        self._everyone: dict[ConsumerContext, None] = {}
         self._everyone_listed: Takers | None = None
-        self._filters: dict[Consumer, tuple[bytes, ...]] = {}
-        self._patterns: PatternIndex[Consumer] = PatternIndex()
+        self._filters: dict[ConsumerContext, tuple[bytes, ...]] = {}
+        self._patterns: PatternIndex[ConsumerContext] = PatternIndex()
         self._known: dict[bytes, Takers] = {}
         self._known_size = 0
 
@@ -49,7 +49,7 @@ class Interest:
         """Return how many consumers there are."""
         return len(self._filters)
 
-    def enter(self, consumer: Consumer) -> bool:
+    def enter(self, consumer: ConsumerContext) -> bool:
         """Take note of a consumer, or of what it takes from now on; tell whether that is new."""
         filters = tuple(subject.encode() for subject in filters_of(consumer.config))
         if _REST in filters:
@@ -64,7 +64,7 @@ class Interest:
             self._patterns.add(subject, consumer)
         return True
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: ConsumerContext) -> None:
         """Forget a consumer."""
         self._known.clear()
         self._known_size, self._everyone_listed = 0, None
@@ -81,7 +81,7 @@ class Interest:
             self._everyone_listed = tuple(self._everyone)
         return (*self._everyone_listed, *choosers) if choosers else self._everyone_listed
 
-    def overlapping(self, patterns: Iterable[bytes]) -> dict[Consumer, None]:
+    def overlapping(self, patterns: Iterable[bytes]) -> dict[ConsumerContext, None]:
         """Return the consumers that take a subject which one of some filters takes as well."""
         found = dict(self._everyone)
         for pattern in patterns:
@@ -105,7 +105,7 @@ class Interest:
             for consumer in tuple(self._filters):
                 consumer.on_messages(stored)
             return
-        choosers: dict[Consumer, list[Stored]] = {}
+        choosers: dict[ConsumerContext, list[Stored]] = {}
         for message in stored:
             for consumer in self._choosers(message[1]):
                 if (wanted := choosers.get(consumer)) is None:

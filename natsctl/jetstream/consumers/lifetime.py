@@ -8,7 +8,7 @@ from natsctl.api.config.consumer_config import pause_until_ns
 from natsctl.jetstream.alarm import Alarm
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 _JITTER_MIN_NS: Final = 100_000_000
 _JITTER_SPAN_NS: Final = 900_000_000
@@ -20,7 +20,7 @@ class Lifetime:
 
     __slots__ = ("_consumer", "_inactivity", "_pause", "_threshold_ns", "paused")
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerContext) -> None:
         self._consumer = consumer
         self._inactivity = Alarm(consumer.engine.timers, self._on_inactivity)
         self._pause = Alarm(consumer.engine.timers, self._on_pause_end)

@@ -15,7 +15,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumers.consumer_events import nuid
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.pull_request import OpenRequest
 
 MISMATCH: Final = b"NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n"
@@ -27,7 +27,7 @@ class Pin:
 
     __slots__ = ("_alarm", "_consumer", "_group", "id", "since_ns")
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerContext) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._on_timeout)
         self._group = ""

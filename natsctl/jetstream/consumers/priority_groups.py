@@ -17,7 +17,7 @@ from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.jetstream.consumers.pinned import Pin
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.pull_request import OpenRequest
 
 
@@ -37,7 +37,7 @@ class Priority:
 
     __slots__ = ("_consumer", "pin", "policy")
 
-    def __init__(self, consumer: Consumer, policy: PriorityPolicy) -> None:
+    def __init__(self, consumer: ConsumerContext, policy: PriorityPolicy) -> None:
         self._consumer = consumer
         self.policy = policy
         self.pin: Pin | None = Pin(consumer) if policy is PriorityPolicy.PINNED_CLIENT else None
@@ -84,7 +84,7 @@ def is_group_name(name: str) -> bool:
     return _GROUP_NAME.fullmatch(name) is not None
 
 
-def priority_of(consumer: Consumer) -> Priority | None:
+def priority_of(consumer: ConsumerContext) -> Priority | None:
     """Return the priority policy of a consumer, None where requests are served in turn."""
     policy = consumer.config.priority_policy
     return None if policy is None or policy is PriorityPolicy.NONE else Priority(consumer, policy)

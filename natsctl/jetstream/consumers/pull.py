@@ -23,7 +23,7 @@ from natsctl.jetstream.consumers.pull_request import OpenRequest, PullRequestErr
 if TYPE_CHECKING:
     from natsctl.api.messages import PullRequest
     from natsctl.broker.delivery import Delivery
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 _HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 
@@ -36,7 +36,7 @@ class PullDelivery:
 
     __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerContext) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._look)
         self.waiting: list[OpenRequest] = []

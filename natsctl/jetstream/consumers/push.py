@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.delivery import Delivery
     from natsctl.broker.interest import Watch
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 FLOW_REQUEST: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 _HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b\r\n"
@@ -55,7 +55,7 @@ class PushDelivery:
         "last_ns",
     )
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerContext) -> None:
         config, timers = consumer.config, consumer.engine.timers
         self._consumer = consumer
         self._subject = config.deliver_subject.encode()

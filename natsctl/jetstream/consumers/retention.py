@@ -22,8 +22,8 @@ from natsctl.store.filters import ALL
 from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.stream_context import StreamContext
 
 AT_ONCE: Final = 100_000
 """Messages that are looked at in one go when a stream becomes one of interest."""
@@ -40,7 +40,7 @@ class Retention:
 
     __slots__ = ("_asked", "_stream", "_sweep_end", "_sweep_seq", "by_interest", "interest", "removes")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._asked: dict[int, int] = {}
         self._sweep_seq = 0
@@ -70,17 +70,17 @@ class Retention:
 
     # Consumers that come and go
 
-    def joined(self, consumer: Consumer) -> None:
+    def joined(self, consumer: ConsumerContext) -> None:
         """Take note of a new consumer; there is nothing that goes because of it."""
         self.interest.enter(consumer)
         self._asked.clear()
 
-    def updated(self, consumer: Consumer) -> None:
+    def updated(self, consumer: ConsumerContext) -> None:
         """Take note of a consumer's new configuration: it may want other messages now."""
         if self.interest.enter(consumer):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
-    def left(self, consumer: Consumer) -> None:
+    def left(self, consumer: ConsumerContext) -> None:
         """Take note that a consumer is gone for good."""
         self.interest.leave(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
@@ -220,7 +220,7 @@ class Retention:
         return not self._is_wanted(seq, takers)
 
 
-def _wants(consumer: Consumer, seq: int) -> bool:
+def _wants(consumer: ConsumerContext, seq: int) -> bool:
     """Tell whether a consumer has yet to acknowledge a message of a subject that it takes, or has given it up."""
     state = consumer.state
     return seq > state.delivered_sseq or seq in state.pending or seq in state.redelivered

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer import AckPolicy
 from natsctl.jetstream.alarm import Alarm
@@ -15,7 +15,7 @@ from natsctl.jetstream.consumers.redelivery import Redelivery
 from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext, Send
     from natsctl.store.message import StoredMessage
 
 GONE_STEP: Final = 32
@@ -26,16 +26,13 @@ GIVEN_UP_PER_CALL: Final = 128
 """Messages that a timer call looks at where it may give them up: each is told of."""
 GONE: Final = "Unacknowledged message was deleted"
 
-Send: TypeAlias = Callable[[bytes, bytes, bytes, bytes, int], bool]
-"""Sends subject, ack subject, header and payload at a monotonic time; False when it can not go now."""
-
 
 class Retry:
     """The redeliveries of one consumer."""
 
     __slots__ = ("_alarm", "_consumer", "_offset_ns", "_watching", "redelivery")
 
-    def __init__(self, consumer: Consumer, offset_ns: int) -> None:
+    def __init__(self, consumer: ConsumerContext, offset_ns: int) -> None:
         """Work for `consumer`, whose stored times are monotonic time plus `offset_ns`."""
         self._consumer = consumer
         self._offset_ns = offset_ns

@@ -15,7 +15,7 @@ from natsctl.jetstream.consumers.flow import Replay, headers_only
 
 if TYPE_CHECKING:
     from natsctl.broker.delivery import Delivery
-    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.store.message import StoredMessage
 
 UNLIMITED: Final = 1 << 62
@@ -38,7 +38,7 @@ class Supply:
 
     __slots__ = ("_consumer", "_fit", "_pace", "_replay")
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerContext) -> None:
         self._consumer = consumer
         self._fit = FIRST_READ
         self._pace = Alarm(consumer.engine.timers, consumer.schedule)

@@ -18,7 +18,7 @@ from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.endpoints.requests import ApiRequest
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_context import EngineContext
 
 LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST", "STREAM.BLOCKS"})
 """Verbs that answer with a page of infos, or a block of messages."""
@@ -37,7 +37,7 @@ class ApiQueue:
 
     __slots__ = ("_engine", "_serve", "_waiting")
 
-    def __init__(self, engine: Engine, serve: Callable[[ApiRequest], None]) -> None:
+    def __init__(self, engine: EngineContext, serve: Callable[[ApiRequest], None]) -> None:
         """Prepare to hand requests to `serve`, from the engine's ready queue."""
         self._engine = engine
         self._serve = serve

@@ -13,12 +13,12 @@ from natsctl.jetstream.endpoints.client_info import client_info
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.jetstream.endpoints.requests import ApiRequest
-    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_context import EngineContext
 
 _SUBJECT: Final = API_AUDIT.encode()
 
 
-def audit(engine: Engine, account: Account, request: ApiRequest, response: bytes) -> None:
+def audit(engine: EngineContext, account: Account, request: ApiRequest, response: bytes) -> None:
     """Publish the audit advisory of one request in its account, if somebody listens."""
     if not account.has_interest(_SUBJECT):
         return

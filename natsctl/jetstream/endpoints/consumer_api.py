@@ -89,7 +89,7 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return consumer
     answer: Model = answers.ConsumerDeleteAnswer(success=True)
     try:
-        consumer.stream.consumer_set.delete(consumer)
+        js.streams[request.tokens[0]].consumer_set.delete(consumer)
     except StoreError as fault:
         return storage_error(fault)
     return request.answer_when_durable(consumer.stream.store, answer) if consumer.number else answer
@@ -104,9 +104,8 @@ def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     config = rules.copy(consumer.config)
     config.pause_until = None if is_zero(until) else format_time(parse_time(until or ""))
     api_level.stamp(config)
-    api_level.stamp(config)
     try:
-        consumer.stream.consumer_set.update(consumer, config)
+        js.streams[request.tokens[0]].consumer_set.update(consumer, config)
     except StoreError as fault:
         return storage_error(fault)
     answer = answers.ConsumerPauseAnswer(paused=consumer.lifetime.paused, pause_until=ZERO_TIME)

@@ -19,7 +19,7 @@ from natsctl.store.steps import Steps
 if TYPE_CHECKING:
     from natsctl.api.requests import DirectGetRequest
     from natsctl.broker.delivery import Delivery
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.message import StoredMessage
 
 MAX_SUBJECTS: Final = 1024
@@ -39,7 +39,7 @@ class _Batch:
         "_last_seq", "_most_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
+    def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
         self._stream = stream
         self._reply = reply
         self._request = request
@@ -86,7 +86,7 @@ class Run(_Batch):
 
     __slots__ = ("_at", "_filters", "_seen_up_to")
 
-    def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
+    def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
         super().__init__(stream, reply, request)
         self._filters = search.filters_of(request)
         self._at = search.start_of(stream.store, request)
@@ -127,7 +127,7 @@ class LastOfSubjects(_Batch):
 
     __slots__ = ("_seqs", "_up_to")
 
-    def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
+    def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
         super().__init__(stream, reply, request)
         self._seqs: list[int] = []
         self._up_to = search.ceiling_of(stream.store, request)

@@ -22,7 +22,7 @@ from natsctl.store.steps import Steps
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Handler, Subscription
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 GROUP: Final = b"_sys_"
 """The queue group of everyone who can answer for a stream."""
@@ -43,7 +43,7 @@ class DirectGet:
 
     __slots__ = ("_own", "_stream", "_theirs")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._own: list[Subscription] = []
         self._theirs: list[Subscription] = []

@@ -23,7 +23,7 @@ from natsctl.store.errors import StoreError
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
-    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_context import EngineContext
 
 _EVERYTHING: Final = f"{API_PREFIX}.>".encode()
 PER_OBJECT: Final = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
@@ -36,7 +36,7 @@ _PURGE: Final = endpoints.ACCOUNT_PURGE
 class RefusedApi:
     """Answers every request of an account that has no JetStream."""
 
-    def __init__(self, engine: Engine, account: Account) -> None:
+    def __init__(self, engine: EngineContext, account: Account) -> None:
         """Subscribe to the account's API subjects."""
         self._engine = engine
         self._account = account
@@ -76,7 +76,7 @@ class RefusedApi:
 class SystemApi:
     """Answers the requests of the system account."""
 
-    def __init__(self, engine: Engine, account: Account) -> None:
+    def __init__(self, engine: EngineContext, account: Account) -> None:
         """Subscribe to the API subjects."""
         self._engine = engine
         self._account = account

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSONError, decode, decode_plain
@@ -16,17 +16,11 @@ if TYPE_CHECKING:
     from natsctl.broker.exchange.hops import Hop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.engine_context import Settling
     from natsctl.store.steps import Steps
     from natsctl.store.stream import StreamStore
 
 T = TypeVar("T", bound=Model)
-
-
-class Settling(Protocol):
-    """Something on its way to the disk, or off it."""
-
-    def on_durable(self, callback: Callable[[StoreError | None], None], /) -> None:
-        """Call back once it is there (or gone) for good, or with the error that prevents it."""
 
 
 class Pending:

@@ -10,8 +10,9 @@ acknowledged, and the operator told once. Source: docs/compatibility.md#stream-t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -28,10 +29,12 @@ from natsctl.jetstream.endpoints.template_names import stream_name
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from natsctl.api.config.stream_draft import Draft
+    from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.endpoints.requests import Settling
+    from natsctl.jetstream.engine_context import EngineContext, Settling
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.stream import StreamStore
 
 FOLDER: Final = "templates"
@@ -43,12 +46,46 @@ MAX_TEMPLATES: Final = 1000
 _decode: Final = msgspec.json.Decoder(StreamTemplateConfig).decode
 
 
+class OwnedStreams(Protocol):
+    """The streams that templates have made."""
+
+    made: dict[str, dict[str, None]]
+
+
+class TemplateAccount(Protocol):
+    """An account, as its templates use it."""
+
+    name: str
+    account: Account
+    engine: EngineContext
+
+    @property
+    def streams(self) -> Mapping[str, StreamContext]:
+        """Return the streams by name."""
+
+    @property
+    def templates(self) -> OwnedStreams:
+        """Return the streams that templates have made."""
+
+    def draft(self, config: StreamConfig) -> Draft:
+        """Return a draft of a configuration for the checks of this account."""
+
+    def refuse_stream(self, config: StreamConfig) -> ApiError | None:
+        """Return the reason why the account cannot have one more stream, or None."""
+
+    def create_from_template(self, config: StreamConfig) -> object:
+        """Create a stream. Raises StoreError."""
+
+    def remove_and_tell(self, name: str) -> Settling:
+        """Delete a stream and publish the advisory."""
+
+
 class Template:
     """One template at work."""
 
     __slots__ = ("_js", "_subscriptions", "_told", "config", "store")
 
-    def __init__(self, js: JetStreamAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
+    def __init__(self, js: TemplateAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
         """Listen on the template's subjects."""
         self._js = js
         self._told = ""
@@ -126,7 +163,7 @@ class Templates:
 
     __slots__ = ("_js", "_templates", "made")
 
-    def __init__(self, js: JetStreamAccount) -> None:
+    def __init__(self, js: TemplateAccount) -> None:
         self._js = js
         self._templates: dict[str, Template] = {}
         self.made: dict[str, dict[str, None]] = {}
@@ -202,7 +239,7 @@ class Templates:
     def remove(self, template: Template) -> list[Settling]:
         """Take a template out, and its streams first; what is returned tells by `on_durable` when each is gone."""
         template.stop()
-        leaving = [self._js.remove_and_tell(self._js.streams[name]) for name in template.streams()]
+        leaving = [self._js.remove_and_tell(name) for name in template.streams()]
         del self._templates[template.config.name]
         self.made.pop(template.config.name, None)
         leaving.append(self._js.engine.store.delete(template.store.key))

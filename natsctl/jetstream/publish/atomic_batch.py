@@ -24,7 +24,7 @@ from natsctl.jetstream.publish.batch_checks import Ahead, check
 
 if TYPE_CHECKING:
     from natsctl.jetstream.publish.incoming import Incoming
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 MAX_ID_BYTES: Final = 64
 """Longest id of a batch. Source: nats-server, error 10179."""
@@ -52,7 +52,7 @@ class AtomicBatches:
 
     __slots__ = ("_alarm", "_bytes", "_open", "_stream", "_total")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._open: dict[bytes, Batch] = {}
         self._alarm = Alarm(stream.engine.timers, self._look)

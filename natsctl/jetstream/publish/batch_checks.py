@@ -15,14 +15,15 @@ from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream.publish import counters
 from natsctl.jetstream.publish import publish_checks as checks
 from natsctl.jetstream.publish.counters import Total
+from natsctl.jetstream.publish.publish_checks import Check
 from natsctl.jetstream.timed.message_ttl import check_batch_ttl
 from natsctl.jetstream.timed.schedule_checks import PURGE, check_schedule, check_scheduler
 from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.publish.incoming import Check, Incoming
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.stream_context import StreamContext
 
 Outcome = ApiError | int
 """An error; the sequence that a message is a duplicate of; or 0: it may be stored."""
@@ -56,7 +57,7 @@ class Ahead:
         """Last sequences that were asked about, by subject."""
 
 
-def check(stream: Stream, ahead: Ahead, message: Incoming) -> Outcome:
+def check(stream: StreamContext, ahead: Ahead, message: Incoming) -> Outcome:
     """Judge the next message of a batch; where nothing speaks against it, `ahead` counts it."""
     for first in FIRST:
         refusal = first(stream, message)
@@ -81,7 +82,7 @@ def check(stream: Stream, ahead: Ahead, message: Incoming) -> Outcome:
     return _check_room(stream, ahead, message) or 0
 
 
-def _count(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _count(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
     """Add to a counter, going on from where the batch's earlier messages left it."""
     if not stream.config.allow_msg_counter:
         return None
@@ -96,7 +97,7 @@ def _count(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
     return refusal
 
 
-def _check_seq(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _check_seq(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
     expected = message.wish.get(headers.EXPECTED_LAST_SEQ)
     if expected is None:
         return None
@@ -106,7 +107,7 @@ def _check_seq(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | No
     return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT) if ahead.count else None
 
 
-def _check_subject_seq(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _check_subject_seq(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
     wish = message.wish
     expected, of = wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ), wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
@@ -123,7 +124,7 @@ def _check_subject_seq(stream: Stream, ahead: Ahead, message: Incoming) -> ApiEr
     return None
 
 
-def _check_scheduler(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _check_scheduler(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
     """Refuse the end of a schedule that is none; the batch itself may have stored one, or something in its place."""
     scheduler, step = message.wish.get(headers.SCHEDULER, b""), message.wish.get(headers.SCHEDULE_NEXT)
     if step is None or scheduler not in ahead.schedules:
@@ -146,7 +147,7 @@ def _check_rollup_place(ahead: Ahead, message: Incoming) -> ApiError | None:
     )
 
 
-def _check_room(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _check_room(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
     """Refuse a message that discard new would refuse, and count it where it fits."""
     config, store, subject = stream.config, stream.store, message.subject
     measure = file_size if store.storage == "file" else memory_size

@@ -19,7 +19,7 @@ from natsctl.api.err_codes import ErrCode
 
 if TYPE_CHECKING:
     from natsctl.jetstream.publish.incoming import Incoming
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.stream import StreamStore
 
 Sources = dict[str, dict[str, str]]
@@ -63,7 +63,7 @@ class Total:
         return Total(self.value, {stream: dict(subjects) for stream, subjects in self.sources.items()})
 
 
-def check_increment(stream: Stream, message: Incoming) -> ApiError | None:
+def check_increment(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse an increment that is no number, that this stream does not count, or that comes with other wishes."""
     increment = message.wish.get(headers.INCR)
     if increment is None:
@@ -79,7 +79,7 @@ def check_increment(stream: Stream, message: Incoming) -> ApiError | None:
     return error(ErrCode.MESSAGE_INCR_INVALID) if any(header in message.wish for header in _INCOMPATIBLE) else None
 
 
-def count(stream: Stream, message: Incoming) -> ApiError | None:
+def count(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Turn an increment into the new total, or say why that can not be done."""
     if not stream.config.allow_msg_counter:
         return None
@@ -114,7 +114,7 @@ class FreshTotals:
         return (stored.header, stored.payload) if stored is not None else None
 
 
-def last_total(stream: Stream, subject: bytes) -> Total | None:
+def last_total(stream: StreamContext, subject: bytes) -> Total | None:
     """Return what is stored of a counter, zero where nothing is, None where it is no counter's message."""
     last = stream.intake.totals.last(subject)
     if last is None:
@@ -129,7 +129,7 @@ def last_total(stream: Stream, subject: bytes) -> Total | None:
     return Total(_number_in(value), sources)
 
 
-def add(stream: Stream, message: Incoming, total: Total) -> ApiError | None:
+def add(stream: StreamContext, message: Incoming, total: Total) -> ApiError | None:
     """Add a message to `total`, and make the new total its body; on an error `total` is as it was."""
     increment = read_number(message.wish[headers.INCR])
     header, sources = message.header, total.sources

@@ -27,7 +27,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 IN_USE: Final = 0x10
 """Journal record: ids were seen on this stream."""
@@ -59,7 +59,7 @@ class Dedupe:
         "_alarm", "_clock", "_entries", "_head", "_in_use", "_journaled", "_last", "_seqs", "_stream", "_window_ns",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._clock = stream.engine.clock
         self._alarm = Alarm(stream.engine.timers, self._look)

@@ -38,7 +38,7 @@ from natsctl.jetstream.publish.publish_acks import storage_fault
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.errors import StoreError
     from natsctl.wire.ops import Op
 
@@ -92,7 +92,7 @@ class FastBatches:
 
     __slots__ = ("_account", "_alarm", "_now_ns", "_open", "_plain", "_stream", "_total", "waiting")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._account = stream.account
         self._open: dict[bytes, Batch] = {}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.catalogue import ApiError
 from natsctl.api.headers import SCHEDULE_TIME_ZONE
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
-    from natsctl.jetstream.stream import Stream
 
 Wish = dict[bytes, bytes]
 
@@ -47,10 +44,6 @@ class Incoming:
         """JSON members that follow the sequence in its ack, each with its comma before it."""
         self.own = False
         """Whether the server made it: nothing that guards against clients looks at it."""
-
-
-Check = Callable[["Stream", Incoming], ApiError | None]
-"""Returns why a message is refused, or None; may rewrite the message."""
 
 
 def read_headers(block: bytes) -> Wish:

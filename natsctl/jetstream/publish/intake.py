@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.session import Session
     from natsctl.jetstream.publish.limits import Limits
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.stream import Copy
     from natsctl.wire.ops import Op
 
@@ -59,7 +59,7 @@ class Intake:
         "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext, limits: Limits) -> None:
         self._stream = stream
         self._append = stream.store.append
         self._append_run = stream.store.append_run
@@ -73,7 +73,7 @@ class Intake:
         self._plain = False
         self._trim = False
         self._max_payload = _UNLIMITED
-        self._limits: Limits = stream.limits
+        self._limits = limits
         self.acks = PublishAcks(stream)
         self.republish = Republish(stream)
         self.atomic = AtomicBatches(stream)

@@ -18,7 +18,7 @@ from natsctl.store.errors import StoreError, StoreFullError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 Entry = tuple[int, bytes, bytes]
 """(sequence, subject or b"" for what nobody wants, reply)"""
@@ -29,7 +29,7 @@ class PublishAcks:
 
     __slots__ = ("_account", "_extras", "_late", "_no_ack", "_stream", "opening")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._account = stream.account
         self._late: list[tuple[int, bytes, bytes]] = []

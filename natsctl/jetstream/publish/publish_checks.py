@@ -6,21 +6,25 @@ against clients are not asked about messages that the server makes itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.syntax import go_quote
 from natsctl.jetstream.publish import counters
-from natsctl.jetstream.publish.incoming import Check, Incoming
+from natsctl.jetstream.publish.incoming import Incoming
 from natsctl.jetstream.timed.message_ttl import check_ttl, read_ttl
 from natsctl.jetstream.timed.schedule_checks import check_schedule, check_scheduler
 from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
+
+Check: TypeAlias = "Callable[[StreamContext, Incoming], ApiError | None]"
+"""Returns the reason why a message is refused, or None; may rewrite the message."""
 
 MAX_HEADER_BYTES: Final = 65535
 """Longest header block that is stored. Source: nats-server, error 10097."""
@@ -32,7 +36,7 @@ MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
 """Largest message of a stream on disk, with the overhead of its record. Source: nats-server, filestore.go."""
 
 
-def check_bounds(stream: Stream, message: Incoming) -> ApiError | None:
+def check_bounds(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse what no file can hold, everything once the stream is sealed, and what is too large, in this order."""
     size = len(message.header) + len(message.payload)
     if size > MAX_RECORD_BYTES // 2 and (refusal := check_record(stream, message)) is not None:
@@ -45,7 +49,7 @@ def check_bounds(stream: Stream, message: Incoming) -> ApiError | None:
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
-def check_record(stream: Stream, message: Incoming) -> ApiError | None:
+def check_record(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message that no file of a stream can hold."""
     size = file_size(len(message.subject), len(message.header), len(message.payload))
     return (
@@ -55,18 +59,18 @@ def check_record(stream: Stream, message: Incoming) -> ApiError | None:
     )
 
 
-def check_sealed(stream: Stream, message: Incoming) -> ApiError | None:
+def check_sealed(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse everything once the stream is sealed."""
     return error(ErrCode.STREAM_SEALED) if stream.config.sealed else None
 
 
-def check_expected_stream(stream: Stream, message: Incoming) -> ApiError | None:
+def check_expected_stream(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message for another stream."""
     expected = message.wish.get(headers.EXPECTED_STREAM)
     return error(ErrCode.STREAM_NOT_MATCH) if expected is not None and expected != stream.name.encode() else None
 
 
-def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | None:
+def check_expected_subject_seq(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message whose subject is not where its publisher believes."""
     expected = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
     of = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
@@ -77,7 +81,7 @@ def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | 
     return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=last) if read_seq(expected) != last else None
 
 
-def check_expected_seq(stream: Stream, message: Incoming) -> ApiError | None:
+def check_expected_seq(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message when the stream is not where its publisher believes."""
     expected = message.wish.get(headers.EXPECTED_LAST_SEQ)
     if expected is not None and read_seq(expected) != stream.store.last_seq:
@@ -85,7 +89,7 @@ def check_expected_seq(stream: Stream, message: Incoming) -> ApiError | None:
     return None
 
 
-def check_foreign_source(stream: Stream, message: Incoming) -> ApiError | None:
+def check_foreign_source(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a client's message that claims to come from a source."""
     return (
         error(ErrCode.MESSAGE_SOURCE_HDR_NOT_ALLOWED)
@@ -94,14 +98,14 @@ def check_foreign_source(stream: Stream, message: Incoming) -> ApiError | None:
     )
 
 
-def read_message_id(stream: Stream, message: Incoming) -> ApiError | None:
+def read_message_id(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Set the id that the duplicate window goes by; refuses nothing."""
     wish = message.wish
     message.msg_id = wish.get(headers.MSG_ID) or wish.get(headers.LEGACY_MSG_ID, b"")
     return None
 
 
-def check_expected_id(stream: Stream, message: Incoming) -> ApiError | None:
+def check_expected_id(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message when the last one has another id than its publisher believes."""
     expected = message.wish.get(headers.EXPECTED_LAST_MSG_ID)
     if expected is not None and expected != stream.dedupe.last_id:
@@ -109,7 +113,7 @@ def check_expected_id(stream: Stream, message: Incoming) -> ApiError | None:
     return None
 
 
-def check_rollup(stream: Stream, message: Incoming) -> ApiError | None:
+def check_rollup(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a rollup that is not permitted; set which one is asked for."""
     rollup = message.wish.get(headers.ROLLUP)
     if rollup is None:
@@ -126,12 +130,12 @@ def check_rollup(stream: Stream, message: Incoming) -> ApiError | None:
     return None
 
 
-def check_size(stream: Stream, message: Incoming) -> ApiError | None:
+def check_size(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message that is too large."""
     return check_max_size(stream, message) or check_header(stream, message)
 
 
-def check_max_size(stream: Stream, message: Incoming) -> ApiError | None:
+def check_max_size(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message that is larger than the stream allows."""
     return (
         error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
@@ -140,17 +144,17 @@ def check_max_size(stream: Stream, message: Incoming) -> ApiError | None:
     )
 
 
-def check_header(stream: Stream, message: Incoming) -> ApiError | None:
+def check_header(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a header whose size a record can not tell."""
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
-def check_resources(stream: Stream, message: Incoming) -> ApiError | None:
+def check_resources(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message for which the server has no room."""
     return error(ErrCode.INSUFFICIENT_RESOURCES) if stream.usage.full else None
 
 
-def check_account(stream: Stream, message: Incoming) -> ApiError | None:
+def check_account(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message for which the account has no room."""
     if not stream.usage.limited:
         return None
@@ -205,7 +209,7 @@ _BEFORE_OF_PLAIN: Final[tuple[Check, ...]] = (check_bounds,)
 _AFTER_OF_COMMON: Final[tuple[Check, ...]] = (counters.count, check_resources)
 
 
-def judge(stream: Stream, message: Incoming) -> ApiError | int:
+def judge(stream: StreamContext, message: Incoming) -> ApiError | int:
     """Return why a message is refused, the sequence that it is a duplicate of, or 0: it may be stored."""
     before, after, wish = _BEFORE_OF_PLAIN, _AFTER_OF_COMMON, message.wish
     if wish:

@@ -14,7 +14,7 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 Waiting = tuple[int, bytes, bytes, bytes]
 """(sequence, subject to publish on, header, payload)"""
@@ -25,7 +25,7 @@ class Republish:
 
     __slots__ = ("_headers_only", "_mapping", "_stream", "_waiting", "active")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._mapping: SubjectMapping | None = None
         self._headers_only = False

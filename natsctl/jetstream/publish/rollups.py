@@ -15,14 +15,14 @@ from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.message import StoredMessage
 
 COMMIT_NS: Final = 60 * 1_000_000_000
 """How much older than its last message the first one of a commit can be."""
 
 
-def finish(stream: Stream) -> None:
+def finish(stream: StreamContext) -> None:
     """Take out what the rollups of an interrupted commit stand for."""
     config, store = stream.config, stream.store
     foreign = config.mirror is not None or config.sources  # there the header may be somebody else's
@@ -34,7 +34,7 @@ def finish(stream: Stream) -> None:
             _finish_one(stream, message)
 
 
-def _finish_one(stream: Stream, message: StoredMessage) -> None:
+def _finish_one(stream: StreamContext, message: StoredMessage) -> None:
     store, seq = stream.store, message.seq
     if not store.holds(seq):
         return

@@ -16,7 +16,7 @@ from natsctl.jetstream.publish.incoming import Incoming
 from natsctl.store.errors import StoreDamagedError, StoreError
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 _KV_PURGE: Final = b"PURGE"
 _SECOND_NS: Final = 1_000_000_000
@@ -27,7 +27,7 @@ class DeleteMarkers:
 
     __slots__ = ("_header", "_stream", "ttl_ns")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._header = b""
         self.ttl_ns = 0

@@ -22,7 +22,7 @@ from natsctl.store.filters import ALL
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 ONE_BY_ONE: Final = 1000
 """Messages that expire at once up to which consumers are told of each."""
@@ -37,7 +37,7 @@ class Expiry:
 
     __slots__ = ("_alarm", "_cursor", "_max_age_ns", "_over", "_seen", "_stream")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._max_age_ns = 0
         self._cursor = 0

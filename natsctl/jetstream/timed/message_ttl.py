@@ -24,7 +24,7 @@ from natsctl.jetstream.timed.deadlines import MAX_NS, Deadlines
 
 if TYPE_CHECKING:
     from natsctl.jetstream.publish.incoming import Incoming
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 SECOND_NS: Final = 1_000_000_000
 NEVER: Final = -1
@@ -73,7 +73,7 @@ def parse_go_duration(text: bytes) -> int | None:
         return None
 
 
-def check_ttl(stream: Stream, message: Incoming) -> ApiError | None:
+def check_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a lifetime where the stream allows none; flag a message that has one."""
     text = message.wish.get(headers.TTL)
     if text is None:
@@ -86,7 +86,7 @@ def check_ttl(stream: Stream, message: Incoming) -> ApiError | None:
     return None
 
 
-def read_ttl(stream: Stream, message: Incoming) -> ApiError | None:
+def read_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a lifetime that is none; raise one to what delete markers need. Asked last, for a message that is kept."""
     text = message.wish.get(headers.TTL)
     if text is None or stream.retention.refuses(message.subject):
@@ -97,7 +97,7 @@ def read_ttl(stream: Stream, message: Incoming) -> ApiError | None:
     return None
 
 
-def check_batch_ttl(stream: Stream, message: Incoming) -> ApiError | None:
+def check_batch_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a lifetime in a batch, one that is none too; what is kept is as `check_ttl` and `read_ttl` leave it."""
     text = message.wish.get(headers.TTL)
     if text is not None and not message.own and parse_ttl(text) != 0:
@@ -108,7 +108,7 @@ def check_batch_ttl(stream: Stream, message: Incoming) -> ApiError | None:
     return check_ttl(stream, message) or read_ttl(stream, message)
 
 
-def raise_to_marker(stream: Stream, message: Incoming) -> None:
+def raise_to_marker(stream: StreamContext, message: Incoming) -> None:
     """Let a message live at least as long as a delete marker: one that went earlier could hide behind an older marker.
 
     Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.
@@ -125,7 +125,7 @@ class MessageTtl:
 
     __slots__ = ("_ahead", "_alarm", "_deadlines", "_never", "_stream", "active")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._alarm = Alarm(stream.engine.timers, self._look)
         self._deadlines = Deadlines()

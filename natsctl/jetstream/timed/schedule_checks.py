@@ -13,14 +13,14 @@ from natsctl.jetstream.timed.schedule_pattern import ScheduleError, TimeZoneErro
 
 if TYPE_CHECKING:
     from natsctl.jetstream.publish.incoming import Incoming
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 PURGE: Final = b"purge"
 """What `Nats-Schedule-Next` says of a schedule that ends."""
 SUBJECT_ROLLUP: Final = b"sub"
 
 
-def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
+def check_schedule(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a schedule that can not be kept; flag one that can, and let it take the place of its forerunner."""
     if message.own or not message.wish:
         return None
@@ -51,7 +51,7 @@ def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
     return None
 
 
-def _check_wishes(stream: Stream, message: Incoming) -> ApiError | None:
+def _check_wishes(stream: StreamContext, message: Incoming) -> ApiError | None:
     ttl = message.wish.get(headers.SCHEDULE_TTL, b"")
     if parse_ttl(ttl) is None:
         return error(ErrCode.MESSAGE_SCHEDULES_TTL_INVALID)
@@ -60,7 +60,7 @@ def _check_wishes(stream: Stream, message: Incoming) -> ApiError | None:
     return error(ErrCode.MESSAGE_TTL_DISABLED) if ttl and not stream.config.allow_msg_ttl else None
 
 
-def _check_subjects(stream: Stream, message: Incoming) -> ApiError | None:
+def _check_subjects(stream: StreamContext, message: Incoming) -> ApiError | None:
     target = message.wish.get(headers.SCHEDULE_TARGET, b"")
     source = message.wish.get(headers.SCHEDULE_SOURCE, b"")
     if not _can_be_published_to(target) or target == message.subject:
@@ -72,7 +72,7 @@ def _check_subjects(stream: Stream, message: Incoming) -> ApiError | None:
     return error(ErrCode.MESSAGE_SCHEDULES_SOURCE_INVALID) if source and not _is_captured(stream, source) else None
 
 
-def check_scheduler(stream: Stream, message: Incoming) -> ApiError | None:
+def check_scheduler(stream: StreamContext, message: Incoming) -> ApiError | None:
     """Refuse a message that ends a schedule which is none, or claims to come from one."""
     if message.own:
         return None
@@ -96,5 +96,5 @@ def _can_be_published_to(subject: bytes) -> bool:
     return bool(subject) and is_valid_subject(subject) and is_literal(subject)
 
 
-def _is_captured(stream: Stream, subject: bytes) -> bool:
+def _is_captured(stream: StreamContext, subject: bytes) -> bool:
     return any(matches(pattern.encode(), subject) for pattern in stream.config.subjects)

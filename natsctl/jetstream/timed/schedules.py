@@ -34,7 +34,7 @@ from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.message import StoredMessage
 
 NEXT_FIRING: Final = 0x18
@@ -69,7 +69,7 @@ class Schedules:
 
     __slots__ = ("_alarm", "_deadlines", "_fired", "_moved", "_remnants", "_stream", "active", "produces")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._alarm = Alarm(stream.engine.timers, self._look)
         self._deadlines = Deadlines()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from natsctl.jetstream.publish.incoming import Incoming
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.message import StoredMessage
 
 BATCH: Final = 256
@@ -40,7 +40,7 @@ class TimedMessages:
 
     __slots__ = ("_loaded_for", "_loading", "_place", "_stream", "schedules", "ttl")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._loading = array("Q")
         self._place = 0

@@ -30,7 +30,7 @@ from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 _RANDOM: Final = 8
 
@@ -45,7 +45,7 @@ class _Seen(Model):
 class Mirror:
     """The copy that one stream keeps of another."""
 
-    def __init__(self, stream: Stream, source: StreamSource) -> None:
+    def __init__(self, stream: StreamContext, source: StreamSource) -> None:
         """Prepare to mirror the stream that `source` names."""
         self._stream = stream
         self.letter = "M"
@@ -93,7 +93,7 @@ class Mirror:
             store.skip_to(delivered_seq)
         if store.messages:
             self._ask_state()
-        self._stream.upstreams.taken(self)
+        self._stream.upstreams.taken(self.upstream.lag)
         return max(delivered_seq, store.last_seq)
 
     def recreated(self) -> None:
@@ -138,7 +138,7 @@ class Mirror:
                 self._take_with_header(seq, ts_ns, subject, without_conditions(header), payload)
             else:
                 store(seq, ts_ns, subject, header, payload)
-        self._stream.upstreams.taken(self)
+        self._stream.upstreams.taken(self.upstream.lag)
 
     def _refuses(self, message: Incoming) -> bool:
         """Tell whether there is no room for a message now."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from natsctl.api.stream import StreamSource
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 SEPARATOR: Final = "\f"
 """Between the filters, and between the destinations, of a source with several transforms."""
@@ -31,7 +31,7 @@ def short_hash(text: str) -> str:
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
 
 
-def identity(stream: Stream) -> str:
+def identity(stream: StreamContext) -> str:
     """Return what tells a stream from another one of its name that was made earlier or later."""
     return short_hash(format_time(stream.created_ns))
 
@@ -54,7 +54,7 @@ def source_index(source: StreamSource) -> str:
     return " ".join(source_fields(source))
 
 
-def stable_name(stream: Stream) -> str:
+def stable_name(stream: StreamContext) -> str:
     """Return what tells the consumers of one mirror or sourcing stream from those of others."""
     parts = [stream.name, stream.account.name]
     if stream.engine.options.domain:
@@ -62,12 +62,12 @@ def stable_name(stream: Stream) -> str:
     return " ".join(parts)
 
 
-def mirror_consumer(stream: Stream) -> str:
+def mirror_consumer(stream: StreamContext) -> str:
     """Return the name of the consumer that a mirror asks its origin for."""
     return "JS_MIRROR_" + short_hash(stable_name(stream))
 
 
-def source_consumer(stream: Stream, source: StreamSource, sources: Sequence[StreamSource]) -> str:
+def source_consumer(stream: StreamContext, source: StreamSource, sources: Sequence[StreamSource]) -> str:
     """Return the name of the consumer that a source asks its origin for; of its own where a stream is taken twice."""
     text = short_hash(stable_name(stream))
     if sum(other.name == source.name for other in sources) > 1:

@@ -21,7 +21,7 @@ from natsctl.jetstream.upstream.mirror import apply_mappings, compile_mappings, 
 from natsctl.jetstream.upstream.upstream import StoreLaterError, Taken, Upstream
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.jetstream.upstream.source_set import SourceSet
 
 ACK_PREFIX: Final = b"$JS.ACK."
@@ -66,7 +66,7 @@ def read_origin(header: bytes) -> Origin | None:
 class Source:
     """One source of one stream."""
 
-    def __init__(self, stream: Stream, sources: SourceSet, source: StreamSource) -> None:
+    def __init__(self, stream: StreamContext, sources: SourceSet, source: StreamSource) -> None:
         """Prepare to take from the stream that `source` names."""
         self._stream = stream
         self.letter = "S"

@@ -27,7 +27,7 @@ from natsctl.jetstream.upstream import origin
 from natsctl.jetstream.upstream.source import NOWHERE, Position, Source, read_origin
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.errors import StoreError
 
 SOURCED: Final = 0x30
@@ -49,7 +49,7 @@ class SourceSet:
 
     __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self.sources: dict[str, Source] = {}
         self._known: dict[str, Position] = {}

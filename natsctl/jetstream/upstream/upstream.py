@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from natsctl.broker.delivery import Delivery
     from natsctl.broker.interest import Watch
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 ANSWER_NS: Final = 30 * SECOND
 """How long to wait for a consumer to be made. Source: nats-server."""
@@ -105,7 +105,7 @@ class Upstream:
         "sseq", "stopped",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, taker: Taker) -> None:
+    def __init__(self, stream: StreamContext, taker: Taker) -> None:
         """Prepare; nothing is asked before `start`."""
         timers = stream.engine.timers
         self._stream = stream

@@ -22,7 +22,7 @@ from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.upstream import origin
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 HEARTBEAT_NS: Final = SECOND
 STALLED_NS: Final = 10 * SECOND
@@ -67,7 +67,7 @@ def reset(source: StreamSource, consumer: str) -> tuple[bytes, bytes]:
 
 
 def creation(
-    stream: Stream, source: StreamSource, letter: str, config: ConsumerConfig, level: int
+    stream: StreamContext, source: StreamSource, letter: str, config: ConsumerConfig, level: int
 ) -> tuple[bytes, bytes]:
     """Return subject and body that make a consumer; `config`, which says where and what, gets all the rest."""
     rng = stream.engine.rng

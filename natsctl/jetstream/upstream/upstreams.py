@@ -15,7 +15,7 @@ from natsctl.jetstream.upstream.mirror import Mirror
 from natsctl.jetstream.upstream.source_set import SourceSet
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.stream_context import StreamContext
 
 
 class Upstreams:
@@ -23,7 +23,7 @@ class Upstreams:
 
     __slots__ = ("_mirror", "_started", "_stream", "sources")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._mirror: Mirror | None = None
         self._started = False
@@ -41,7 +41,7 @@ class Upstreams:
             if self._started:
                 self._mirror.upstream.start()
         elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
-            self.taken(self._mirror)
+            self.taken(self._mirror.upstream.lag)
         self.sources.configure()
 
     def start(self) -> None:
@@ -77,9 +77,9 @@ class Upstreams:
             mirror = self._mirror
             mirror.upstream.retry(mirror.setup_error("the store could not keep its newest messages"))
 
-    def taken(self, mirror: Mirror) -> None:
-        """Let a mirror that has almost caught up answer direct gets."""
-        self._stream.direct_get.caught_up(mirror.upstream.lag)
+    def taken(self, lag: int) -> None:
+        """Answer direct gets for the origin, once the mirror lags behind by only a few messages."""
+        self._stream.direct_get.caught_up(lag)
 
     def describe(self, info: StreamInfo) -> StreamInfo:
         """Add to a stream's info how far mirror and sources have come, and return it."""

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from natsctl.api.account import UNLIMITED, AccountLimits
-from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import ServerProcess, reference_binary
 from tests.support.request_differential import RawRequest, differing

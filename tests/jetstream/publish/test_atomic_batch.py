@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.publish.batch_limits import BatchLimits
 from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import Jet, ok

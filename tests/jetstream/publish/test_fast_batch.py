@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.publish.batch_control import Control, parse_control
 from natsctl.jetstream.publish.batch_limits import BatchLimits
 from natsctl.testing.jet import Jet, ok

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.catalogue import ApiError
-from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.publish.incoming import Incoming
 from natsctl.jetstream.publish.publish_checks import AFTER_DEDUPE, BEFORE_DEDUPE, COMMON, MAX_RECORD_BYTES, judge
 from natsctl.testing.jet import SECOND, Jet, ok

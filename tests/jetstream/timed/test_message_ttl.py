@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api import headers
-from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.timed import message_ttl
 from natsctl.jetstream.timed.message_ttl import NEVER, parse_ttl
 from natsctl.store.file_log import FileLog
