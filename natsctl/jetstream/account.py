@@ -16,21 +16,21 @@ from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
-from natsctl.jetstream.claims import Claims
-from natsctl.jetstream.consumers.consumer_desk import ConsumerDesk
 from natsctl.jetstream.consumers.consumer_events import nuid
+from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
 from natsctl.jetstream.endpoints.templates import Templates
-from natsctl.jetstream.offline import Offline
+from natsctl.jetstream.offline_streams import OfflineStreams
 from natsctl.jetstream.quota import Quota
 from natsctl.jetstream.stream import Stream
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.subject_index import SubjectIndex
 from natsctl.jetstream.usage import AccountUsage
 from natsctl.store.errors import StoreError
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.jetstream.engine_context import EngineContext, Settling
+    from natsctl.jetstream.engine_context import DurableChange, EngineContext
 
 
 class ApiServer(Protocol):
@@ -58,16 +58,16 @@ class JetStreamAccount:
         self.account = account
         self.name = account.name
         self.streams: dict[str, Stream] = {}
-        self.claims = Claims()
+        self.subject_index = SubjectIndex()
         self.quota = Quota(self, limits)
         self.usage = {
             StorageType.MEMORY: AccountUsage(engine.usage[StorageType.MEMORY], limits.max_memory),
             StorageType.FILE: AccountUsage(engine.usage[StorageType.FILE], limits.max_storage),
         }
-        self.offline = Offline(engine, account.name)
+        self.offline = OfflineStreams(engine, account.name)
         self.templates = Templates(self)
         self.dispatcher = serve(self)
-        self.desk = ConsumerDesk(account)
+        self.router = ConsumerRouter(account)
 
     def limit(self, limits: AccountLimits) -> None:
         """Hold the account to other limits; what is there already stays."""
@@ -77,12 +77,12 @@ class JetStreamAccount:
         self.usage[StorageType.MEMORY].limit = limits.max_memory
         self.usage[StorageType.FILE].limit = limits.max_storage
         for stream in self.streams.values():
-            stream.intake.configure()
+            stream.pipeline.configure()
 
     def stop(self) -> None:
         """Serve nothing any more, and leave what is stored as it is."""
         self.dispatcher.stop()
-        self.desk.stop()
+        self.router.stop()
         self.templates.stop()
         for stream in tuple(self.streams.values()):
             self.release(stream)
@@ -120,8 +120,8 @@ class JetStreamAccount:
 
     def _add(self, stream: Stream) -> Stream:
         self.streams[stream.name] = stream
-        self.claims.put(stream.config)
-        self.templates.stream_came(stream.config)
+        self.subject_index.put(stream.config)
+        self.templates.stream_created(stream.config)
         stream.start()
         return stream
 
@@ -178,8 +178,8 @@ class JetStreamAccount:
         """Let go of a stream without touching what is stored of it."""
         stream.stop(deleted=True)
         del self.streams[stream.name]
-        self.claims.drop(stream.name)
-        self.templates.stream_went(stream.config)
+        self.subject_index.drop(stream.name)
+        self.templates.stream_deleted(stream.config)
         stream.work.stop()
 
     def remove(self, stream: Stream) -> StreamStore:
@@ -189,17 +189,17 @@ class JetStreamAccount:
         self.release(stream)
         return self.engine.store.delete(stream.store.key)
 
-    def remove_and_tell(self, name: str) -> Settling:
+    def remove_and_advise(self, name: str) -> DurableChange:
         """Take a stream out for good, and tell whoever listens."""
         stream = self.streams[name]
         leaving = self.remove(stream)
         stream.advise(ActionType.DELETE)
         return leaving
 
-    def remove_all(self) -> list[Settling]:
+    def remove_all(self) -> list[DurableChange]:
         """Take everything out for good: streams, templates, and what is offline."""
         leaving = [left for name in self.templates.names() for left in self.templates.remove_by_name(name)]
-        leaving += [self.remove_and_tell(name) for name in tuple(self.streams)]
+        leaving += [self.remove_and_advise(name) for name in tuple(self.streams)]
         return leaving + [self.offline.remove(name) for name in self.offline.reasons()]
 
     def by_name(self, subject: str = "") -> list[Stream]:
@@ -211,7 +211,7 @@ class JetStreamAccount:
 
     def overlapping(self, subjects: Iterable[str], but: str) -> Iterator[Stream]:
         """Yield streams other than `but` that capture part of `subjects`."""
-        for name in dict.fromkeys(self.claims.overlapping(subjects)):
+        for name in dict.fromkeys(self.subject_index.overlapping(subjects)):
             if name != but:
                 yield self.streams[name]
 
@@ -221,7 +221,7 @@ class JetStreamAccount:
 
     def reserved(self, storage: StorageType) -> int:
         """Return the sum of the max_bytes of streams of one storage type."""
-        return self.claims.reserved[storage]
+        return self.subject_index.reserved[storage]
 
     def info(self) -> AccountInfoAnswer:
         """Return what INFO answers; all that one node has is of the tier R1."""

@@ -18,6 +18,7 @@ from natsctl.api.account import AccountLimits
 from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
 from natsctl.broker.broker import Broker
+from natsctl.jetstream.account_lifecycle import AccountLifecycle
 from natsctl.jetstream.api_level import unmet
 from natsctl.jetstream.clock_watch import ClockWatch
 from natsctl.jetstream.consumers.consumer import Consumer
@@ -26,7 +27,6 @@ from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.engine_context import JetStreamOptions, Rng, Runnable
 from natsctl.jetstream.publish.batch_limits import OpenBatches
 from natsctl.jetstream.stream_meta import StreamMeta
-from natsctl.jetstream.tenancy import Tenancy
 from natsctl.jetstream.timers import Timers
 from natsctl.jetstream.usage import ServerUsage
 from natsctl.store.errors import StoreError
@@ -35,7 +35,7 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.engine_context import Settling
+    from natsctl.jetstream.engine_context import DurableChange
 
 RUN_MIN: Final = 32
 """Least share of a turn's budget that a runnable gets, messages."""
@@ -86,13 +86,13 @@ class Engine:
             StorageType.MEMORY: ServerUsage(self.options.max_memory or -1, self._usage_turned),
             StorageType.FILE: ServerUsage(self.options.max_storage or -1, self._usage_turned),
         }
-        self.tenancy = Tenancy(self)
+        self.account_lifecycle = AccountLifecycle(self)
 
     def set_accounts(self, accounts: dict[str, AccountLimits] | None) -> None:
         """Let these accounts have JetStream from now on, with their limits; None: every one, without limits."""
         self.options.accounts = accounts
         for account in tuple(self.broker.accounts.values()):
-            self.tenancy.follow(account)
+            self.account_lifecycle.follow(account)
 
     def account(self, name: str) -> JetStreamAccount | None:
         """Return the JetStream of an account, which is made where it is new; None where it has none."""
@@ -174,7 +174,7 @@ class Engine:
         if fault in self.store.faults:
             self.store.faults.remove(fault)
 
-    def remove_streams(self, account: str) -> list[Settling]:
+    def remove_streams(self, account: str) -> list[DurableChange]:
         """Remove every stream of an account, also those that can not be read, and return what leaves the disk."""
         js = self.accounts.get(account)
         return [] if js is None else js.remove_all()
@@ -183,7 +183,7 @@ class Engine:
         """Let every stream look whether there is still room."""
         for js in self.accounts.values():
             for stream in js.streams.values():
-                stream.intake.configure()
+                stream.pipeline.configure()
 
     # The ready queue
 

@@ -45,7 +45,7 @@ class Runnable(Protocol):
         """Deliver up to `budget` messages and return how many went; ask again with `Engine.ready` if there is more."""
 
 
-class Settling(Protocol):
+class DurableChange(Protocol):
     """Something on its way to the disk, or off it."""
 
     def on_durable(self, callback: Callable[[StoreError | None], None], /) -> None:
@@ -119,5 +119,5 @@ class EngineContext(Protocol):
     def forget_unreadable(self, key: str) -> None:
         """Stop listing a stream as offline, because it is about to be deleted."""
 
-    def remove_streams(self, account: str) -> Sequence[Settling]:
+    def remove_streams(self, account: str) -> Sequence[DurableChange]:
         """Remove every stream of an account and return the removals under way."""

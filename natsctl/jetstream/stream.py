@@ -24,8 +24,8 @@ from natsctl.jetstream.consumers.retry import GONE
 from natsctl.jetstream.endpoints.direct_get import DirectGet
 from natsctl.jetstream.publish import rollups
 from natsctl.jetstream.publish.dedupe import Dedupe
-from natsctl.jetstream.publish.intake import Intake
 from natsctl.jetstream.publish.limits import Limits
+from natsctl.jetstream.publish.pipeline import PublishPipeline
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timed.delete_markers import DeleteMarkers
 from natsctl.jetstream.timed.expiry import Expiry
@@ -69,7 +69,7 @@ class Stream:
         self._purged = False
         """Everything was taken out once: a stream that was never written then shows where it begins."""
         self.limits: Limits = Limits(self)
-        self.intake = Intake(self, self.limits)
+        self.pipeline = PublishPipeline(self, self.limits)
         self.upstreams = Upstreams(self)
         self.direct_get = DirectGet(self)
         self._captures: list[Subscription] = []
@@ -78,7 +78,7 @@ class Stream:
 
     def start(self) -> None:
         """Capture the subjects and serve direct gets."""
-        self.store.listener = self.intake.committed
+        self.store.listener = self.pipeline.committed
         self.store.refused = self._refused
         self._derive()
         self.count_bytes()
@@ -87,7 +87,7 @@ class Stream:
         """Go back to `durable_seq`: the store could not keep what came after it."""
         if isinstance(fault, StoreFullError):
             self.engine.disk_full.met(self.name)
-        self.intake.refused(durable_seq, fault)
+        self.pipeline.refused(durable_seq, fault)
         self.timed.refused(durable_seq)
         self.upstreams.refused()
 
@@ -107,7 +107,7 @@ class Stream:
     def stop(self, deleted: bool) -> None:
         """Capture nothing more; with `deleted`, consumers end for good."""
         self._release()
-        self.intake.stop()
+        self.pipeline.stop()
         self.upstreams.stop(deleted)
         self.expiry.stop()
         self.timed.stop()
@@ -138,7 +138,7 @@ class Stream:
         self.store.on_durable(settled)
         self._derive()
         if config.retention is not before.retention:
-            yield from self.retention.becoming()
+            yield from self.retention.applying()
         yield from self.limits.enforcing()
         self.count_bytes()
         return faults[0] if faults else None
@@ -152,29 +152,29 @@ class Stream:
     def _derive(self) -> None:
         """Do what the configuration says."""
         if self.js.streams.get(self.name) is self:
-            self.js.claims.put(self.config)
+            self.js.subject_index.put(self.config)
         self._release()
         self.dedupe.configure()
         self.retention.configure()
         self.markers.configure()
         self.timed.configure()
-        self.intake.configure()
+        self.pipeline.configure()
         self.expiry.configure()
         self.direct_get.configure()
         self.upstreams.configure()
-        one, run = self.intake.publish, self.intake.publish_run
+        one, run = self.pipeline.publish, self.pipeline.publish_run
         self._captures = [self.account.subscribe(name.encode(), one, run=run) for name in self.config.subjects]
         for capture in self._captures:
             capture.stream = self.name
         if self.work.closed:
-            self.keep_out(True)
+            self.hold_back(True)
 
-    def keep_out(self, closed: bool) -> None:
+    def hold_back(self, closed: bool) -> None:
         """Have messages, acks and pull requests wait while a job changes the stream; direct gets ask by themselves."""
-        taker = self.work if closed else self.intake
+        taker = self.work if closed else self.pipeline
         for capture in self._captures:
             capture.handler, capture.run = taker.publish, taker.publish_run
-        self.js.desk.keep_out(self.name.encode(), self.work.hold if closed else None)
+        self.js.router.hold(self.name.encode(), self.work.hold if closed else None)
 
     def _release(self) -> None:
         captures, self._captures = self._captures, []
@@ -217,7 +217,7 @@ class Stream:
         for consumer in self._takers_of(filters):  # they move even where nothing was taken
             # nats-server tells of a single message only, and of one on disk by the subject of the purge.
             if count == 1 and oldest in consumer.state.pending and self._tells(consumer, filters):
-                consumer.retry.tell_gone(oldest)
+                consumer.retry.advise_gone(oldest)
             yield from consumer.purged(filters)
         if count:
             self.expiry.arm()

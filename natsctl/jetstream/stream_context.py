@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
-    from natsctl.jetstream.consumers.consumer_desk import ConsumerDesk
+    from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
     from natsctl.jetstream.engine_context import EngineContext
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
     from natsctl.jetstream.publish.publish_acks import PublishAcks
     from natsctl.jetstream.usage import AccountUsage
     from natsctl.jetstream.work import Work
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class StreamAccount(Protocol):
     """The account of a stream."""
 
-    desk: ConsumerDesk
+    router: ConsumerRouter
 
     @property
     def streams(self) -> Mapping[str, StreamContext]:
@@ -99,16 +99,16 @@ class RetentionPolicies(Protocol):
     def committed(self) -> None:
         """Continue a sweep that waited for messages to become durable."""
 
-    def joined(self, consumer: ConsumerContext) -> None:
+    def consumer_added(self, consumer: ConsumerContext) -> None:
         """Add a new consumer."""
 
-    def updated(self, consumer: ConsumerContext) -> None:
+    def consumer_updated(self, consumer: ConsumerContext) -> None:
         """Apply a consumer's new configuration."""
 
-    def left(self, consumer: ConsumerContext) -> None:
+    def consumer_deleted(self, consumer: ConsumerContext) -> None:
         """Drop a consumer that was deleted."""
 
-    def rewound(self) -> None:
+    def consumer_reset(self) -> None:
         """Look at every message again after a consumer was reset."""
 
 
@@ -135,22 +135,22 @@ class PublishPath(Protocol):
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Handle one published message."""
 
-    def take(self, message: Incoming) -> None:
+    def take(self, message: PendingMessage) -> None:
         """Check and store one message, or keep it for a batch."""
 
-    def map_subject(self, message: Incoming) -> None:
+    def map_subject(self, message: PendingMessage) -> None:
         """Apply the stream's subject transform."""
 
-    def place(self, message: Incoming) -> ApiError | int:
+    def store_checked(self, message: PendingMessage) -> ApiError | int:
         """Store a checked message and return its sequence, or the reason against it."""
 
     def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
         """Store messages that need no check and no ack, and return the last sequence."""
 
-    def store_batch(self, messages: Sequence[Incoming]) -> None:
+    def store_batch(self, messages: Sequence[PendingMessage]) -> None:
         """Store checked messages together or not at all."""
 
-    def store_own(self, message: Incoming) -> int:
+    def store_own(self, message: PendingMessage) -> int:
         """Store a message that the server made and return its sequence. Raises StoreError."""
 
     def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
@@ -195,7 +195,7 @@ class TimedIndex(Protocol):
     def loading(self) -> bool:
         """Whether messages stored before the start are still to be read."""
 
-    def listeners(self) -> list[Callable[[int, Incoming], None]]:
+    def listeners(self) -> list[Callable[[int, PendingMessage], None]]:
         """Return the callbacks for stored messages."""
 
     def committed(self, durable_seq: int) -> None:
@@ -293,7 +293,7 @@ class StreamContext(Protocol):
         """Return interest and work queue retention."""
 
     @property
-    def intake(self) -> PublishPath:
+    def pipeline(self) -> PublishPath:
         """Return the publish path."""
 
     @property

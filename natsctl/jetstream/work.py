@@ -66,10 +66,10 @@ class Workplace(Protocol):
     engine: EngineContext
 
     @property
-    def intake(self) -> Publisher:
+    def pipeline(self) -> Publisher:
         """Return the publish path."""
 
-    def keep_out(self, closed: bool) -> None:
+    def hold_back(self, closed: bool) -> None:
         """Hold messages, acks and pull requests while a job changes the stream."""
 
 
@@ -78,10 +78,10 @@ class Work:
 
     __slots__ = (
         "_changes",
+        "_deferred",
         "_engine",
         "_held",
         "_jobs",
-        "_put_off",
         "_requests",
         "_running",
         "_shut",
@@ -97,7 +97,7 @@ class Work:
         self._changes = 0
         """Calls among those held that may change the stream."""
         self._requests = 0
-        self._put_off: dict[Runnable, None] = {}
+        self._deferred: dict[Runnable, None] = {}
         self._running = self._shut = False
         self.closed = False
         """Whether messages, acks and direct gets have to wait too."""
@@ -171,8 +171,8 @@ class Work:
                 self._engine.closed[self._stream.store] = None
             else:
                 self._engine.closed.pop(self._stream.store, None)
-                put_off, self._put_off = self._put_off, {}
-                for runnable in put_off:
+                deferred, self._deferred = self._deferred, {}
+                for runnable in deferred:
                     self._engine.ready(runnable)
         if self._jobs or self._held:
             self._engine.ready(self)
@@ -180,7 +180,7 @@ class Work:
     def _open_or_close(self, closed: bool) -> None:
         if closed is not self.closed:
             self.closed = closed
-            self._stream.keep_out(closed)
+            self._stream.hold_back(closed)
 
     def finish(self) -> None:
         """Do everything that is left in one go; for a server that stops."""
@@ -198,10 +198,10 @@ class Work:
             job.steps.close()
         self.finish()
 
-    def puts_off(self, runnable: Runnable) -> bool:
+    def defers(self, runnable: Runnable) -> bool:
         """Whether something that has a turn must wait; it is made ready again afterwards."""
         if self.closed:
-            self._put_off[runnable] = None
+            self._deferred[runnable] = None
         return self.closed
 
     # What waits
@@ -222,7 +222,7 @@ class Work:
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Keep a published message; the broker's handler while the stream is closed."""
-        self.hold(self._stream.intake.publish, subject, reply, header, payload, origin)
+        self.hold(self._stream.pipeline.publish, subject, reply, header, payload, origin)
 
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
         """Keep a run of published messages; the broker's handler for runs while the stream is closed."""

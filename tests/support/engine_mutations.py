@@ -15,9 +15,9 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_set import ConsumerSet
 from natsctl.jetstream.publish import counters
 from natsctl.jetstream.publish.dedupe import Dedupe
-from natsctl.jetstream.publish.incoming import Incoming
-from natsctl.jetstream.publish.intake import Intake
 from natsctl.jetstream.publish.limits import Limits
+from natsctl.jetstream.publish.pending_message import PendingMessage
+from natsctl.jetstream.publish.pipeline import PublishPipeline
 from natsctl.jetstream.timed.delete_markers import DeleteMarkers
 from natsctl.jetstream.timed.expiry import Expiry
 from natsctl.jetstream.timed.schedules import Schedules
@@ -100,14 +100,14 @@ def _acks_confirmed_before_they_are_durable() -> Patch:
 
 
 def _publisher_told_before_the_commit() -> Patch:
-    place = Intake.place
+    place = PublishPipeline.store_checked
 
-    def hasty(self: Intake, message: Incoming) -> Any:
+    def hasty(self: PublishPipeline, message: PendingMessage) -> Any:
         outcome = place(self, message)
         self.committed(self._stream.store.last_seq)
         return outcome
 
-    return mock.patch.object(Intake, "place", hasty)
+    return mock.patch.object(PublishPipeline, "store_checked", hasty)
 
 
 def _no_delete_markers() -> Patch:
@@ -159,12 +159,12 @@ def _source_positions_forgotten() -> Patch:
 
 
 def _mirror_counts_for_itself() -> Patch:
-    store_mirrored = Intake.store_mirrored
+    store_mirrored = PublishPipeline.store_mirrored
 
-    def counted(self: Intake, seq: int, ts_ns: int, *message: Any, **named: Any) -> None:
+    def counted(self: PublishPipeline, seq: int, ts_ns: int, *message: Any, **named: Any) -> None:
         store_mirrored(self, self._stream.store.last_seq + 1, ts_ns, *message, **named)
 
-    return mock.patch.object(Intake, "store_mirrored", counted)
+    return mock.patch.object(PublishPipeline, "store_mirrored", counted)
 
 
 def _pending_not_counted_again_after_a_purge() -> Patch:

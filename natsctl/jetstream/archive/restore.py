@@ -58,8 +58,8 @@ PAUSE_ITEMS: Final = 256
 
 def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.RESTORE."""
-    wish = request.decoded(StreamRestoreRequest)
-    name, config = request.tokens[0], wish.config
+    wanted = request.decoded(StreamRestoreRequest)
+    name, config = request.tokens[0], wanted.config
     config.name = config.name or name
     if config.name != name:
         return error(ErrCode.STREAM_MISMATCH)
@@ -73,7 +73,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if name in js.streams or f"{js.name}/{name}" in js.engine.store.streams:
         return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
     try:
-        return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request).start())
+        return StreamRestoreAnswer(deliver_subject=Restore(js, config, wanted, request).start())
     except ArchiveError as fault:
         return error(ErrCode.STREAM_RESTORE, err=str(fault))
 
@@ -90,7 +90,7 @@ class Restore:
     """One transfer."""
 
     def __init__(
-        self, js: JetStreamAccount, config: StreamConfig, wish: StreamRestoreRequest, request: ApiRequest
+        self, js: JetStreamAccount, config: StreamConfig, wanted: StreamRestoreRequest, request: ApiRequest
     ) -> None:
         engine = js.engine
         self._js, self._engine, self._config = js, engine, config
@@ -98,7 +98,7 @@ class Restore:
         self._client = client_info(engine.broker, js.account, request)
         self._start_ns = engine.clock.now_ns()
         self._reader = ArchiveReader()
-        self._staging = Staging(js, config, wish.state)
+        self._staging = Staging(js, config, wanted.state)
         self._chunks: deque[tuple[bytes, bytes]] = deque()
         self._queued_bytes = 0
         self._bytes = 0

@@ -62,17 +62,17 @@ def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
-    wish = request.read(StreamSnapshotRequest)
-    if isinstance(wish, ApiError):
-        return wish
-    if not is_valid_subject(wish.deliver_subject) or not is_literal(wish.deliver_subject):
+    wanted = request.read(StreamSnapshotRequest)
+    if isinstance(wanted, ApiError):
+        return wanted
+    if not is_valid_subject(wanted.deliver_subject) or not is_literal(wanted.deliver_subject):
         return error(ErrCode.SNAPSHOT_DELIVER_SUBJECT_INVALID)
-    return request.when_settled([stream.store], lambda kept: _begin(stream, request, wish))
+    return request.when_settled([stream.store], lambda kept: _begin(stream, request, wanted))
 
 
-def _begin(stream: Stream, request: ApiRequest, wish: StreamSnapshotRequest) -> StreamSnapshotAnswer | ApiError:
+def _begin(stream: Stream, request: ApiRequest, wanted: StreamSnapshotRequest) -> StreamSnapshotAnswer | ApiError:
     state = stream.state()
-    Snapshot(stream, wish, request).start()
+    Snapshot(stream, wanted, request).start()
     return StreamSnapshotAnswer(config=stream.config, state=state)
 
 
@@ -83,16 +83,16 @@ def _clamped(value: int, default: int, limits: tuple[int, int]) -> int:
 class Snapshot:
     """One transfer."""
 
-    def __init__(self, stream: Stream, wish: StreamSnapshotRequest, request: ApiRequest) -> None:
+    def __init__(self, stream: Stream, wanted: StreamSnapshotRequest, request: ApiRequest) -> None:
         """Note what the archive will hold; nothing is sent before `start` and a turn of the engine."""
         engine = stream.engine
         self._stream, self._engine, self._account = stream, engine, stream.account
-        self._to = wish.deliver_subject.encode()
+        self._to = wanted.deliver_subject.encode()
         limit = max(min(CHUNK_RANGE[1], engine.broker.options.limits.max_payload), CHUNK_RANGE[0])
-        self._chunk_bytes = min(_clamped(wish.chunk_size, DEFAULT_CHUNK, CHUNK_RANGE), limit)
-        window = _clamped(wish.window_size, DEFAULT_WINDOW, WINDOW_RANGE)
+        self._chunk_bytes = min(_clamped(wanted.chunk_size, DEFAULT_CHUNK, CHUNK_RANGE), limit)
+        window = _clamped(wanted.window_size, DEFAULT_WINDOW, WINDOW_RANGE)
         self._max_unacked = max(window // self._chunk_bytes, 1)
-        consumers = [] if wish.no_consumers else stream.consumer_set.visible()
+        consumers = [] if wanted.no_consumers else stream.consumer_set.visible()
         self._consumers = [archived(consumer) for consumer in consumers]
         self._state = stream.state()
         self._last = (stream.store.last_seq, stream.store.last_ts_ns)
@@ -143,7 +143,7 @@ class Snapshot:
 
     def run(self, budget: int) -> int:
         """Take one step, and send what the window allows."""
-        if self._ended or self._stream.work.puts_off(self):
+        if self._ended or self._stream.work.defers(self):
             return 0
         if self._stream.js.streams.get(self._stream.name) is not self._stream:
             self._end(500, "stream was deleted")

@@ -24,18 +24,18 @@ from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, Sequen
 from natsctl.api.subjects import FC_PREFIX
 from natsctl.api.times import format_time
 from natsctl.jetstream.consumers.consumer_acks import Acks
-from natsctl.jetstream.consumers.consumer_events import ConsumerEvents, nuid
+from natsctl.jetstream.consumers.consumer_events import ConsumerAdvisories, nuid
 from natsctl.jetstream.consumers.consumer_log import ChangeLog
 from natsctl.jetstream.consumers.consumer_purge import after_purge
 from natsctl.jetstream.consumers.consumer_start import first_state
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.jetstream.consumers.delivery_budget import DeliveryBudget
 from natsctl.jetstream.consumers.lifetime import Lifetime
 from natsctl.jetstream.consumers.pending import Undelivered
 from natsctl.jetstream.consumers.priority_groups import group_states
 from natsctl.jetstream.consumers.pull import PullDelivery
 from natsctl.jetstream.consumers.push import PushDelivery
 from natsctl.jetstream.consumers.retry import GONE, Retry
-from natsctl.jetstream.consumers.supply import Supply
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import Steps, finish, pieces
 
@@ -66,6 +66,7 @@ class Consumer:
         "ack_form",
         "acks",
         "answers",
+        "budget",
         "config",
         "created_ns",
         "delivery",
@@ -84,7 +85,6 @@ class Consumer:
         "state",
         "stopped",
         "stream",
-        "supply",
         "undelivered",
     )
 
@@ -112,7 +112,7 @@ class Consumer:
         self.state: ConsumerState = state or first_state(stream.store, config, stream.config.max_msgs_per_subject == 1)
         self.log = ChangeLog()
         self.answers: list[bytes] = []
-        self.events = ConsumerEvents(self)
+        self.events = ConsumerAdvisories(self)
         prefix = ack_subjects.prefix(stream.name.encode(), name.encode())
         self.ack_form = prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
         self.needs_ack = rules.needs_ack(config)
@@ -122,7 +122,7 @@ class Consumer:
         self.redelivery = self.retry.redelivery
         filters = self._filters()
         self.undelivered = Undelivered(stream.store, filters, filters.everything, self.state)
-        self.supply = Supply(self)
+        self.budget = DeliveryBudget(self)
         self.acks = Acks(self)
         self.lifetime = Lifetime(self)
         self.delivery: PullDelivery | PushDelivery
@@ -137,7 +137,7 @@ class Consumer:
         """Take acks and requests, continue the timers of what is pending, and deliver."""
         takes_acks = self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL
         names = self.stream.name.encode(), self.name.encode()
-        self.stream.js.desk.enter(*names, self._on_request, self.acks.handle if takes_acks else None)
+        self.stream.js.router.register(*names, self._on_request, self.acks.handle if takes_acks else None)
         if self.config.flow_control and isinstance(self.delivery, PushDelivery):
             answers = b"%b.%b.%b.*" % (FC_PREFIX.encode(), *names)
             self._flow_answers = self.account.subscribe(answers, self._on_flow_answer)
@@ -158,8 +158,8 @@ class Consumer:
         self.stopped = True
         self.retry.stop()
         self.lifetime.stop()
-        self.supply.stop()
-        self.stream.js.desk.leave(self.stream.name.encode(), self.name.encode())
+        self.budget.stop()
+        self.stream.js.router.unregister(self.stream.name.encode(), self.name.encode())
         if self._flow_answers is not None:
             self.account.unsubscribe(self._flow_answers)
             self._flow_answers = None
@@ -196,7 +196,7 @@ class Consumer:
         self.log.reset(next_seq)
         self.retry.stop()
         self.undelivered.reset(next_seq)
-        self.stream.retention.rewound()
+        self.stream.retention.consumer_reset()
         self.schedule()
 
     # Turns
@@ -218,7 +218,7 @@ class Consumer:
 
     def run(self, budget: int) -> int:
         """Deliver up to `budget` messages, journal the turn, and return how many went; ask again if there is more."""
-        if self.stream.work.puts_off(self):
+        if self.stream.work.defers(self):
             return 0
         self.scheduled = False
         if self.stopped or self.held:
@@ -253,7 +253,7 @@ class Consumer:
         if self.stream.retention.removes:
             self.stream.retention.acked(acked)
 
-    def counts_as_ack(self) -> None:
+    def record_ack(self) -> None:
         """Note that an ack was taken now, or something that counts as one: a pending message is gone."""
         if self.log.acked:
             self.settle_acks()
@@ -273,7 +273,7 @@ class Consumer:
 
     # What delivery books
 
-    def book_first(self, sseqs: list[int]) -> None:
+    def record_deliveries(self, sseqs: list[int]) -> None:
         """Book first deliveries, ascending."""
         now_ns = self.now_ns()
         self.undelivered.delivered(len(sseqs), sseqs[-1])

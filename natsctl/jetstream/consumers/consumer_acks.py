@@ -58,7 +58,7 @@ class Acks:
                 if consumer.state.pending.pop(sseq, None) is not None:
                     consumer.log.acked.append(sseq)
                 elif 0 < sseq <= consumer.undelivered.position:
-                    consumer.counts_as_ack()
+                    consumer.record_ack()
             else:
                 self._ack(sseq, subject)
         elif self._act(sseq, subject, reply, parse_ack_payload(payload)):
@@ -160,11 +160,11 @@ class Acks:
         elif sseq in state.redelivered:
             state.forget(sseq)
             consumer.log.forgotten((sseq,))
-            consumer.counts_as_ack()
+            consumer.record_ack()
             if consumer.stream.retention.removes:
                 consumer.stream.retention.acked((sseq,))
         elif self._policy is AckPolicy.EXPLICIT and 0 < sseq <= consumer.undelivered.position:
-            consumer.counts_as_ack()  # one that comes too late
+            consumer.record_ack()  # one that comes too late
 
     def _sample(self, sseq: int, deliveries: int, cseq: int) -> None:
         consumer = self._consumer

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig
     from natsctl.broker.account import Account
-    from natsctl.jetstream.consumers.consumer_events import ConsumerEvents
+    from natsctl.jetstream.consumers.consumer_events import ConsumerAdvisories
     from natsctl.jetstream.consumers.consumer_log import ChangeLog
     from natsctl.jetstream.consumers.consumer_state import ConsumerState
+    from natsctl.jetstream.consumers.delivery_budget import DeliveryBudget
     from natsctl.jetstream.consumers.pending import Undelivered
     from natsctl.jetstream.consumers.redelivery import Redelivery
-    from natsctl.jetstream.consumers.supply import Supply
     from natsctl.jetstream.engine_context import EngineContext
     from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.errors import StoreError
@@ -85,7 +85,7 @@ class ConsumerRetry(Protocol):
     def nak(self, sseq: int, cseq: int, named: int, delay_ns: int) -> None:
         """Redeliver a pending message now or after the delay; `named` is the delivery count that the ack named."""
 
-    def tell_gone(self, sseq: int) -> None:
+    def advise_gone(self, sseq: int) -> None:
         """Publish the advisory that a pending message left the stream; its entry stays."""
 
     def messages_gone(self, sseqs: Sequence[int], reason: str) -> Steps[None]:
@@ -104,10 +104,10 @@ class ConsumerContext(Protocol):
     journal: Journal
     state: ConsumerState
     log: ChangeLog
-    events: ConsumerEvents
+    events: ConsumerAdvisories
     undelivered: Undelivered
     redelivery: Redelivery
-    supply: Supply
+    budget: DeliveryBudget
     answers: list[bytes]
     ack_form: bytes
     needs_ack: bool
@@ -143,10 +143,10 @@ class ConsumerContext(Protocol):
     def settle_acks(self) -> None:
         """Apply gathered acks to the ack floor and the stream."""
 
-    def counts_as_ack(self) -> None:
+    def record_ack(self) -> None:
         """Record the time of an ack, or of an event that counts as one."""
 
-    def book_first(self, sseqs: list[int]) -> None:
+    def record_deliveries(self, sseqs: list[int]) -> None:
         """Record first deliveries, ascending."""
 
     def flow_reply(self) -> bytes:

@@ -40,56 +40,58 @@ _WORK_QUEUE_ACKS: Final = (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL)
 
 def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.CREATE: named by the subject, or (the legacy form, without a name there) ephemeral."""
-    wish = request.decoded(ConsumerCreateRequest)
-    config, tokens = wish.config, request.tokens
-    refusal = _check_addressed(wish, tokens[0], tokens[1] if len(tokens) > 1 else config.name)
+    wanted = request.decoded(ConsumerCreateRequest)
+    config, tokens = wanted.config, request.tokens
+    refusal = _check_addressed(wanted, tokens[0], tokens[1] if len(tokens) > 1 else config.name)
     if refusal is not None:
         return refusal
     if len(tokens) == 1:
         return (
-            error(ErrCode.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME) if config.durable_name else _serving(js, request, wish)
+            error(ErrCode.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME)
+            if config.durable_name
+            else _serving(js, request, wanted)
         )
     if config.durable_name and config.durable_name != tokens[1]:
         return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
     config.name = tokens[1]
-    wanted = ".".join(tokens[2:])
-    if wanted and config.filter_subjects:
+    filter_subject = ".".join(tokens[2:])
+    if filter_subject and config.filter_subjects:
         return error(ErrCode.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED)
-    if wanted and config.filter_subject != wanted:
+    if filter_subject and config.filter_subject != filter_subject:
         return error(ErrCode.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH)
-    return _serving(js, request, wish)
+    return _serving(js, request, wanted)
 
 
 def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.DURABLE.CREATE."""
-    wish = request.decoded(ConsumerCreateRequest)
+    wanted = request.decoded(ConsumerCreateRequest)
     if len(request.tokens) != 2:
         return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT)
-    refusal = _check_addressed(wish, *request.tokens)
+    refusal = _check_addressed(wanted, *request.tokens)
     if refusal is not None:
         return refusal
-    if not wish.config.durable_name:
+    if not wanted.config.durable_name:
         return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_SET)
-    if wish.config.durable_name != request.tokens[1]:
+    if wanted.config.durable_name != request.tokens[1]:
         return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
-    wish.config.name = request.tokens[1]
-    return _serving(js, request, wish)
+    wanted.config.name = request.tokens[1]
+    return _serving(js, request, wanted)
 
 
-def _check_addressed(wish: ConsumerCreateRequest, stream: str, name: str) -> ApiError | None:
-    if wish.stream_name != stream:
+def _check_addressed(wanted: ConsumerCreateRequest, stream: str, name: str) -> ApiError | None:
+    if wanted.stream_name != stream:
         return error(ErrCode.STREAM_MISMATCH)
     return error(ErrCode.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS) if "/" in name or "\\" in name else None
 
 
-def _serving(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequest) -> Steps[Outcome]:
+def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRequest) -> Steps[Outcome]:
     """Create or change the consumer that the request means; without a name the server gives one."""
-    config = wish.config
+    config = wanted.config
     if config.num_replicas > 1:
         return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
-    stream = js.streams.get(wish.stream_name)
+    stream = js.streams.get(wanted.stream_name)
     if stream is None:
-        return js.no_stream(wish.stream_name)
+        return js.no_stream(wanted.stream_name)
     refusal = _settle_sourcing(stream, request, config)
     if refusal is not None:
         return refusal
@@ -98,7 +100,7 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequ
         _keep(existing.config, config)
     api_level.stamp(config)
     bounds = bounds_of(js)
-    refusal = rules.normalise(config, stream.config, bounds, wish.pedantic) or check(config, stream.config, bounds)
+    refusal = rules.normalise(config, stream.config, bounds, wanted.pedantic) or check(config, stream.config, bounds)
     if refusal is not None:
         return refusal
     yield from preparing(stream.store, config)
@@ -107,8 +109,8 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequ
     state = (yield from finding_first_state(stream, config)) if existing is None else None
     try:
         if existing is not None:
-            return _change(stream, request, existing, wish)
-        if wish.action is ConsumerAction.UPDATE:
+            return _change(stream, request, existing, wanted)
+        if wanted.action is ConsumerAction.UPDATE:
             return error(ErrCode.CONSUMER_DOES_NOT_EXIST)
         return _make(js, stream, request, config, name, state)
     except StoreError as fault:
@@ -168,7 +170,7 @@ def _make(
     if not is_zero(config.pause_until):
         config.pause_until = format_time(parse_time(config.pause_until or ""))
     consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config, state)
-    consumer.lifetime.tell_pause()
+    consumer.lifetime.advise_pause()
 
     def failed() -> None:
         stream.consumer_set.undo(consumer)
@@ -181,9 +183,9 @@ def _make(
     return request.answer_when_durable(stream.store, answer, failed, done=consumer.release)
 
 
-def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wish: ConsumerCreateRequest) -> Outcome:
-    config = wish.config
-    if wish.action is ConsumerAction.CREATE:
+def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wanted: ConsumerCreateRequest) -> Outcome:
+    config = wanted.config
+    if wanted.action is ConsumerAction.CREATE:
         api_level.carry(config, consumer.config)
         if config != consumer.config:
             return error(ErrCode.CONSUMER_ALREADY_EXISTS)
@@ -195,7 +197,7 @@ def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wish: Consu
     rules.default_threshold(config, rules.is_durable(consumer.config))
     if config != consumer.config:
         stream.consumer_set.update(consumer, config)
-    consumer.lifetime.tell_pause()
+    consumer.lifetime.advise_pause()
     if config.sourcing:
         consumer.reset(consumer.floor_seq() + 1)
         consumer.flush()

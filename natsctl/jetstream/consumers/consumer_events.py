@@ -35,7 +35,7 @@ _METRIC: Final = f"{METRIC_PREFIX}.CONSUMER.ACK"
 _LEGACY_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER_ACK"
 
 
-class ConsumerEvents:
+class ConsumerAdvisories:
     """What one consumer tells the world."""
 
     __slots__ = ("_consumer",)

@@ -48,12 +48,12 @@ def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None
         else:
             gone.update(state.redelivered)
             floor_cseq, floor_sseq = state.delivered_cseq, position
-    counts_as_ack = any(seq in state.pending for seq in gone)
+    record_ack = any(seq in state.pending for seq in gone)
     yield from consumer.forgetting([*gone])
     if gone:
         consumer.log.forgotten(sorted(gone))
-    if counts_as_ack:
-        consumer.counts_as_ack()
+    if record_ack:
+        consumer.record_ack()
     if scope is not None:
         before = state.delivered_sseq, state.floor_cseq, state.floor_sseq
         state.place(position, floor_cseq, floor_sseq)

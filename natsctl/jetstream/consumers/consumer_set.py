@@ -6,7 +6,7 @@ describes, it is rewritten as one `Created` record per consumer with its present
 and those with `mem_storage` are not journaled at all: they end with the process.
 
 A consumer that nobody uses costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
-(consumer_desk.py); a message that it does not take costs it nothing (interest.py).
+(consumer_router.py); a message that it does not take costs it nothing (interest.py).
 
 A consumer that is acknowledged by flow control feeds another stream, perhaps on a server that goes on while this one
 crashes. A number of delivery that was given twice would be taken there for one that came before, and its message be
@@ -116,7 +116,7 @@ class ConsumerSet:
             self._last_number = number
             stream.store.request_sync()
         self._add(consumer)
-        stream.retention.joined(consumer)
+        stream.retention.consumer_added(consumer)
         consumer.start()
         consumer.events.action(ActionType.CREATE)
         return consumer
@@ -127,7 +127,7 @@ class ConsumerSet:
             self._append(records.encode(records.Updated(consumer.number, encode(config))))
             self._stream.store.request_sync()
         consumer.update(config)
-        self._stream.retention.updated(consumer)
+        self._stream.retention.consumer_updated(consumer)
 
     def delete(self, consumer: Consumer) -> None:
         """End a consumer for good; durable once the store's next commit is done. Raises StoreError (nothing done)."""
@@ -151,7 +151,7 @@ class ConsumerSet:
         del self._stream.consumers[consumer.name]
         self._hidden.discard(consumer.name)
         consumer.stop(deleted=True)
-        self._stream.retention.left(consumer)
+        self._stream.retention.consumer_deleted(consumer)
 
     def stop(self, deleted: bool) -> None:
         """Stop all consumers: with the server, or (deleted) with the stream."""

@@ -27,7 +27,7 @@ FEW: Final = 16
 
 _REST: Final = b">"
 
-Takers = tuple["ConsumerContext", ...]
+Consumers = tuple["ConsumerContext", ...]
 Stored = tuple[int, bytes]
 """(sequence, subject)"""
 
@@ -39,10 +39,10 @@ class Interest:
 
     def __init__(self) -> None:
         self._everyone: dict[ConsumerContext, None] = {}
-        self._everyone_listed: Takers | None = None
+        self._everyone_listed: Consumers | None = None
         self._filters: dict[ConsumerContext, tuple[bytes, ...]] = {}
         self._patterns: PatternIndex[ConsumerContext] = PatternIndex()
-        self._known: dict[bytes, Takers] = {}
+        self._known: dict[bytes, Consumers] = {}
         self._known_size = 0
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Interest:
         for subject in self._filters.pop(consumer, ()):
             self._patterns.remove(subject, consumer)
 
-    def takers(self, subject: bytes) -> Takers:
+    def takers(self, subject: bytes) -> Consumers:
         """Return the consumers that take a subject."""
         choosers = self._choosers(subject)
         if not self._everyone:
@@ -88,7 +88,7 @@ class Interest:
             found.update(self._patterns.overlapping(pattern))
         return found
 
-    def _choosers(self, subject: bytes) -> Takers:
+    def _choosers(self, subject: bytes) -> Consumers:
         """Return the consumers that take a subject by a filter."""
         known = self._known.get(subject)
         if known is None:

@@ -65,7 +65,7 @@ class Lifetime:
         else:
             consumer.schedule()
 
-    def tell_pause(self) -> None:
+    def advise_pause(self) -> None:
         """Tell that the consumer is paused, if it is: each creation and change by a create request says so."""
         if self.paused:
             self._consumer.events.paused(True)

@@ -47,19 +47,19 @@ class Priority:
         if self.pin is not None:
             self.pin.release()
 
-    def judge(self, request: OpenRequest, vacant: bool, available: int, unacked: int) -> Verdict:
+    def decide(self, request: OpenRequest, vacant: bool, available: int, unacked: int) -> Verdict:
         """Decide on a request; `vacant` says that nobody was pinned when the present message looked for its taker.
 
         `available` and `unacked` are what min_pending and min_ack_pending are compared with.
         """
         if self.pin is not None:
-            return self._judge_pin(self.pin, request, vacant)
+            return self._decide_by_pin(self.pin, request, vacant)
         if self.policy is PriorityPolicy.OVERFLOW and (request.min_pending > 0 or request.min_ack_pending > 0):
             full = 0 < request.min_pending <= available or 0 < request.min_ack_pending <= unacked
             return Verdict.SERVE if full else Verdict.PASS
         return Verdict.SERVE
 
-    def _judge_pin(self, pin: Pin, request: OpenRequest, vacant: bool) -> Verdict:
+    def _decide_by_pin(self, pin: Pin, request: OpenRequest, vacant: bool) -> Verdict:
         if vacant:
             if request.pin_id:
                 return Verdict.WRONG_PIN

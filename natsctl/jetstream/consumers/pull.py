@@ -119,28 +119,28 @@ class PullDelivery:
         if not reply:
             return
         try:
-            wish, formal = requests.parse(body)
+            asked, formal = requests.parse(body)
         except PullRequestError as refused:
             self._status(reply, refused.block)
             return
-        refusal = requests.refusal(self._consumer.config, wish, formal) or self._refuse_pin(wish)
-        if not refusal and wish.no_wait:
-            refusal = self._refuse_waiting(wish)
+        refusal = requests.refusal(self._consumer.config, asked, formal) or self._refuse_pin(asked)
+        if not refusal and asked.no_wait:
+            refusal = self._refuse_waiting(asked)
         if refusal:
             self._status(reply, refusal)
         else:
-            self._open(reply, wish, formal)
+            self._open(reply, asked, formal)
 
-    def _open(self, reply: bytes, wish: PullRequest, formal: bool) -> None:
+    def _open(self, reply: bytes, asked: PullRequest, formal: bool) -> None:
         consumer = self._consumer
         if len(self.waiting) >= consumer.config.max_waiting and self.num_waiting() >= consumer.config.max_waiting:
-            if not wish.idle_heartbeat:
+            if not asked.idle_heartbeat:
                 self._status(reply, requests.MAX_WAITING)
             return
         store = consumer.stream.store
-        request = OpenRequest(reply, wish, consumer.engine.clock.monotonic_ns(), formal, store.last_seq)
+        request = OpenRequest(reply, asked, consumer.engine.clock.monotonic_ns(), formal, store.last_seq)
         self.idle_since_ns = request.last_ns
-        if wish.expires < 0:
+        if asked.expires < 0:
             self._status(reply, request.ended(b"408 Request Timeout"))
             return
         if self.priority is None:
@@ -158,24 +158,24 @@ class PullDelivery:
         else:
             consumer.undelivered.look_at_end()
 
-    def _refuse_pin(self, wish: PullRequest) -> bytes:
+    def _refuse_pin(self, asked: PullRequest) -> bytes:
         """Return the status for a request with an outdated pin, b"" for any other; the pinned client's holds it."""
         pin = self.pin
-        if pin is None or not pin.id or not wish.id:
+        if pin is None or not pin.id or not asked.id:
             return b""
-        if wish.id != pin.id:
+        if asked.id != pin.id:
             return MISMATCH
-        pin.used(wish.group)
+        pin.used(asked.group)
         return b""
 
-    def _refuse_waiting(self, wish: PullRequest) -> bytes:
+    def _refuse_waiting(self, asked: PullRequest) -> bytes:
         """Return the status for a no_wait request that can not be served now, b"" when it is to be opened."""
         consumer = self._consumer
         if consumer.stream.store.unsettled:
             return b""
         available = max(consumer.undelivered.count, 0) + len(consumer.redelivery.queued)
         refusal = b""
-        if not available and not wish.expires:
+        if not available and not asked.expires:
             refusal = requests.NO_MESSAGES
         elif available and self.num_waiting() and available < self.wanted:
             refusal = requests.REQUESTS_PENDING
@@ -209,7 +209,7 @@ class PullDelivery:
         """End the requests that do not wait, unless acks alone are what holds messages up."""
         consumer = self._consumer
         held_up = not consumer.lifetime.paused and (
-            consumer.supply.pacing() or (not consumer.redelivery.queued and not consumer.supply.room())
+            consumer.budget.pacing() or (not consumer.redelivery.queued and not consumer.budget.room())
         )
         if not held_up:
             for request in [r for r in self.waiting if self._ends_without_messages(r)]:
@@ -222,7 +222,7 @@ class PullDelivery:
 
     def _find_taker(self) -> bool:
         """Bring a request to the head whose client keeps up with reading; False when there is none."""
-        congested = self._consumer.supply.congested
+        congested = self._consumer.budget.congested
         if self.priority is not None:
             return bool(self.waiting) and not congested(self.waiting[0].reply)
         for _ in range(len(self.waiting)):
@@ -234,10 +234,10 @@ class PullDelivery:
     def _deliver(self, budget: int) -> int:
         """Hand out new messages, read in one batch, and return how many went."""
         consumer = self._consumer
-        messages = consumer.supply.take(min(budget, self.wanted, consumer.supply.room(), READ_BATCH))
+        messages = consumer.budget.take(min(budget, self.wanted, consumer.budget.room(), READ_BATCH))
         if not messages:
             return 0
-        deliveries = consumer.supply.deliveries(messages)
+        deliveries = consumer.budget.deliveries(messages)
         request = self.waiting[0]
         if self.priority is None and len(self.waiting) == 1 and request.bytes_left <= 0:
             done = self._hand_all(request, deliveries)
@@ -250,7 +250,7 @@ class PullDelivery:
                     break
                 done += 1
         if done:
-            consumer.book_first([message[0] for message in messages[:done]])
+            consumer.record_deliveries([message[0] for message in messages[:done]])
         return done
 
     def _hand_all(self, request: OpenRequest, deliveries: list[Delivery]) -> int:
@@ -292,7 +292,7 @@ class PullDelivery:
                 self._end(request, request.ended(b"408 Request Timeout"))
                 continue
             if priority is not None:
-                verdict = priority.judge(request, vacant, self._available, self._unacked)
+                verdict = priority.decide(request, vacant, self._available, self._unacked)
                 if verdict is Verdict.WRONG_PIN:
                     self._end(request, request.ended(WRONG_PIN))
                     continue
@@ -365,7 +365,7 @@ class PullDelivery:
                 request.last_ns = now_ns
                 beat = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position)
                 self._status(request.reply, beat)
-        if self.waiting and consumer.undelivered.count <= 0 and not consumer.lifetime.paused and consumer.supply.room():
+        if self.waiting and consumer.undelivered.count <= 0 and not consumer.lifetime.paused and consumer.budget.room():
             consumer.undelivered.look_at_end()
         events = [event for event in (r.next_event_ns() for r in self.waiting) if event]
         if events:

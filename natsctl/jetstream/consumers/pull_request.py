@@ -69,26 +69,26 @@ class OpenRequest:
         "seen_seq",
     )
 
-    def __init__(self, reply: bytes, wish: PullRequest, now_ns: int, formal: bool, seen_seq: int) -> None:
+    def __init__(self, reply: bytes, asked: PullRequest, now_ns: int, formal: bool, seen_seq: int) -> None:
         """`formal` says that the request came as JSON, which alone can name a group, a pin or a priority.
 
         `seen_seq` is the stream's last sequence on arrival: before it can be read, nothing ends for want of messages.
         """
         self.reply = reply
         self.seen_seq = seen_seq
-        self.left = max(wish.batch, 1)
-        self.debt = min(wish.batch - 1, 0)
-        self.bytes_left = wish.max_bytes
-        self.expires_ns = now_ns + wish.expires if wish.expires else 0
-        self.heartbeat_ns = max(wish.idle_heartbeat, 0)
-        self.no_wait = wish.no_wait
+        self.left = max(asked.batch, 1)
+        self.debt = min(asked.batch - 1, 0)
+        self.bytes_left = asked.max_bytes
+        self.expires_ns = now_ns + asked.expires if asked.expires else 0
+        self.heartbeat_ns = max(asked.idle_heartbeat, 0)
+        self.no_wait = asked.no_wait
         self.last_ns = now_ns
         self.delivered = 0
-        self.group = wish.group
-        self.pin_id = wish.id
-        self.min_pending = wish.min_pending
-        self.min_ack_pending = wish.min_ack_pending
-        self.priority = wish.priority if formal else UNRANKED
+        self.group = asked.group
+        self.pin_id = asked.id
+        self.min_pending = asked.min_pending
+        self.min_ack_pending = asked.min_ack_pending
+        self.priority = asked.priority if formal else UNRANKED
 
     def ends_without_messages(self) -> bool:
         """Whether there being nothing (more) to deliver ends this request."""
@@ -112,14 +112,14 @@ def parse(body: bytes) -> tuple[PullRequest, bool]:
     if text[:1] != b"{":
         return PullRequest(batch=int(text) if _NUMBER.fullmatch(text) else 1), False
     try:
-        wish = _decode(text)
+        asked = _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        wish = _decode_exactly(text)
-    if not -INT64 <= min(wish.batch, wish.max_bytes) <= max(wish.batch, wish.max_bytes) < INT64:
-        wish = _decode_exactly(text)
-    if wish.idle_heartbeat > 0 and wish.idle_heartbeat * 2 > wish.expires:
+        asked = _decode_exactly(text)
+    if not -INT64 <= min(asked.batch, asked.max_bytes) <= max(asked.batch, asked.max_bytes) < INT64:
+        asked = _decode_exactly(text)
+    if asked.idle_heartbeat > 0 and asked.idle_heartbeat * 2 > asked.expires:
         raise PullRequestError(_BAD_REQUEST % b"heartbeat value too large")
-    return wish, True
+    return asked, True
 
 
 def _decode_exactly(text: bytes) -> PullRequest:
@@ -133,30 +133,30 @@ def _decode_exactly(text: bytes) -> PullRequest:
         raise PullRequestError(_BAD_REQUEST % words.encode()) from fault
 
 
-def refusal(config: ConsumerConfig, wish: PullRequest, formal: bool) -> bytes:
+def refusal(config: ConsumerConfig, asked: PullRequest, formal: bool) -> bytes:
     """Return the status that refuses a request for what it asks of this consumer, b"" when it may be served."""
-    if 0 < config.max_batch < wish.batch:
+    if 0 < config.max_batch < asked.batch:
         return b"NATS/1.0 409 Exceeded MaxRequestBatch of %d\r\n\r\n" % config.max_batch
-    if 0 < config.max_expires < wish.expires:
+    if 0 < config.max_expires < asked.expires:
         text = format_duration(config.max_expires).encode()
         return b"NATS/1.0 409 Exceeded MaxRequestExpires of %b\r\n\r\n" % text
-    if 0 < config.max_bytes < wish.max_bytes:
+    if 0 < config.max_bytes < asked.max_bytes:
         return b"NATS/1.0 409 Exceeded MaxRequestMaxBytes of %d\r\n\r\n" % config.max_bytes
-    misuse = _misuse(config, wish) if formal else b""
+    misuse = _misuse(config, asked) if formal else b""
     return _BAD_REQUEST % misuse if misuse else b""
 
 
-def _misuse(config: ConsumerConfig, wish: PullRequest) -> bytes:
+def _misuse(config: ConsumerConfig, asked: PullRequest) -> bytes:
     """Return what is wrong with the priority keys of a request, b"" for nothing."""
     policy = config.priority_policy or PriorityPolicy.NONE
-    if (wish.min_pending or wish.min_ack_pending) and policy is not PriorityPolicy.OVERFLOW:
+    if (asked.min_pending or asked.min_ack_pending) and policy is not PriorityPolicy.OVERFLOW:
         return b"Not a Overflow Priority consumer"
-    if wish.id and policy is not PriorityPolicy.PINNED_CLIENT:
+    if asked.id and policy is not PriorityPolicy.PINNED_CLIENT:
         return b"Not a Pinned Client Priority consumer"
-    if not 0 <= wish.priority <= MAX_PRIORITY:
+    if not 0 <= asked.priority <= MAX_PRIORITY:
         return b"Priority must be between 0 and 9"
     if policy is PriorityPolicy.NONE:
         return b""
-    if not wish.group:
+    if not asked.group:
         return b"Priority Group missing"
-    return b"" if wish.group in config.priority_groups else b"Invalid Priority Group"
+    return b"" if asked.group in config.priority_groups else b"Invalid Priority Group"

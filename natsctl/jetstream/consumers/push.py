@@ -167,15 +167,15 @@ class PushDelivery:
 
     def _held_up(self) -> bool:
         """Whether the client must take or answer something before it gets more."""
-        return (self._flow is not None and self._flow.stalled()) or self._consumer.supply.congested(self._subject)
+        return (self._flow is not None and self._flow.stalled()) or self._consumer.budget.congested(self._subject)
 
     def _deliver(self, budget: int) -> int:
         """Send new messages, read in one batch, and return how many went."""
         consumer = self._consumer
-        messages = consumer.supply.take(min(budget, consumer.supply.room(), READ_BATCH))
+        messages = consumer.budget.take(min(budget, consumer.budget.room(), READ_BATCH))
         if not messages:
             return 0
-        deliveries = consumer.supply.deliveries(messages)
+        deliveries = consumer.budget.deliveries(messages)
         now_ns = consumer.engine.clock.monotonic_ns()
         if self._flow is None and self._rate is None:
             done = consumer.account.send_all(self._subject, deliveries)
@@ -191,8 +191,8 @@ class PushDelivery:
                 done += 1
         if done:
             self.last_ns = now_ns
-            consumer.book_first([message[0] for message in messages[:done]])
-            if self._acks_by_flow and not consumer.supply.room():
+            consumer.record_deliveries([message[0] for message in messages[:done]])
+            if self._acks_by_flow and not consumer.budget.room():
                 self._ask()
         return done
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.stream import RetentionPolicy
-from natsctl.jetstream.consumers.interest import Interest, Takers
+from natsctl.jetstream.consumers.interest import Consumers, Interest
 from natsctl.store.filters import ALL
 from natsctl.store.steps import STEP, Steps, pieces
 
@@ -70,26 +70,26 @@ class Retention:
 
     # Consumers that come and go
 
-    def joined(self, consumer: ConsumerContext) -> None:
+    def consumer_added(self, consumer: ConsumerContext) -> None:
         """Take note of a new consumer; there is nothing that goes because of it."""
         self.interest.enter(consumer)
         self._asked.clear()
 
-    def updated(self, consumer: ConsumerContext) -> None:
+    def consumer_updated(self, consumer: ConsumerContext) -> None:
         """Take note of a consumer's new configuration: it may want other messages now."""
         if self.interest.enter(consumer):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
-    def left(self, consumer: ConsumerContext) -> None:
+    def consumer_deleted(self, consumer: ConsumerContext) -> None:
         """Take note that a consumer is gone for good."""
         self.interest.leave(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
 
-    def rewound(self) -> None:
+    def consumer_reset(self) -> None:
         """Take note that a consumer wants messages again."""
         self._asked.clear()
 
-    def becoming(self) -> Steps[None]:
+    def applying(self) -> Steps[None]:
         """Let go what is acknowledged already, at once where that is not too much: the policy was changed.
 
         What no consumer takes stays, as with nats-server, unless there are no consumers at all.
@@ -151,7 +151,7 @@ class Retention:
                 self._remove(seq)
         self._stream.count_bytes()
 
-    def _is_wanted(self, seq: int, takers: Takers) -> bool:
+    def _is_wanted(self, seq: int, takers: Consumers) -> bool:
         """Tell whether one of its takers has yet to acknowledge a message."""
         if len(takers) == 1:
             return _wants(takers[0], seq)
@@ -193,7 +193,7 @@ class Retention:
 
     def run(self, budget: int) -> int:
         """Look at the next messages of a sweep and remove those that nobody waits for."""
-        if self._stream.work.puts_off(self):
+        if self._stream.work.defers(self):
             return 0
         store = self._stream.store
         if not self._sweep_seq or not self.removes or not store.healthy:

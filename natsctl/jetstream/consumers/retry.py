@@ -159,7 +159,7 @@ class Retry:
             yield STEP if consumer.config.max_deliver > 0 else len(piece)
         consumer.schedule()
 
-    def tell_gone(self, sseq: int) -> None:
+    def advise_gone(self, sseq: int) -> None:
         """Tell that a pending message left the stream; what becomes of its entry is left to the caller."""
         consumer = self._consumer
         consumer.events.terminated(sseq, consumer.state.pending[sseq][0], self._redeliveries(sseq), GONE)
@@ -185,7 +185,7 @@ class Retry:
             consumer.state.forget(sseq)
             consumer.log.forgotten((sseq,))
             if waits:
-                consumer.counts_as_ack()
+                consumer.record_ack()
                 consumer.state.settle()
             consumer.schedule()
 

@@ -141,10 +141,10 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return PENDING
     if is_refused(request.header):
         return error(ErrCode.REQUIRED_API_LEVEL)
-    wish = request.read(ConsumerResetRequest, plain=True) if request.body else ConsumerResetRequest()
-    if isinstance(wish, ApiError):
-        return wish
-    seq = wish.seq
+    wanted = request.read(ConsumerResetRequest, plain=True) if request.body else ConsumerResetRequest()
+    if isinstance(wanted, ApiError):
+        return wanted
+    seq = wanted.seq
     refusal = _refuse_reset(consumer, seq) if seq else ""
     if refusal:
         return error(ErrCode.CONSUMER_INVALID_RESET, err=refusal)

@@ -49,7 +49,7 @@ class _Batch:
 
     def run(self, budget: int) -> int:
         """Send up to `budget` messages and return how many went."""
-        if self._stream.work.puts_off(self):
+        if self._stream.work.defers(self):
             return 0
         before = self._sent
         try:

@@ -24,37 +24,37 @@ if TYPE_CHECKING:
 
 def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.MSG.GET; a stream that is offline is not answered for."""
-    wish = request.decoded(StreamMsgGetRequest)
-    if wish.batch > 0 or wish.max_bytes > 0:
+    wanted = request.decoded(StreamMsgGetRequest)
+    if wanted.batch > 0 or wanted.max_bytes > 0:
         return error(ErrCode.BAD_REQUEST)
-    wish.multi_last = []
-    if search.selects_nothing(wish) or search.contradicts(wish):
+    wanted.multi_last = []
+    if search.selects_nothing(wanted) or search.contradicts(wanted):
         return error(ErrCode.BAD_REQUEST)
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return PENDING if request.tokens[0] in js.offline.reasons() else error(ErrCode.STREAM_NOT_FOUND)
-    patterns = search.patterns_of(wish)
-    return _getting(stream, request, wish, patterns) if patterns else _get_when_settled(stream, request, wish)
+    patterns = search.patterns_of(wanted)
+    return _getting(stream, request, wanted, patterns) if patterns else _get_when_settled(stream, request, wanted)
 
 
-def _getting(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest, patterns: Filters) -> Steps[Outcome]:
+def _getting(stream: Stream, request: ApiRequest, wanted: StreamMsgGetRequest, patterns: Filters) -> Steps[Outcome]:
     yield from stream.store.preparing(patterns)
-    return _get_when_settled(stream, request, wish)
+    return _get_when_settled(stream, request, wanted)
 
 
-def _get_when_settled(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest) -> Outcome:
-    newest = search.newest(stream.store, wish) if wish.last_by_subj else 0
-    return request.when_settled([stream.store], lambda kept: _get(stream, wish, newest))
+def _get_when_settled(stream: Stream, request: ApiRequest, wanted: StreamMsgGetRequest) -> Outcome:
+    newest = search.newest(stream.store, wanted) if wanted.last_by_subj else 0
+    return request.when_settled([stream.store], lambda kept: _get(stream, wanted, newest))
 
 
-def _get(stream: Stream, wish: StreamMsgGetRequest, newest: int) -> Outcome:
-    message = search.find(stream.store, wish, newest)
+def _get(stream: Stream, wanted: StreamMsgGetRequest, newest: int) -> Outcome:
+    message = search.find(stream.store, wanted, newest)
     if message is None:
         return error(ErrCode.NO_MESSAGE_FOUND)
     shown = StoredMsg(
         subject=message.subject.decode("utf-8", "replace"),
         seq=message.seq,
-        hdrs=message.header if message.header and not wish.no_hdr else None,
+        hdrs=message.header if message.header and not wanted.no_hdr else None,
         data=message.payload or None,
         time=format_time(message.ts_ns),
     )
@@ -66,15 +66,15 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream
-    wish = request.decoded(StreamMsgDeleteRequest)
+    wanted = request.decoded(StreamMsgDeleteRequest)
     if stream.config.sealed:
         return error(ErrCode.STREAM_SEALED)
     if stream.config.deny_delete:
         return error(ErrCode.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
-    if stream.config.storage is StorageType.FILE and (fault := _outside(stream, wish.seq)):
+    if stream.config.storage is StorageType.FILE and (fault := _outside(stream, wanted.seq)):
         return Uncounted(error(ErrCode.STREAM_MSG_DELETE_FAILED, err=fault))
-    if not stream.remove(wish.seq, erase=not wish.no_erase):
-        return Uncounted(error(ErrCode.SEQUENCE_NOT_FOUND, seq=wish.seq))
+    if not stream.remove(wanted.seq, erase=not wanted.no_erase):
+        return Uncounted(error(ErrCode.SEQUENCE_NOT_FOUND, seq=wanted.seq))
     return request.answer_when_durable(stream.store, StreamMsgDeleteAnswer(success=True))
 
 
@@ -87,8 +87,8 @@ def _outside(stream: Stream, seq: int) -> str:
 
 def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.PURGE."""
-    wish = request.decoded(StreamPurgeRequest)
-    if wish.seq and wish.keep:
+    wanted = request.decoded(StreamPurgeRequest)
+    if wanted.seq and wanted.keep:
         return error(ErrCode.BAD_REQUEST)
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
@@ -97,12 +97,14 @@ def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(ErrCode.STREAM_SEALED)
     if stream.config.deny_purge:
         return error(ErrCode.STREAM_PURGE_FAILED, err="stream purge not permitted")
-    filters = Filters((wish.filter.encode(),)) if wish.filter else None
-    return _purging(stream, request, filters, wish)
+    filters = Filters((wanted.filter.encode(),)) if wanted.filter else None
+    return _purging(stream, request, filters, wanted)
 
 
-def _purging(stream: Stream, request: ApiRequest, filters: Filters | None, wish: StreamPurgeRequest) -> Steps[Outcome]:
-    count = yield from stream.purging(filters, wish.seq, wish.keep)
+def _purging(
+    stream: Stream, request: ApiRequest, filters: Filters | None, wanted: StreamPurgeRequest
+) -> Steps[Outcome]:
+    count = yield from stream.purging(filters, wanted.seq, wanted.keep)
     return request.answer_when_durable(stream.store, StreamPurgeAnswer(success=True, purged=count))
 
 

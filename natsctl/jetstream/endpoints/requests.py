@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from natsctl.broker.exchange.hops import Hop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.engine_context import Settling
+    from natsctl.jetstream.engine_context import DurableChange
     from natsctl.store.steps import Steps
     from natsctl.store.stream import StreamStore
 
@@ -92,7 +92,7 @@ class ApiRequest:
 
     def answer_when_durable(
         self,
-        store: Settling,
+        store: DurableChange,
         answer: Model,
         failed: Callable[[], None] | None = None,
         done: Callable[[], None] | None = None,
@@ -115,7 +115,7 @@ class ApiRequest:
         store.on_durable(settled)
         return PENDING
 
-    def answer_when_all_durable(self, settling: Sequence[Settling], answer: Model) -> Pending:
+    def answer_when_all_durable(self, settling: Sequence[DurableChange], answer: Model) -> Pending:
         """Send `answer` once all of them have settled, else the error of the first that could not."""
         if not settling:
             self.answer(answer)

@@ -60,10 +60,10 @@ def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.CREATE."""
-    wish = request.decoded(StreamCreateRequest)
-    config = recast(wish, StreamConfig)
+    wanted = request.decoded(StreamCreateRequest)
+    config = recast(wanted, StreamConfig)
     api_level.stamp(config)
-    refusal = _check_new(js, config, request, wish.pedantic)
+    refusal = _check_new(js, config, request, wanted.pedantic)
     if refusal is not None:
         return refusal
     if config.template_owner:
@@ -122,9 +122,9 @@ def _with_levels(stream: Stream) -> StreamInfo:
 
 def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.UPDATE."""
-    wish = request.decoded(StreamUpdateRequest)
-    config = recast(wish, StreamConfig)
-    draft = js.draft(config, wish.pedantic)
+    wanted = request.decoded(StreamUpdateRequest)
+    config = recast(wanted, StreamConfig)
+    draft = js.draft(config, wanted.pedantic)
     refusal = rules.settle(draft)
     if refusal is not None:
         return refusal
@@ -181,12 +181,12 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream
-    wish = request.decoded(StreamInfoRequest)
+    wanted = request.decoded(StreamInfoRequest)
     if request.header and headers.get(request.header, headers.STREAM_BLOCKS) is not None:
         request.answer_header = headers.encode(block_headers(stream))
-    if wish.subjects_filter:
-        return _info_with_subjects(js, stream, request, wish)
-    if wish.deleted_details:
+    if wanted.subjects_filter:
+        return _info_with_subjects(js, stream, request, wanted)
+    if wanted.deleted_details:
         return _info_with_deleted(js, stream, request)
     return _shown(js, stream, request, _info(stream), Paged())
 
@@ -219,17 +219,17 @@ def _info_with_deleted(js: JetStreamAccount, stream: Stream, request: ApiRequest
 
 
 def _info_with_subjects(
-    js: JetStreamAccount, stream: Stream, request: ApiRequest, wish: StreamInfoRequest
+    js: JetStreamAccount, stream: Stream, request: ApiRequest, wanted: StreamInfoRequest
 ) -> Steps[Outcome]:
     """Return an info of one moment, once its subjects are sorted."""
-    filters = Filters((wish.subjects_filter.encode(),))
+    filters = Filters((wanted.subjects_filter.encode(),))
     yield from stream.store.preparing(filters)
     found, page = _info(stream), Paged()
-    if wish.deleted_details and found.state.num_deleted:
+    if wanted.deleted_details and found.state.num_deleted:
         found.state.deleted = stream.store.deleted()
-    total, counts = yield from stream.store.subjects_page(filters, max(wish.offset, 0), SUBJECTS_PAGE)
+    total, counts = yield from stream.store.subjects_page(filters, max(wanted.offset, 0), SUBJECTS_PAGE)
     if total:
-        page = Paged(total=total, offset=max(wish.offset, 0), limit=SUBJECTS_PAGE)
+        page = Paged(total=total, offset=max(wanted.offset, 0), limit=SUBJECTS_PAGE)
     shown: dict[str, int] = {}
     for piece in pieces([*counts.items()], NAMES_PAGE):
         shown.update((subject.decode("utf-8", "replace"), count) for subject, count in piece)
@@ -240,20 +240,20 @@ def _info_with_subjects(
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.NAMES."""
-    wish = request.decoded(StreamsRequest)
-    found = sorted([*(stream.name for stream in js.by_name(wish.subject)), *_offline(js, wish)])
-    offset = _clamped(wish.offset, len(found))
+    wanted = request.decoded(StreamsRequest)
+    found = sorted([*(stream.name for stream in js.by_name(wanted.subject)), *_offline(js, wanted)])
+    offset = _clamped(wanted.offset, len(found))
     page = found[offset : offset + NAMES_PAGE]
     return StreamNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
 
 
 def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.LIST."""
-    wish = request.decoded(StreamsRequest)
-    offline = _offline(js, wish)
-    served = {stream.name: stream for stream in js.by_name(wish.subject)}
+    wanted = request.decoded(StreamsRequest)
+    offline = _offline(js, wanted)
+    served = {stream.name: stream for stream in js.by_name(wanted.subject)}
     names = sorted([*served, *offline])
-    offset = _clamped(wish.offset, len(names))
+    offset = _clamped(wanted.offset, len(names))
     page: list[Stream] = []
     missing: list[str] = []
     for name in names[offset:]:
@@ -270,9 +270,9 @@ def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return request.when_settled(stores, lambda kept: answer if kept else list_streams(js, request))
 
 
-def _offline(js: JetStreamAccount, wish: StreamsRequest) -> dict[str, str]:
+def _offline(js: JetStreamAccount, wanted: StreamsRequest) -> dict[str, str]:
     """Return the streams that are not served, with the reasons; what they capture is not known."""
-    return {} if wish.subject else js.offline.reasons()
+    return {} if wanted.subject else js.offline.reasons()
 
 
 def _clamped(offset: int, total: int) -> int:

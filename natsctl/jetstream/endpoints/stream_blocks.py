@@ -48,19 +48,19 @@ def blocks(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream
-    wish = request.decoded(StreamBlocksRequest)
-    if not wish.seq or len(wish.filters) > MAX_FILTERS or not all(map(is_valid_subject, wish.filters)):
+    wanted = request.decoded(StreamBlocksRequest)
+    if not wanted.seq or len(wanted.filters) > MAX_FILTERS or not all(map(is_valid_subject, wanted.filters)):
         return error(ErrCode.BAD_REQUEST)
     store = stream.store
-    return _gathering(stream, store, request, wish) if isinstance(store, FileLog) else error(ErrCode.BAD_REQUEST)
+    return _gathering(stream, store, request, wanted) if isinstance(store, FileLog) else error(ErrCode.BAD_REQUEST)
 
 
-def _gathering(stream: Stream, store: FileLog, request: ApiRequest, wish: StreamBlocksRequest) -> Steps[Outcome]:
-    filters = Filters(each.encode() for each in wish.filters)
-    last_seq = min(wish.last_seq or store.durable_seq, store.durable_seq)
-    found = yield from store.reading_frames(wish.seq, last_seq, filters, _room(stream, wish.max_bytes))
+def _gathering(stream: Stream, store: FileLog, request: ApiRequest, wanted: StreamBlocksRequest) -> Steps[Outcome]:
+    filters = Filters(each.encode() for each in wanted.filters)
+    last_seq = min(wanted.last_seq or store.durable_seq, store.durable_seq)
+    found = yield from store.reading_frames(wanted.seq, last_seq, filters, _room(stream, wanted.max_bytes))
     if request.reply:
-        stream.account.publish(request.reply, b"", _headers(stream, wish, found), _payload(found))
+        stream.account.publish(request.reply, b"", _headers(stream, wanted, found), _payload(found))
     return PENDING
 
 
@@ -70,12 +70,12 @@ def _room(stream: Stream, max_bytes: int) -> int:
     return min(max_bytes if max_bytes > 0 else DEFAULT_BYTES, MOST_BYTES, limit)
 
 
-def _headers(stream: Stream, wish: StreamBlocksRequest, found: FrameRun) -> bytes:
+def _headers(stream: Stream, wanted: StreamBlocksRequest, found: FrameRun) -> bytes:
     return headers.encode(
         [
             *block_headers(stream),
             (headers.STREAM, stream.name.encode()),
-            (headers.SEQUENCE, b"%d" % wish.seq),
+            (headers.SEQUENCE, b"%d" % wanted.seq),
             (headers.LAST_SEQUENCE, b"%d" % found.last_seq),
         ]
     )

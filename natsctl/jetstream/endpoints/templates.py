@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.engine_context import EngineContext, Settling
+    from natsctl.jetstream.engine_context import DurableChange, EngineContext
     from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.stream import StreamStore
 
@@ -76,7 +76,7 @@ class TemplateAccount(Protocol):
     def create_from_template(self, config: StreamConfig) -> object:
         """Create a stream. Raises StoreError."""
 
-    def remove_and_tell(self, name: str) -> Settling:
+    def remove_and_advise(self, name: str) -> DurableChange:
         """Delete a stream and publish the advisory."""
 
 
@@ -128,7 +128,7 @@ class Template:
             self._tell(f"template {self.config.name} can not make a stream for {text}: {refusal.description}")
             return None
         self._told = ""
-        self._js.streams[name].intake.publish(subject, reply, header, payload, origin)
+        self._js.streams[name].pipeline.publish(subject, reply, header, payload, origin)
         return None
 
     def _stream_config(self, name: str, subject: str) -> StreamConfig:
@@ -177,12 +177,12 @@ class Templates:
         """Return one template, None where there is none of that name."""
         return self._templates.get(name)
 
-    def stream_came(self, config: StreamConfig) -> None:
+    def stream_created(self, config: StreamConfig) -> None:
         """Note a stream that a template owns."""
         if config.template_owner:
             self.made.setdefault(config.template_owner, {})[config.name] = None
 
-    def stream_went(self, config: StreamConfig) -> None:
+    def stream_deleted(self, config: StreamConfig) -> None:
         """Forget a stream that a template owned."""
         if config.template_owner:
             self.made.get(config.template_owner, {}).pop(config.name, None)
@@ -232,14 +232,14 @@ class Templates:
         if template.store.key in self._js.engine.store.streams:
             self._js.engine.store.delete(template.store.key)
 
-    def remove_by_name(self, name: str) -> list[Settling]:
+    def remove_by_name(self, name: str) -> list[DurableChange]:
         """Do what `remove` does, for the template of that name."""
         return self.remove(self._templates[name])
 
-    def remove(self, template: Template) -> list[Settling]:
+    def remove(self, template: Template) -> list[DurableChange]:
         """Take a template out, and its streams first; what is returned tells by `on_durable` when each is gone."""
         template.stop()
-        leaving = [self._js.remove_and_tell(name) for name in template.streams()]
+        leaving = [self._js.remove_and_advise(name) for name in template.streams()]
         del self._templates[template.config.name]
         self.made.pop(template.config.name, None)
         leaving.append(self._js.engine.store.delete(template.store.key))

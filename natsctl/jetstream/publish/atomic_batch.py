@@ -23,7 +23,7 @@ from natsctl.jetstream.publish import publish_checks as checks
 from natsctl.jetstream.publish.batch_checks import Ahead, check
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
     from natsctl.jetstream.stream_context import StreamContext
 
 MAX_ID_BYTES: Final = 64
@@ -42,7 +42,7 @@ class Batch:
     __slots__ = ("bytes", "due_ns", "messages")
 
     def __init__(self) -> None:
-        self.messages: list[Incoming] = []
+        self.messages: list[PendingMessage] = []
         self.bytes = 0
         self.due_ns = 0
 
@@ -73,13 +73,13 @@ class AtomicBatches:
             self._close(batch_id)
         self._alarm.cancel()
 
-    def take(self, message: Incoming) -> None:
+    def take(self, message: PendingMessage) -> None:
         """Take one message of a batch."""
         refusal = self._refuse(message) or self._take(message)
         if refusal is not None:
-            self._stream.intake.acks.refuse(message.reply, refusal)
+            self._stream.pipeline.acks.refuse(message.reply, refusal)
 
-    def _refuse(self, message: Incoming) -> ApiError | None:
+    def _refuse(self, message: PendingMessage) -> ApiError | None:
         """Return what speaks against a message of any batch, or None."""
         stream = self._stream
         for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
@@ -88,13 +88,13 @@ class AtomicBatches:
                 return refusal
         if not stream.config.allow_atomic:
             return error(ErrCode.ATOMIC_PUBLISH_DISABLED)
-        if len(message.wish[headers.BATCH_ID]) > MAX_ID_BYTES:
+        if len(message.fields[headers.BATCH_ID]) > MAX_ID_BYTES:
             return error(ErrCode.ATOMIC_PUBLISH_INVALID_BATCH_ID)
         return error(ErrCode.ATOMIC_PUBLISH_MISSING_SEQ) if _sequence(message) < 0 else None
 
-    def _take(self, message: Incoming) -> ApiError | None:
+    def _take(self, message: PendingMessage) -> ApiError | None:
         """Stage a message, and commit where it says so."""
-        batch_id, seq, commit = message.wish[headers.BATCH_ID], _sequence(message), _commit(message)
+        batch_id, seq, commit = message.fields[headers.BATCH_ID], _sequence(message), _commit(message)
         limits, ends = self._total.limits, commit == END
         too_large = (seq - ends) % 2**64 > limits.atomic_size
         batch = self._open.pop(batch_id, None)
@@ -113,7 +113,7 @@ class AtomicBatches:
         if commit not in (None, b"1", END):
             self._close(batch_id)
             return error(ErrCode.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
-        level = message.wish.get(headers.REQUIRED_API_LEVEL)
+        level = message.fields.get(headers.REQUIRED_API_LEVEL)
         if level is not None:
             if not is_level_met(level):
                 return self._abandon(batch_id, BatchAbandonReason.UNSUPPORTED, error(ErrCode.REQUIRED_API_LEVEL))
@@ -135,10 +135,10 @@ class AtomicBatches:
             return self._store(batch_id, batch, message, ends)
         batch.due_ns = self._stream.engine.clock.monotonic_ns() + limits.timeout_ns
         self._alarm.no_later_than(batch.due_ns)
-        self._stream.intake.acks.tell(message.reply, b"")
+        self._stream.pipeline.acks.tell(message.reply, b"")
         return None
 
-    def _stage(self, batch: Batch, message: Incoming) -> bool:
+    def _stage(self, batch: Batch, message: PendingMessage) -> bool:
         """Keep a message until its batch commits; False when there is no memory for it."""
         size = len(message.subject) + len(message.header) + len(message.payload) + MESSAGE_COST
         total, limits = self._total, self._total.limits
@@ -152,12 +152,12 @@ class AtomicBatches:
         total.staged_bytes += size
         return True
 
-    def _store(self, batch_id: bytes, batch: Batch, last: Incoming, ends: bool) -> ApiError | None:
+    def _store(self, batch_id: bytes, batch: Batch, last: PendingMessage, ends: bool) -> ApiError | None:
         """Judge all messages and store them, or say why not."""
         stream, ahead = self._stream, Ahead()
         for message in batch.messages:
-            stream.intake.map_subject(message)
-            if headers.EXPECTED_LAST_MSG_ID in message.wish:
+            stream.pipeline.map_subject(message)
+            if headers.EXPECTED_LAST_MSG_ID in message.fields:
                 return error(
                     ErrCode.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header=headers.EXPECTED_LAST_MSG_ID.decode()
                 )
@@ -177,7 +177,7 @@ class AtomicBatches:
             stored.header = headers.append(stored.header, ((headers.BATCH_COMMIT, b"1"),))
         stored.reply = reply
         stored.extra = batch_of_ack(batch_id, len(batch.messages))
-        stream.intake.store_batch(batch.messages)
+        stream.pipeline.store_batch(batch.messages)
         return None
 
     # Batches that end without a commit
@@ -214,15 +214,15 @@ def batch_of_ack(batch_id: bytes, size: int) -> bytes:
     return b',"batch":%b,"count":%d' % (go_quote(batch_id.decode("utf-8", "replace")).encode(), size)
 
 
-def _sequence(message: Incoming) -> int:
+def _sequence(message: PendingMessage) -> int:
     """Return the place of a message in its batch, -1 where the header is no number that can be one."""
-    text = message.wish.get(headers.BATCH_SEQUENCE, b"")
+    text = message.fields.get(headers.BATCH_SEQUENCE, b"")
     return int(text) if text.isdigit() and len(text.lstrip(b"0")) <= 20 and int(text[-20:]) < 2**64 else -1
 
 
-def _commit(message: Incoming) -> bytes | None:
+def _commit(message: PendingMessage) -> bytes | None:
     """Return how a message wants to commit its batch, None when it does not."""
-    wanted = message.wish.get(headers.BATCH_COMMIT)
+    wanted = message.fields.get(headers.BATCH_COMMIT)
     if wanted is None and b"\r\n%b:" % headers.BATCH_COMMIT in message.header:
         return b""
     return wanted

@@ -22,7 +22,7 @@ from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
     from natsctl.jetstream.stream_context import StreamContext
 
 Outcome = ApiError | int
@@ -57,7 +57,7 @@ class Ahead:
         """Last sequences that were asked about, by subject."""
 
 
-def check(stream: StreamContext, ahead: Ahead, message: Incoming) -> Outcome:
+def check(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> Outcome:
     """Judge the next message of a batch; where nothing speaks against it, `ahead` counts it."""
     for first in FIRST:
         refusal = first(stream, message)
@@ -82,11 +82,11 @@ def check(stream: StreamContext, ahead: Ahead, message: Incoming) -> Outcome:
     return _check_room(stream, ahead, message) or 0
 
 
-def _count(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _count(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     """Add to a counter, going on from where the batch's earlier messages left it."""
     if not stream.config.allow_msg_counter:
         return None
-    if headers.INCR not in message.wish:
+    if headers.INCR not in message.fields:
         return error(ErrCode.MESSAGE_INCR_MISSING)
     total = ahead.totals.get(message.subject) or counters.last_total(stream, message.subject)
     if total is None:
@@ -97,8 +97,8 @@ def _count(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError |
     return refusal
 
 
-def _check_seq(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
-    expected = message.wish.get(headers.EXPECTED_LAST_SEQ)
+def _check_seq(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
+    expected = message.fields.get(headers.EXPECTED_LAST_SEQ)
     if expected is None:
         return None
     last = stream.store.last_seq + ahead.count
@@ -107,9 +107,9 @@ def _check_seq(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiErr
     return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT) if ahead.count else None
 
 
-def _check_subject_seq(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
-    wish = message.wish
-    expected, of = wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ), wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
+def _check_subject_seq(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
+    fields = message.fields
+    expected, of = fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ), fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
         return error(ErrCode.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID) if of is not None else None
     subject = of or message.subject
@@ -124,9 +124,9 @@ def _check_subject_seq(stream: StreamContext, ahead: Ahead, message: Incoming) -
     return None
 
 
-def _check_scheduler(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _check_scheduler(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     """Refuse the end of a schedule that is none; the batch itself may have stored one, or something in its place."""
-    scheduler, step = message.wish.get(headers.SCHEDULER, b""), message.wish.get(headers.SCHEDULE_NEXT)
+    scheduler, step = message.fields.get(headers.SCHEDULER, b""), message.fields.get(headers.SCHEDULE_NEXT)
     if step is None or scheduler not in ahead.schedules:
         return check_scheduler(stream, message)
     if step != PURGE or scheduler == message.subject:
@@ -136,7 +136,7 @@ def _check_scheduler(stream: StreamContext, ahead: Ahead, message: Incoming) -> 
     return None if ahead.schedules[scheduler] else error(ErrCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
 
 
-def _check_rollup_place(ahead: Ahead, message: Incoming) -> ApiError | None:
+def _check_rollup_place(ahead: Ahead, message: PendingMessage) -> ApiError | None:
     """Refuse a rollup that would take messages of the batch itself away."""
     if message.rollup == b"sub" and message.subject in ahead.subjects:
         return error(ErrCode.STREAM_ROLLUP_FAILED, err="batch rollup sub invalid")
@@ -147,7 +147,7 @@ def _check_rollup_place(ahead: Ahead, message: Incoming) -> ApiError | None:
     )
 
 
-def _check_room(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiError | None:
+def _check_room(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     """Refuse a message that discard new would refuse, and count it where it fits."""
     config, store, subject = stream.config, stream.store, message.subject
     measure = file_size if store.storage == "file" else memory_size
@@ -164,7 +164,7 @@ def _check_room(stream: StreamContext, ahead: Ahead, message: Incoming) -> ApiEr
     ahead.count += 1
     ahead.bytes = size
     ahead.subjects[subject] = on_subject
-    ahead.schedules[subject] = headers.SCHEDULE in message.wish
+    ahead.schedules[subject] = headers.SCHEDULE in message.fields
     if message.msg_id:
         ahead.ids.add(message.msg_id)
     return None

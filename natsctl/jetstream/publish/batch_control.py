@@ -12,7 +12,7 @@ import msgspec
 from natsctl.api import headers
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
 
 CONTROL_SUFFIX: Final = b".$FI"
 """How the reply subject of every message of a fast batch ends."""
@@ -64,15 +64,15 @@ class _Asked(msgspec.Struct):
     reply: str = ""
 
 
-def control_subject(message: Incoming) -> bytes:
+def control_subject(message: PendingMessage) -> bytes:
     """Return the reply subject that places a message in a fast batch, b"" where it is in none.
 
     One that came through another account's service has a reply of the service; its own stands in a header then.
     """
     reply = message.reply
-    if reply.startswith(SERVICE_REPLY) and headers.REQUEST_INFO in message.wish:
+    if reply.startswith(SERVICE_REPLY) and headers.REQUEST_INFO in message.fields:
         try:
-            reply = msgspec.json.decode(message.wish[headers.REQUEST_INFO], type=_Asked).reply.encode()
+            reply = msgspec.json.decode(message.fields[headers.REQUEST_INFO], type=_Asked).reply.encode()
         except msgspec.DecodeError:
             return b""
     return reply if reply[-len(CONTROL_SUFFIX) :] == CONTROL_SUFFIX else b""

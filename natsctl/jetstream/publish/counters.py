@@ -18,7 +18,7 @@ from natsctl.api.codec import encode
 from natsctl.api.err_codes import ErrCode
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
     from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.stream import StreamStore
 
@@ -63,9 +63,9 @@ class Total:
         return Total(self.value, {stream: dict(subjects) for stream, subjects in self.sources.items()})
 
 
-def check_increment(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_increment(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse an increment that is no number, that this stream does not count, or that comes with other wishes."""
-    increment = message.wish.get(headers.INCR)
+    increment = message.fields.get(headers.INCR)
     if increment is None:
         return None
     if not _NUMBER.fullmatch(increment):
@@ -76,14 +76,14 @@ def check_increment(stream: StreamContext, message: Incoming) -> ApiError | None
         return error(ErrCode.MESSAGE_INCR_DISABLED)
     if message.payload:
         return error(ErrCode.MESSAGE_INCR_PAYLOAD)
-    return error(ErrCode.MESSAGE_INCR_INVALID) if any(header in message.wish for header in _INCOMPATIBLE) else None
+    return error(ErrCode.MESSAGE_INCR_INVALID) if any(header in message.fields for header in _INCOMPATIBLE) else None
 
 
-def count(stream: StreamContext, message: Incoming) -> ApiError | None:
+def count(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Turn an increment into the new total, or say why that can not be done."""
     if not stream.config.allow_msg_counter:
         return None
-    if headers.INCR not in message.wish:
+    if headers.INCR not in message.fields:
         return error(ErrCode.MESSAGE_INCR_MISSING)
     total = last_total(stream, message.subject)
     return error(ErrCode.MESSAGE_COUNTER_BROKEN) if total is None else add(stream, message, total)
@@ -98,7 +98,7 @@ class FreshTotals:
         self._store = store
         self._fresh: dict[int, tuple[bytes, bytes]] = {}
 
-    def stored(self, seq: int, message: Incoming) -> None:
+    def stored(self, seq: int, message: PendingMessage) -> None:
         """Keep a message that was stored just now until it is durable."""
         fresh, durable_seq = self._fresh, self._store.durable_seq
         while fresh and (oldest := next(iter(fresh))) <= durable_seq:
@@ -116,7 +116,7 @@ class FreshTotals:
 
 def last_total(stream: StreamContext, subject: bytes) -> Total | None:
     """Return what is stored of a counter, zero where nothing is, None where it is no counter's message."""
-    last = stream.intake.totals.last(subject)
+    last = stream.pipeline.totals.last(subject)
     if last is None:
         return Total()
     header, payload = last
@@ -129,11 +129,11 @@ def last_total(stream: StreamContext, subject: bytes) -> Total | None:
     return Total(_number_in(value), sources)
 
 
-def add(stream: StreamContext, message: Incoming, total: Total) -> ApiError | None:
+def add(stream: StreamContext, message: PendingMessage, total: Total) -> ApiError | None:
     """Add a message to `total`, and make the new total its body; on an error `total` is as it was."""
-    increment = read_number(message.wish[headers.INCR])
+    increment = read_number(message.fields[headers.INCR])
     header, sources = message.header, total.sources
-    source = message.wish.get(headers.STREAM_SOURCE)
+    source = message.fields.get(headers.STREAM_SOURCE)
     if source is not None:
         try:
             told = _number_in(_value_decoder.decode(message.payload))

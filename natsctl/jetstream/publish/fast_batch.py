@@ -32,7 +32,7 @@ from natsctl.jetstream.publish.batch_control import (
     Control,
     parse_control,
 )
-from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.pending_message import PendingMessage
 from natsctl.jetstream.publish.publish_acks import storage_fault
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class FastBatches:
 
     # Messages
 
-    def take(self, message: Incoming, subject: bytes) -> None:
+    def take(self, message: PendingMessage, subject: bytes) -> None:
         """Take one message of a batch; the reply `subject` that it was sent with says which place it has."""
         control = parse_control(subject)
         refusal = self._refuse(message, control)
@@ -134,9 +134,9 @@ class FastBatches:
                 if refusal is None:
                     self._take(batch, control, message)
         if refusal is not None:
-            self._stream.intake.acks.refuse(message.reply, refusal)
+            self._stream.pipeline.acks.refuse(message.reply, refusal)
 
-    def _refuse(self, message: Incoming, control: Control | None) -> ApiError | None:
+    def _refuse(self, message: PendingMessage, control: Control | None) -> ApiError | None:
         """Return what speaks against a message of any batch, or None."""
         stream = self._stream
         for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
@@ -160,8 +160,8 @@ class FastBatches:
         batch.every = min(MAX_FLOW, control.flow) if len(self._open) == 1 else 1
         return batch
 
-    def _refuse_level(self, batch: Batch, message: Incoming) -> ApiError | None:
-        level = message.wish.get(headers.REQUIRED_API_LEVEL)
+    def _refuse_level(self, batch: Batch, message: PendingMessage) -> ApiError | None:
+        level = message.fields.get(headers.REQUIRED_API_LEVEL)
         if level is None:
             return None
         if not is_level_met(level):
@@ -170,7 +170,7 @@ class FastBatches:
         message.header = headers.remove(message.header, headers.REQUIRED_API_LEVEL)
         return None
 
-    def _take(self, batch: Batch, control: Control, message: Incoming) -> None:
+    def _take(self, batch: Batch, control: Control, message: PendingMessage) -> None:
         """Take one message of an open batch."""
         reply = message.reply
         self._touch(batch)
@@ -190,8 +190,8 @@ class FastBatches:
             if control.op == COMMIT_END:
                 return
         elif control.seq == 1:
-            self._stream.intake.acks.tell(reply, encode(BatchFlowAck(msgs=batch.every)))
-        self._stream.intake.map_subject(message)
+            self._stream.pipeline.acks.tell(reply, encode(BatchFlowAck(msgs=batch.every)))
+        self._stream.pipeline.map_subject(message)
         outcome: Outcome = 0
         if message.header or not self._plain:
             outcome = check(self._stream, Ahead(), message)
@@ -200,13 +200,13 @@ class FastBatches:
         else:
             self._store(batch, control, message)
 
-    def _store(self, batch: Batch, control: Control, message: Incoming) -> None:
+    def _store(self, batch: Batch, control: Control, message: PendingMessage) -> None:
         """Store a message that was judged; what speaks against it only now is told as for any other message."""
         reply, message.reply, message.extra = message.reply, b"", b""
-        intake = self._stream.intake
-        outcome = checks.check_expected_id(self._stream, message) or intake.place(message)
+        pipeline = self._stream.pipeline
+        outcome = checks.check_expected_id(self._stream, message) or pipeline.store_checked(message)
         if isinstance(outcome, ApiError):
-            intake.acks.refuse(reply, outcome)
+            pipeline.acks.refuse(reply, outcome)
         else:
             batch.pending += 1
             self.waiting.append(Stored(outcome, batch, control.seq, control.seq, reply, b""))
@@ -219,7 +219,7 @@ class FastBatches:
             control = parse_control(reply)
             batch = self._open.get(control.batch_id) if control is not None and control.op == APPEND else None
             if control is None or batch is None or batch.commits or control.seq != batch.last + 1:
-                self._stream.intake.take(Incoming(subject, reply, header, payload))
+                self._stream.pipeline.take(PendingMessage(subject, reply, header, payload))
                 at += 1
                 continue
             head, place, start = reply[: -len(APPEND_END % control.seq)], control.seq, at
@@ -232,9 +232,9 @@ class FastBatches:
     def _append(self, batch: Batch, subject: bytes, messages: Sequence[Op], last: int, head: bytes) -> None:
         """Store messages that continue a batch up to place `last`."""
         reply = messages[-1][2]
-        seq = self._stream.intake.append_silently(subject, [message[4] for message in messages])
+        seq = self._stream.pipeline.append_silently(subject, [message[4] for message in messages])
         if isinstance(seq, ApiError):
-            self._stream.intake.acks.refuse(reply, seq)
+            self._stream.pipeline.acks.refuse(reply, seq)
             return
         batch.last = last
         batch.pending += len(messages)
@@ -278,7 +278,7 @@ class FastBatches:
             if isinstance(outcome, ApiError):
                 self._publish(reply, PubAck(error=outcome, stream=self._stream.name))
             else:
-                self._stream.intake.acks.known(reply, known, batch_of_ack(batch.batch_id, control.seq))
+                self._stream.pipeline.acks.known(reply, known, batch_of_ack(batch.batch_id, control.seq))
             return
         if isinstance(outcome, ApiError):
             self._publish(reply, BatchFlowErr(seq=control.seq, error=outcome))
@@ -320,7 +320,7 @@ class FastBatches:
             stored = waiting.pop()
             if stored.batch.open:
                 self._close(stored.batch)
-                self._stream.intake.acks.refuse(stored.reply, storage_fault(fault))
+                self._stream.pipeline.acks.refuse(stored.reply, storage_fault(fault))
 
     def _catch_up(self, batch: Batch) -> None:
         if not batch.pending:
@@ -337,7 +337,7 @@ class FastBatches:
     def _finish(self, batch: Batch) -> None:
         self._close(batch)
         extra = batch_of_ack(batch.batch_id, batch.last)
-        ack = b"%b%d%b}" % (self._stream.intake.acks.opening, batch.stream_seq, extra)
+        ack = b"%b%d%b}" % (self._stream.pipeline.acks.opening, batch.stream_seq, extra)
         self._account.publish(batch.commit_reply, b"", b"", ack)
 
     def _flow(self, batch: Batch, reply: bytes) -> bool:

@@ -14,7 +14,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.syntax import go_quote
 from natsctl.jetstream.publish import counters
-from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.pending_message import PendingMessage
 from natsctl.jetstream.timed.message_ttl import check_ttl, read_ttl
 from natsctl.jetstream.timed.schedule_checks import check_schedule, check_scheduler
 from natsctl.store.filters import Filters
@@ -23,7 +23,7 @@ from natsctl.store.message import file_size, memory_size
 if TYPE_CHECKING:
     from natsctl.jetstream.stream_context import StreamContext
 
-Check: TypeAlias = "Callable[[StreamContext, Incoming], ApiError | None]"
+Check: TypeAlias = "Callable[[StreamContext, PendingMessage], ApiError | None]"
 """Returns the reason why a message is refused, or None; may rewrite the message."""
 
 MAX_HEADER_BYTES: Final = 65535
@@ -36,7 +36,7 @@ MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
 """Largest message of a stream on disk, with the overhead of its record. Source: nats-server, filestore.go."""
 
 
-def check_bounds(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_bounds(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse what no file can hold, everything once the stream is sealed, and what is too large, in this order."""
     size = len(message.header) + len(message.payload)
     if size > MAX_RECORD_BYTES // 2 and (refusal := check_record(stream, message)) is not None:
@@ -49,7 +49,7 @@ def check_bounds(stream: StreamContext, message: Incoming) -> ApiError | None:
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
-def check_record(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_record(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message that no file of a stream can hold."""
     size = file_size(len(message.subject), len(message.header), len(message.payload))
     return (
@@ -59,21 +59,21 @@ def check_record(stream: StreamContext, message: Incoming) -> ApiError | None:
     )
 
 
-def check_sealed(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_sealed(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse everything once the stream is sealed."""
     return error(ErrCode.STREAM_SEALED) if stream.config.sealed else None
 
 
-def check_expected_stream(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_expected_stream(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message for another stream."""
-    expected = message.wish.get(headers.EXPECTED_STREAM)
+    expected = message.fields.get(headers.EXPECTED_STREAM)
     return error(ErrCode.STREAM_NOT_MATCH) if expected is not None and expected != stream.name.encode() else None
 
 
-def check_expected_subject_seq(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_expected_subject_seq(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message whose subject is not where its publisher believes."""
-    expected = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
-    of = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
+    expected = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
+    of = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
         return error(ErrCode.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID) if of is not None else None
     store = stream.store
@@ -81,41 +81,41 @@ def check_expected_subject_seq(stream: StreamContext, message: Incoming) -> ApiE
     return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=last) if read_seq(expected) != last else None
 
 
-def check_expected_seq(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_expected_seq(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message when the stream is not where its publisher believes."""
-    expected = message.wish.get(headers.EXPECTED_LAST_SEQ)
+    expected = message.fields.get(headers.EXPECTED_LAST_SEQ)
     if expected is not None and read_seq(expected) != stream.store.last_seq:
         return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=stream.store.last_seq)
     return None
 
 
-def check_foreign_source(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_foreign_source(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a client's message that claims to come from a source."""
     return (
         error(ErrCode.MESSAGE_SOURCE_HDR_NOT_ALLOWED)
-        if headers.STREAM_SOURCE in message.wish and not message.own
+        if headers.STREAM_SOURCE in message.fields and not message.own
         else None
     )
 
 
-def read_message_id(stream: StreamContext, message: Incoming) -> ApiError | None:
+def read_message_id(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Set the id that the duplicate window goes by; refuses nothing."""
-    wish = message.wish
-    message.msg_id = wish.get(headers.MSG_ID) or wish.get(headers.LEGACY_MSG_ID, b"")
+    fields = message.fields
+    message.msg_id = fields.get(headers.MSG_ID) or fields.get(headers.LEGACY_MSG_ID, b"")
     return None
 
 
-def check_expected_id(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_expected_id(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message when the last one has another id than its publisher believes."""
-    expected = message.wish.get(headers.EXPECTED_LAST_MSG_ID)
+    expected = message.fields.get(headers.EXPECTED_LAST_MSG_ID)
     if expected is not None and expected != stream.dedupe.last_id:
         return error(ErrCode.STREAM_WRONG_LAST_MSG_ID, id=stream.dedupe.last_id.decode("utf-8", "replace"))
     return None
 
 
-def check_rollup(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_rollup(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a rollup that is not permitted; set which one is asked for."""
-    rollup = message.wish.get(headers.ROLLUP)
+    rollup = message.fields.get(headers.ROLLUP)
     if rollup is None:
         return None
     permitted = stream.config.allow_rollup_hdrs and not stream.config.deny_purge
@@ -130,12 +130,12 @@ def check_rollup(stream: StreamContext, message: Incoming) -> ApiError | None:
     return None
 
 
-def check_size(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_size(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message that is too large."""
     return check_max_size(stream, message) or check_header(stream, message)
 
 
-def check_max_size(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_max_size(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message that is larger than the stream allows."""
     return (
         error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
@@ -144,17 +144,17 @@ def check_max_size(stream: StreamContext, message: Incoming) -> ApiError | None:
     )
 
 
-def check_header(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_header(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a header whose size a record can not tell."""
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
-def check_resources(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_resources(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message for which the server has no room."""
     return error(ErrCode.INSUFFICIENT_RESOURCES) if stream.usage.full else None
 
 
-def check_account(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_account(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message for which the account has no room."""
     if not stream.usage.limited:
         return None
@@ -209,12 +209,12 @@ _BEFORE_OF_PLAIN: Final[tuple[Check, ...]] = (check_bounds,)
 _AFTER_OF_COMMON: Final[tuple[Check, ...]] = (counters.count, check_resources)
 
 
-def judge(stream: StreamContext, message: Incoming) -> ApiError | int:
+def check_message(stream: StreamContext, message: PendingMessage) -> ApiError | int:
     """Return why a message is refused, the sequence that it is a duplicate of, or 0: it may be stored."""
-    before, after, wish = _BEFORE_OF_PLAIN, _AFTER_OF_COMMON, message.wish
-    if wish:
+    before, after, fields = _BEFORE_OF_PLAIN, _AFTER_OF_COMMON, message.fields
+    if fields:
         before = _BEFORE_OF_COMMON
-        if not wish.keys() <= COMMON:
+        if not fields.keys() <= COMMON:
             before, after = BEFORE_DEDUPE, AFTER_DEDUPE
     for check in before:
         refusal = check(stream, message)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.units import format_duration
-from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.pending_message import PendingMessage
 from natsctl.store.errors import StoreDamagedError, StoreError
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ class DeleteMarkers:
             return False
         if stream.retention.refuses(subject):
             return True
-        message = Incoming(subject, b"", self._header, b"")
+        message = PendingMessage(subject, b"", self._header, b"")
         message.own = message.timed = True
         message.ttl_ns = self.ttl_ns
         try:
-            stream.intake.store_own(message)
+            stream.pipeline.store_own(message)
         except StoreError:
             return False
         return True

@@ -122,7 +122,7 @@ class Expiry:
     def run(self, budget: int) -> int:
         """Take out what is due, up to `budget` messages of a walk; ask again where there is more."""
         stream, store = self._stream, self._stream.store
-        if stream.work.puts_off(self):
+        if stream.work.defers(self):
             return 0
         if self._max_age_ns <= 0 or not store.messages or not store.healthy or stream.timed.loading:
             return 0

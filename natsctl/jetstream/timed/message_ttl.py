@@ -23,7 +23,7 @@ from natsctl.jetstream.consumers.retry import GONE
 from natsctl.jetstream.timed.deadlines import MAX_NS, Deadlines
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
     from natsctl.jetstream.stream_context import StreamContext
 
 SECOND_NS: Final = 1_000_000_000
@@ -73,9 +73,9 @@ def parse_go_duration(text: bytes) -> int | None:
         return None
 
 
-def check_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a lifetime where the stream allows none; flag a message that has one."""
-    text = message.wish.get(headers.TTL)
+    text = message.fields.get(headers.TTL)
     if text is None:
         return None
     ttl_ns = parse_ttl(text)
@@ -86,9 +86,9 @@ def check_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
     return None
 
 
-def read_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
+def read_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a lifetime that is none; raise one to what delete markers need. Asked last, for a message that is kept."""
-    text = message.wish.get(headers.TTL)
+    text = message.fields.get(headers.TTL)
     if text is None or stream.retention.refuses(message.subject):
         return None
     if parse_ttl(text) is None:
@@ -97,9 +97,9 @@ def read_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
     return None
 
 
-def check_batch_ttl(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_batch_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a lifetime in a batch, one that is none too; what is kept is as `check_ttl` and `read_ttl` leave it."""
-    text = message.wish.get(headers.TTL)
+    text = message.fields.get(headers.TTL)
     if text is not None and not message.own and parse_ttl(text) != 0:
         if not stream.config.allow_msg_ttl:
             return error(ErrCode.MESSAGE_TTL_DISABLED)
@@ -108,7 +108,7 @@ def check_batch_ttl(stream: StreamContext, message: Incoming) -> ApiError | None
     return check_ttl(stream, message) or read_ttl(stream, message)
 
 
-def raise_to_marker(stream: StreamContext, message: Incoming) -> None:
+def raise_to_marker(stream: StreamContext, message: PendingMessage) -> None:
     """Let a message live at least as long as a delete marker: one that went earlier could hide behind an older marker.
 
     Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.

@@ -12,7 +12,7 @@ from natsctl.jetstream.timed.message_ttl import parse_ttl
 from natsctl.jetstream.timed.schedule_pattern import ScheduleError, TimeZoneError, first_firing
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
     from natsctl.jetstream.stream_context import StreamContext
 
 PURGE: Final = b"purge"
@@ -20,9 +20,9 @@ PURGE: Final = b"purge"
 SUBJECT_ROLLUP: Final = b"sub"
 
 
-def check_schedule(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_schedule(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a schedule that can not be kept; flag one that can, and let it take the place of its forerunner."""
-    if message.own or not message.wish:
+    if message.own or not message.fields:
         return None
     try:
         firing = first_firing(message.header, stream.engine.clock.now_ns())
@@ -38,12 +38,12 @@ def check_schedule(stream: StreamContext, message: Incoming) -> ApiError | None:
         return None
     if not stream.config.allow_msg_schedules:
         return error(ErrCode.MESSAGE_SCHEDULES_DISABLED)
-    refusal = _check_wishes(stream, message) or _check_subjects(stream, message)
+    refusal = _check_fields(stream, message) or _check_subjects(stream, message)
     if refusal is not None:
         return refusal
-    rollup = message.wish.get(headers.ROLLUP)
+    rollup = message.fields.get(headers.ROLLUP)
     if rollup is None:
-        message.wish[headers.ROLLUP] = SUBJECT_ROLLUP
+        message.fields[headers.ROLLUP] = SUBJECT_ROLLUP
         message.header = headers.append(message.header, [(headers.ROLLUP, SUBJECT_ROLLUP)])
     elif rollup.lower() != SUBJECT_ROLLUP:
         return error(ErrCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
@@ -51,18 +51,18 @@ def check_schedule(stream: StreamContext, message: Incoming) -> ApiError | None:
     return None
 
 
-def _check_wishes(stream: StreamContext, message: Incoming) -> ApiError | None:
-    ttl = message.wish.get(headers.SCHEDULE_TTL, b"")
+def _check_fields(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+    ttl = message.fields.get(headers.SCHEDULE_TTL, b"")
     if parse_ttl(ttl) is None:
         return error(ErrCode.MESSAGE_SCHEDULES_TTL_INVALID)
-    if message.wish.get(headers.SCHEDULE_ROLLUP, SUBJECT_ROLLUP) != SUBJECT_ROLLUP:
+    if message.fields.get(headers.SCHEDULE_ROLLUP, SUBJECT_ROLLUP) != SUBJECT_ROLLUP:
         return error(ErrCode.MESSAGE_SCHEDULES_ROLLUP_INVALID)
     return error(ErrCode.MESSAGE_TTL_DISABLED) if ttl and not stream.config.allow_msg_ttl else None
 
 
-def _check_subjects(stream: StreamContext, message: Incoming) -> ApiError | None:
-    target = message.wish.get(headers.SCHEDULE_TARGET, b"")
-    source = message.wish.get(headers.SCHEDULE_SOURCE, b"")
+def _check_subjects(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+    target = message.fields.get(headers.SCHEDULE_TARGET, b"")
+    source = message.fields.get(headers.SCHEDULE_SOURCE, b"")
     if not _can_be_published_to(target) or target == message.subject:
         return error(ErrCode.MESSAGE_SCHEDULES_TARGET_INVALID)
     if source and (source in (target, message.subject) or not _can_be_published_to(source)):
@@ -72,12 +72,12 @@ def _check_subjects(stream: StreamContext, message: Incoming) -> ApiError | None
     return error(ErrCode.MESSAGE_SCHEDULES_SOURCE_INVALID) if source and not _is_captured(stream, source) else None
 
 
-def check_scheduler(stream: StreamContext, message: Incoming) -> ApiError | None:
+def check_scheduler(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     """Refuse a message that ends a schedule which is none, or claims to come from one."""
     if message.own:
         return None
-    scheduler = message.wish.get(headers.SCHEDULER, b"")
-    step = message.wish.get(headers.SCHEDULE_NEXT)
+    scheduler = message.fields.get(headers.SCHEDULER, b"")
+    step = message.fields.get(headers.SCHEDULE_NEXT)
     if step is None:
         return error(ErrCode.MESSAGE_SCHEDULES_SCHEDULER_INVALID) if scheduler else None
     if step != PURGE or not _can_be_published_to(scheduler) or scheduler == message.subject:

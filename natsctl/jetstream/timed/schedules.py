@@ -24,8 +24,8 @@ from natsctl.api import headers
 from natsctl.api.times import parse_time
 from natsctl.api.units import DAY
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.publish.incoming import Incoming
-from natsctl.jetstream.publish.publish_checks import judge
+from natsctl.jetstream.publish.pending_message import PendingMessage
+from natsctl.jetstream.publish.publish_checks import check_message
 from natsctl.jetstream.timed.deadlines import Deadlines
 from natsctl.jetstream.timed.message_ttl import GRANULARITY_NS, SECOND_NS, STALE_SLACK
 from natsctl.jetstream.timed.schedule_checks import PURGE
@@ -124,8 +124,8 @@ class Schedules:
     def _last_step(self, schedule: StoredMessage, from_ns: int) -> bytes:
         """Return what the last message says of its schedule that this one produced since `from_ns`, b"" if none did."""
         store = self._stream.store
-        target = Incoming(headers.get(schedule.header, headers.SCHEDULE_TARGET) or b"", b"", b"", b"")
-        self._stream.intake.map_subject(target)
+        target = PendingMessage(headers.get(schedule.header, headers.SCHEDULE_TARGET) or b"", b"", b"", b"")
+        self._stream.pipeline.map_subject(target)
         filters = Filters((target.subject,))
         step, looked = self._last_step_in_log(schedule, from_ns), 0
         seq = max(store.first_seq_at(from_ns), schedule.seq + 1)
@@ -236,13 +236,13 @@ class Schedules:
         source_seq = store.last_seq_of(headers.get(schedule.header, headers.SCHEDULE_SOURCE) or b"")
         return store.get(source_seq) if source_seq else schedule
 
-    def _store(self, message: Incoming) -> int:
+    def _store(self, message: PendingMessage) -> int:
         """Store a produced message and return its sequence, 0 where the stream can not take it now."""
-        intake = self._stream.intake
-        intake.map_subject(message)
+        pipeline = self._stream.pipeline
+        pipeline.map_subject(message)
         self.produces = True
         try:
-            outcome = judge(self._stream, message) or intake.place(message)
+            outcome = check_message(self._stream, message) or pipeline.store_checked(message)
         finally:
             self.produces = False
         return outcome if isinstance(outcome, int) else 0
@@ -311,17 +311,17 @@ class Schedules:
         return [(NEXT_FIRING, _encode(entry)) for entry in self._moved.items()]
 
 
-def _produced(schedule: StoredMessage, content: StoredMessage, following: Firing) -> Incoming:
+def _produced(schedule: StoredMessage, content: StoredMessage, following: Firing) -> PendingMessage:
     """Return the message that a schedule produces; `following` is when it does so again."""
     lines = [line for line in content.header.split(b"\r\n")[1:-2] if not line.startswith(_NOT_PASSED_ON)]
     kept = b"NATS/1.0\r\n%b\r\n" % b"".join(b"%b\r\n" % line for line in lines)
     step = following.text.encode() if following.repeats else PURGE
     pairs = [(headers.SCHEDULER, schedule.subject), (headers.SCHEDULE_NEXT, step)]
-    for wish, key in ((headers.SCHEDULE_TTL, headers.TTL), (headers.SCHEDULE_ROLLUP, headers.ROLLUP)):
-        if value := headers.get(schedule.header, wish):
+    for name, key in ((headers.SCHEDULE_TTL, headers.TTL), (headers.SCHEDULE_ROLLUP, headers.ROLLUP)):
+        if value := headers.get(schedule.header, name):
             pairs.append((key, value))
     target = headers.get(schedule.header, headers.SCHEDULE_TARGET) or b""
-    message = Incoming(target, b"", headers.append(kept, pairs), content.payload)
+    message = PendingMessage(target, b"", headers.append(kept, pairs), content.payload)
     message.own = True
     return message
 

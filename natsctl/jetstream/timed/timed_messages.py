@@ -22,7 +22,7 @@ from natsctl.store.filters import Filters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.publish.pending_message import PendingMessage
     from natsctl.jetstream.stream_context import StreamContext
     from natsctl.store.message import StoredMessage
 
@@ -68,7 +68,7 @@ class TimedMessages:
         self.ttl.stop()
         self.schedules.stop()
 
-    def listeners(self) -> list[Callable[[int, Incoming], None]]:
+    def listeners(self) -> list[Callable[[int, PendingMessage], None]]:
         """Return who must be told of stored messages."""
         config = self._stream.config
         wanted = config.allow_msg_ttl or config.allow_msg_schedules
@@ -76,21 +76,21 @@ class TimedMessages:
             wanted = wanted or config.max_age > 0 or config.allow_rollup_hdrs
         return [self.stored] if wanted else []
 
-    def stored(self, seq: int, message: Incoming) -> None:
+    def stored(self, seq: int, message: PendingMessage) -> None:
         """Take note of a message that was stored just now."""
         header = message.header
         if b"\r\nNats-" not in header:
             return
         ts_ns = self._stream.store.last_ts_ns
-        ttl_ns = message.ttl_ns or parse_ttl(message.wish.get(headers.TTL, b"")) or 0
+        ttl_ns = message.ttl_ns or parse_ttl(message.fields.get(headers.TTL, b"")) or 0
         if ttl_ns:
             self.ttl.note(seq, ts_ns, ttl_ns)
             self.ttl.arm()
-        if self.schedules.active and headers.SCHEDULE in message.wish:
+        if self.schedules.active and headers.SCHEDULE in message.fields:
             self.schedules.note(seq, ts_ns, header)
-        step = message.wish.get(headers.SCHEDULE_NEXT)
+        step = message.fields.get(headers.SCHEDULE_NEXT)
         if step == PURGE and not self.schedules.produces:
-            self._end_schedule(message.wish.get(headers.SCHEDULER, b""))
+            self._end_schedule(message.fields.get(headers.SCHEDULER, b""))
 
     def _end_schedule(self, subject: bytes) -> None:
         """Do what a message asks that ends a schedule."""
@@ -114,7 +114,7 @@ class TimedMessages:
 
     def run(self, budget: int) -> int:
         """Read the next flagged messages; ask again where there are more."""
-        if self._stream.work.puts_off(self):
+        if self._stream.work.defers(self):
             return 0
         store, end = self._stream.store, self._place + min(budget, BATCH)
         if not self._loading or not store.healthy:

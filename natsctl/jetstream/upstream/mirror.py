@@ -22,7 +22,7 @@ from natsctl.api.model import Model
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamSource, StreamSourceInfo, StreamState
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream.consumers.consumer_events import nuid
-from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.pending_message import PendingMessage
 from natsctl.jetstream.publish.publish_checks import check_account
 from natsctl.jetstream.upstream import origin
 from natsctl.jetstream.upstream.upstream import StoreLaterError, Taken, Upstream
@@ -110,7 +110,7 @@ class Mirror:
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages as they are. Raises StoreError, or StoreLaterError when a limit refuses one."""
         stream, mappings = self._stream, self._mappings
-        store, config = stream.intake.store_mirrored, stream.config
+        store, config = stream.pipeline.store_mirrored, stream.config
         picky = stream.usage.limited or (config.discard is DiscardPolicy.NEW and stream.limits.any)
         transformed, largest = config.subject_transform is not None, config.max_msg_size
         if stream.usage.full:
@@ -118,8 +118,8 @@ class Mirror:
         if messages[0][0] <= stream.store.last_seq:  # a purge took the mirror past what was on its way
             messages = [message for message in messages if message[0] > stream.store.last_seq]
         judged = mappings or transformed or picky or largest >= 0 or config.retention is RetentionPolicy.INTEREST
-        if not judged and messages and stream.intake.copies_plainly and not any(message[3] for message in messages):
-            stream.intake.store_copies(messages)
+        if not judged and messages and stream.pipeline.copies_plainly and not any(message[3] for message in messages):
+            stream.pipeline.store_copies(messages)
             messages = ()
         for seq, ts_ns, subject, header, payload in messages:
             if mappings:
@@ -127,8 +127,8 @@ class Mirror:
             if 0 <= largest < len(header) + len(payload):
                 continue
             if transformed or picky:
-                message = Incoming(subject, b"", header, payload)
-                stream.intake.map_subject(message)
+                message = PendingMessage(subject, b"", header, payload)
+                stream.pipeline.map_subject(message)
                 subject = message.subject
                 if picky and self._refuses(message):
                     raise StoreLaterError
@@ -140,7 +140,7 @@ class Mirror:
                 store(seq, ts_ns, subject, header, payload)
         self._stream.upstreams.taken(self.upstream.lag)
 
-    def _refuses(self, message: Incoming) -> bool:
+    def _refuses(self, message: PendingMessage) -> bool:
         """Tell whether there is no room for a message now."""
         refusal = check_account(self._stream, message)
         refusal = refusal or self._stream.limits.refuse(message.subject, message.header, message.payload)
@@ -149,7 +149,7 @@ class Mirror:
     def _take_with_header(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
         """Store a message whose header may tell what it replaces."""
         stream, config = self._stream, self._stream.config
-        stream.intake.store_mirrored(seq, ts_ns, subject, header, payload)
+        stream.pipeline.store_mirrored(seq, ts_ns, subject, header, payload)
         if config.allow_rollup_hdrs and not config.deny_purge:
             rollup = headers.get(header, headers.ROLLUP)
             if rollup in (b"sub", b"all"):

@@ -155,7 +155,7 @@ class Source:
 
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages as new ones. Raises StoreError, or StoreLaterError when something refuses one for now."""
-        store, mappings, done = self._stream.intake.store_sourced, self._mappings, 0
+        store, mappings, done = self._stream.pipeline.store_sourced, self._mappings, 0
         name, between, end = self._name, self._between, self._end
         try:
             for seq, _, subject, header, payload in messages:

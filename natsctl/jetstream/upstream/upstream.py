@@ -67,7 +67,7 @@ class StoreLaterError(Exception):
     """The taker can not store a message now: deliver it again, and what follows, a little later."""
 
 
-class Taker(Protocol):
+class MessageSink(Protocol):
     """A mirror or a source."""
 
     source: StreamSource
@@ -100,16 +100,35 @@ class Upstream:
     """One connection, made again and again."""
 
     __slots__ = (
-        "_absent", "_alarm", "_answers", "_asked", "_awaits", "_beats", "_consumer", "_deliver", "_fails", "_level",
-        "_messages", "_prefix", "_stream", "_taker", "_watch", "consumer_name", "dseq", "error", "lag", "last_ns",
-        "sseq", "stopped",
+        "_absent",
+        "_alarm",
+        "_answers",
+        "_asked",
+        "_awaits",
+        "_beats",
+        "_consumer",
+        "_deliver",
+        "_fails",
+        "_level",
+        "_messages",
+        "_prefix",
+        "_sink",
+        "_stream",
+        "_watch",
+        "consumer_name",
+        "dseq",
+        "error",
+        "lag",
+        "last_ns",
+        "sseq",
+        "stopped",
     )  # fmt: skip
 
-    def __init__(self, stream: StreamContext, taker: Taker) -> None:
+    def __init__(self, stream: StreamContext, taker: MessageSink) -> None:
         """Prepare; nothing is asked before `start`."""
         timers = stream.engine.timers
         self._stream = stream
-        self._taker = taker
+        self._sink = taker
         self._alarm = Alarm(timers, self.connect)
         self._watch = Alarm(timers, self._look)
         self._answers: Subscription | None = None
@@ -151,9 +170,9 @@ class Upstream:
 
     def delete_consumer(self) -> None:
         """Ask the origin to forget a consumer that it keeps for this stream; nobody waits for an answer."""
-        if self._taker.source.consumer is None and self.consumer_name:
-            verb = f"CONSUMER.DELETE.{self._taker.source.name}.{self.consumer_name}"
-            self._stream.account.publish_from(origin.api_subject(self._taker.source, verb), b"", b"", b"")
+        if self._sink.source.consumer is None and self.consumer_name:
+            verb = f"CONSUMER.DELETE.{self._sink.source.name}.{self.consumer_name}"
+            self._stream.account.publish_from(origin.api_subject(self._sink.source, verb), b"", b"", b"")
 
     def _cancel(self) -> None:
         for subscription in (self._answers, self._messages):
@@ -184,19 +203,19 @@ class Upstream:
         stream = self._stream
         if self.stopped or not stream.store.healthy:
             return
-        rng, durable = stream.engine.rng, self._taker.source.consumer
+        rng, durable = stream.engine.rng, self._sink.source.consumer
         self._awaits = b"$JSC.R." + nuid(rng, _RANDOM).encode()
         self._answers = stream.account.subscribe(self._awaits, self._on_answer)
         wait_ns = ANSWER_NS if durable is None else RESET_ANSWER_NS
         self._alarm.set(stream.engine.clock.monotonic_ns() + wait_ns)
-        identity = self._taker.known_identity()
+        identity = self._sink.known_identity()
         if durable is not None:
             self._deliver = durable.deliver_subject.encode()
-            subject, body = requests.reset(self._taker.source, durable.name)
+            subject, body = requests.reset(self._sink.source, durable.name)
         else:
-            config = self._taker.request()
+            config = self._sink.request()
             self.consumer_name = config.name
-            subject, body = requests.creation(stream, self._taker.source, self._taker.letter, config, self._level)
+            subject, body = requests.creation(stream, self._sink.source, self._sink.letter, config, self._level)
         header = requests.header(self._level, identity)
         if not stream.account.publish_from(subject, self._awaits, header, body):
             self.retry()
@@ -221,12 +240,12 @@ class Upstream:
         if answer.error is not None:
             self._refused(answer.error)
         elif not answer.name:
-            self.retry(self._taker.setup_error("invalid consumer create response"))
-        elif self._taker.source.consumer is not None and answer.config.ack_policy is not AckPolicy.FLOW_CONTROL:
+            self.retry(self._sink.setup_error("invalid consumer create response"))
+        elif self._sink.source.consumer is not None and answer.config.ack_policy is not AckPolicy.FLOW_CONTROL:
             self.retry(
                 error(
                     ErrCode.MIRROR_CONSUMER_REQUIRES_ACK_FC
-                    if self._taker.letter == "M"
+                    if self._sink.letter == "M"
                     else ErrCode.SOURCE_CONSUMER_REQUIRES_ACK_FC
                 )
             )
@@ -236,7 +255,7 @@ class Upstream:
     def _refused(self, refusal: ApiError) -> None:
         """Ask again for less where the origin's server is older, else later."""
         if refusal.err_code == ErrCode.CONSUMER_STREAM_IDENTITY_MISMATCH:
-            self._taker.recreated()
+            self._sink.recreated()
             self.sseq = 0
             self.connect()
         elif refusal.err_code in _TOO_NEW and self._level > requests.OLD_LEVEL:
@@ -252,15 +271,15 @@ class Upstream:
         account = self._stream.account
         self.error, self._fails, self._beats, self.dseq = None, 0, 0, 0
         self._alarm.cancel()
-        if self._taker.source.consumer is None:
+        if self._sink.source.consumer is None:
             self._deliver = made.config.deliver_subject.encode()
         self._consumer = made.name
         self._prefix = f"$JS.ACK.{made.stream_name}.{made.name}".encode()
         self.lag = made.num_pending
         try:
-            self.sseq = self._taker.connected(made.delivered.stream_seq, identity)
+            self.sseq = self._sink.connected(made.delivered.stream_seq, identity)
         except StoreError as fault:
-            self.retry(self._taker.setup_error(str(fault)))
+            self.retry(self._sink.setup_error(str(fault)))
             return
         self._heard()
         self._messages = account.subscribe(self._deliver, self._on_message, take_all=self._take)
@@ -317,9 +336,9 @@ class Upstream:
             self.lag = int(lag)
         try:
             if messages:
-                self._taker.take(messages)
+                self._sink.take(messages)
         except (StoreError, StoreLaterError):
-            self.sseq = self._taker.taken_seq()
+            self.sseq = self._sink.taken_seq()
             self.lag += sum(message[0] > self.sseq for message in messages)
             self.retry(least_ns=HELD_NS)
             return
@@ -378,7 +397,7 @@ class Upstream:
 
     def info(self) -> StreamSourceInfo:
         """Return how far the connection has come."""
-        source, now_ns = self._taker.source, self._stream.engine.clock.monotonic_ns()
+        source, now_ns = self._sink.source, self._stream.engine.clock.monotonic_ns()
         return StreamSourceInfo(
             name=source.name,
             external=source.external,

@@ -96,9 +96,9 @@ def chunk(count: int) -> bytes:
 def test_messages_with_new_ids_are_stored_together(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     jet.stream()
     acks = jet.listen("in.*")
-    intake = jet.machine.streams["S"].intake
+    pipeline = jet.machine.streams["S"].pipeline
     with monkeypatch.context() as patch:
-        patch.setattr(type(intake), "publish", None)
+        patch.setattr(type(pipeline), "publish", None)
         for first in (0, 50):
             jet.wire.send(
                 b"".join(line(n, f"s.{n % 3}", "x", True, [f"Nats-Msg-Id: {n}"]) for n in range(first, first + 50))

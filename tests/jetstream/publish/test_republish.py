@@ -50,7 +50,7 @@ def test_nothing_is_kept_for_nobody(jet: Jet) -> None:
     jet.stream(republish={"src": ">", "dest": "r.>"})
     jet.machine.hold_commits = True
     jet.publish(*"abc")
-    waiting = jet.machine.streams["S"].intake.republish
+    waiting = jet.machine.streams["S"].pipeline.republish
     assert not waiting._waiting
     jet.listen("r.>")
     jet.publish("d")

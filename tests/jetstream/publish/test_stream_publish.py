@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from natsctl.api.catalogue import ApiError
 from natsctl.jetstream.engine_context import JetStreamOptions
-from natsctl.jetstream.publish.incoming import Incoming
-from natsctl.jetstream.publish.publish_checks import AFTER_DEDUPE, BEFORE_DEDUPE, COMMON, MAX_RECORD_BYTES, judge
+from natsctl.jetstream.publish.pending_message import PendingMessage
+from natsctl.jetstream.publish.publish_checks import AFTER_DEDUPE, BEFORE_DEDUPE, COMMON, MAX_RECORD_BYTES, check_message
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 
@@ -326,10 +326,10 @@ def test_a_message_that_no_file_can_hold_is_refused_before_all_else(jet: Jet) ->
     jet.stream(max_msg_size=64, sealed=False)
     jet.stream("M", "m.>", storage="memory", max_msg_size=64)
     streams = jet.machine.streams
-    message = Incoming(b"s.a", b"", b"", bytes(MAX_RECORD_BYTES))
-    refused = judge(streams["S"], message)
+    message = PendingMessage(b"s.a", b"", b"", bytes(MAX_RECORD_BYTES))
+    refused = check_message(streams["S"], message)
     assert isinstance(refused, ApiError) and refused.description == "message too large"
-    in_memory = judge(streams["M"], message)
+    in_memory = check_message(streams["M"], message)
     assert isinstance(in_memory, ApiError) and in_memory.err_code == 10054
 
 
@@ -337,15 +337,15 @@ VALUES = [b"0", b"1", b"2", b"x", b"s.a", b"s.*", b"id"]
 
 
 @given(st.dictionaries(st.sampled_from(sorted(COMMON)), st.sampled_from(VALUES)))
-def test_few_checks_judge_a_common_message_as_all_of_them(wish: dict[bytes, bytes]) -> None:
+def test_few_checks_judge_a_common_message_as_all_of_them(fields: dict[bytes, bytes]) -> None:
     jet = Jet()
     jet.stream(max_msg_size=200)
     jet.publish("1", "2")
     publish(jet, Nats_Msg_Id="id")
     stream = jet.machine.streams["S"]
-    block = b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in wish.items()) + b"\r\n"
-    few, everything = Incoming(b"s.a", b"", block, b""), Incoming(b"s.a", b"", block, b"")
-    outcome = judge(stream, few)
+    block = b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in fields.items()) + b"\r\n"
+    few, everything = PendingMessage(b"s.a", b"", block, b""), PendingMessage(b"s.a", b"", block, b"")
+    outcome = check_message(stream, few)
     expected: ApiError | int = 0
     for check in BEFORE_DEDUPE:
         expected = expected or check(stream, everything) or 0

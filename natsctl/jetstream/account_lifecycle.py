@@ -32,7 +32,7 @@ class AccountHost(EngineContext, Protocol):
         """Recover the streams of an account that JetStream was switched on for."""
 
 
-class Tenancy:
+class AccountLifecycle:
     """The accounts of one engine, with JetStream and without."""
 
     __slots__ = ("_engine", "_refusals")

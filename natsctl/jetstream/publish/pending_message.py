@@ -9,18 +9,28 @@ from natsctl.api.headers import SCHEDULE_TIME_ZONE
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
-Wish = dict[bytes, bytes]
+HeaderFields = dict[bytes, bytes]
 
-NO_WISH: Final[Wish] = {}
+NO_FIELDS: Final[HeaderFields] = {}
 """The headers of a message that has none of note; never written to."""
 
 
-class Incoming:
+class PendingMessage:
     """A message, what its headers ask for, and what checks made of it."""
 
     __slots__ = (
-        "extra", "header", "msg_id", "origin", "own", "payload", "reply", "rollup", "subject", "timed", "ttl_ns",
-        "wish",
+        "extra",
+        "fields",
+        "header",
+        "msg_id",
+        "origin",
+        "own",
+        "payload",
+        "reply",
+        "rollup",
+        "subject",
+        "timed",
+        "ttl_ns",
     )  # fmt: skip
 
     def __init__(
@@ -31,7 +41,7 @@ class Incoming:
         self.header = header
         self.payload = payload
         self.origin = origin
-        self.wish = read_headers(header) if header else NO_WISH
+        self.fields = read_headers(header) if header else NO_FIELDS
         self.msg_id = b""
         """What the duplicate window goes by."""
         self.rollup = b""
@@ -46,18 +56,18 @@ class Incoming:
         """Whether the server made it: nothing that guards against clients looks at it."""
 
 
-def read_headers(block: bytes) -> Wish:
+def read_headers(block: bytes) -> HeaderFields:
     """Return the headers of a block that a stream looks at, first value each.
 
     One without a value counts as absent, but for the time zone of a schedule, which is wrong then.
     """
     if b"\r\nNats-" not in block and b"\r\nMsg-Id:" not in block:
-        return NO_WISH
-    wish: Wish = {}
+        return NO_FIELDS
+    fields: HeaderFields = {}
     for line in block.split(b"\r\n"):
         if line.startswith((b"Nats-", b"Msg-Id:")):
             key, _, value = line.partition(b":")
-            wish.setdefault(key, value.lstrip(b" "))
-    if b"" in wish.values():
-        wish = {key: value for key, value in wish.items() if value or key == SCHEDULE_TIME_ZONE}
-    return wish
+            fields.setdefault(key, value.lstrip(b" "))
+    if b"" in fields.values():
+        fields = {key: value for key, value in fields.items() if value or key == SCHEDULE_TIME_ZONE}
+    return fields

@@ -28,16 +28,16 @@ AckHandler = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with the subject of an ack, the stream sequence in it as it is written, the reply and the payload."""
 
 
-class ConsumerDesk:
+class ConsumerRouter:
     """Hands on what arrives for the consumers of one account."""
 
-    __slots__ = ("_account", "_acks", "_kept_out", "_requests", "_subs")
+    __slots__ = ("_account", "_acks", "_held", "_requests", "_subs")
 
     def __init__(self, account: Account) -> None:
         """Subscribe once for all consumers that will be."""
         self._requests: dict[bytes, Handler] = {}
         self._acks: dict[tuple[bytes, bytes], AckHandler] = {}
-        self._kept_out: dict[bytes, Callable[..., object]] = {}
+        self._held: dict[bytes, Callable[..., object]] = {}
         self._account = account
         account.sources.append(self)
         self._subs = [
@@ -52,7 +52,7 @@ class ConsumerDesk:
             self._account.unsubscribe(sub)
         self._account.sources.remove(self)
 
-    def enter(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: AckHandler | None) -> None:
+    def register(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: AckHandler | None) -> None:
         """Hand on what names a consumer from now on; without `on_ack` nobody takes its acks."""
         self._requests[stream + b"." + consumer] = on_request
         if on_ack is not None:
@@ -61,19 +61,19 @@ class ConsumerDesk:
             for listener in () if known else self._account.listeners:
                 listener.offered(_ack_subject(stream, consumer))
 
-    def keep_out(self, stream: bytes, hold: Callable[..., object] | None) -> None:
+    def hold(self, stream: bytes, hold: Callable[..., object] | None) -> None:
         """Give `hold` what arrives for the consumers of a stream, to hand it on later; None: hand it on again."""
         if hold is not None:
-            self._kept_out[stream] = hold
+            self._held[stream] = hold
         else:
-            self._kept_out.pop(stream, None)
+            self._held.pop(stream, None)
 
     def subjects(self) -> Iterator[bytes]:
         """Yield the subjects of the acks that are taken: other servers are to send those alone."""
         for stream, consumer in self._acks:
             yield _ack_subject(stream, consumer)
 
-    def leave(self, stream: bytes, consumer: bytes) -> None:
+    def unregister(self, stream: bytes, consumer: bytes) -> None:
         """Hand on nothing for a consumer any more."""
         self._requests.pop(stream + b"." + consumer, None)
         if self._acks.pop((stream, consumer), None) is not None:
@@ -83,13 +83,13 @@ class ConsumerDesk:
     def _on_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        taker = self._requests.get(subject[len(_NEXT) :])
-        if self._kept_out and taker is not None:
-            hold = self._kept_out.get(subject[len(_NEXT) :].partition(b".")[0])
+        handler = self._requests.get(subject[len(_NEXT) :])
+        if self._held and handler is not None:
+            hold = self._held.get(subject[len(_NEXT) :].partition(b".")[0])
             if hold is not None:
                 hold(self._on_request, subject, reply, header, payload, origin)
                 return True
-        return taker(subject, reply, header, payload, origin) if taker is not None else False
+        return handler(subject, reply, header, payload, origin) if handler is not None else False
 
     def _on_legacy_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -102,13 +102,13 @@ class ConsumerDesk:
         tokens = subject.split(b".", 6)
         if len(tokens) < 7 or tokens[6].count(b".") > _LATER_TOKENS:
             return False
-        taker = self._acks.get((tokens[2], tokens[3]))
-        if taker is None:
+        handler = self._acks.get((tokens[2], tokens[3]))
+        if handler is None:
             return False
-        if self._kept_out and tokens[2] in self._kept_out:
-            self._kept_out[tokens[2]](self._on_ack, subject, reply, header, payload, origin)
+        if self._held and tokens[2] in self._held:
+            self._held[tokens[2]](self._on_ack, subject, reply, header, payload, origin)
             return True
-        taker(subject, tokens[5], reply, payload)
+        handler(subject, tokens[5], reply, payload)
         return True
 
 

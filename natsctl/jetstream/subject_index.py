@@ -27,7 +27,7 @@ class _Node:
             yield from node.below()
 
 
-class Claims:
+class SubjectIndex:
     """The claims of all streams, by the stream's name."""
 
     def __init__(self) -> None:

@@ -15,10 +15,10 @@ from natsctl.api.err_codes import ErrCode
 from natsctl.broker.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.engine_context import EngineContext, Settling
+    from natsctl.jetstream.engine_context import DurableChange, EngineContext
 
 
-class Offline:
+class OfflineStreams:
     """The streams of one account that are offline."""
 
     __slots__ = ("_account", "_engine")
@@ -37,7 +37,7 @@ class Offline:
         why = self.reasons().get(name)
         return error(ErrCode.STREAM_NOT_FOUND) if why is None else error(ErrCode.STREAM_OFFLINE_REASON, err=why)
 
-    def remove(self, name: str) -> Settling:
+    def remove(self, name: str) -> DurableChange:
         """Give one up for good; what is returned tells by `on_durable` when it is gone. KeyError for other names."""
         engine = self._engine
         key = self._keys(engine.offline)[name]

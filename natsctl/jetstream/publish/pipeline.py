@@ -2,7 +2,7 @@
 
 Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only
 passes through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes an
-`Incoming` and goes through `take`: a batch may keep it, `judge` asks the checks in their order, `place` appends and
+`PendingMessage` and goes through `take`: a batch may keep it, `check_message` asks the checks in their order, `store_checked` appends and
 tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the durable
 prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
 async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
@@ -23,7 +23,7 @@ from natsctl.jetstream.publish.atomic_batch import AtomicBatches
 from natsctl.jetstream.publish.batch_control import CONTROL_SUFFIX, control_subject
 from natsctl.jetstream.publish.counters import FreshTotals
 from natsctl.jetstream.publish.fast_batch import FastBatches
-from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.pending_message import PendingMessage
 from natsctl.jetstream.publish.publish_acks import Entry, PublishAcks, storage_fault
 from natsctl.jetstream.publish.republish import Republish
 from natsctl.jetstream.timed.timed_messages import is_timed
@@ -50,7 +50,7 @@ _header_of = itemgetter(3)
 """Of an operation."""
 
 
-class Intake:
+class PublishPipeline:
     """The publish path of one stream."""
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Intake:
         self._append_run = stream.store.append_run
         self._now_ns = stream.engine.clock.now_ns
         self._waiting: list[Entry] = []
-        self._after_store: list[Callable[[int, Incoming], None]] = []
+        self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
         self._direct = False
         self._bounded = False
@@ -122,7 +122,7 @@ class Intake:
             if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
                 self._identified(subject, reply, header, payload, origin)
             else:
-                self.take(Incoming(subject, reply, header, payload, origin))
+                self.take(PendingMessage(subject, reply, header, payload, origin))
             return
         try:
             seq = self._append(subject, b"", payload, self._now_ns())
@@ -217,7 +217,7 @@ class Intake:
             or size > checks.MAX_HEADER_BYTES
             or size + len(payload) > self._max_payload
         ):
-            self.take(Incoming(subject, reply, header, payload, origin))
+            self.take(PendingMessage(subject, reply, header, payload, origin))
             return
         msg_id = header[len(ONLY_ID) : -4].lstrip(b" ")
         known = self._stream.dedupe.find(msg_id)
@@ -234,16 +234,16 @@ class Intake:
         if self._trim:
             self._limits.trim(subject)
 
-    def take(self, message: Incoming) -> None:
+    def take(self, message: PendingMessage) -> None:
         """Take one message that something may refuse, rewrite or keep for later."""
         _clean(message)
         if control := control_subject(message):
             self.fast.take(message, control)
-        elif headers.BATCH_ID in message.wish:
+        elif headers.BATCH_ID in message.fields:
             self.atomic.take(message)
         else:
             self.map_subject(message)
-            self._settle(message)
+            self._check_and_store(message)
 
     def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
         """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
@@ -254,39 +254,30 @@ class Intake:
             if self._trim:
                 self._limits.trim(subject)
             return True
-        message = Incoming(subject, b"", header, payload)
+        message = PendingMessage(subject, b"", header, payload)
         message.own = True
         self.map_subject(message)
-        return self._settle(message)
+        return self._check_and_store(message)
 
-    def map_subject(self, message: Incoming) -> None:
+    def map_subject(self, message: PendingMessage) -> None:
         """Give a message the subject that the stream keeps it under."""
         if self._transform is not None:
             message.subject = self._transform.apply(message.subject) or message.subject
 
-    def _settle(self, message: Incoming) -> bool:
+    def _check_and_store(self, message: PendingMessage) -> bool:
         """Judge a message, do what follows from it, and return whether the stream has it now."""
-        outcome = checks.judge(self._stream, message)
+        outcome = checks.check_message(self._stream, message)
         if outcome and not isinstance(outcome, ApiError):
             self.acks.known(message.reply, outcome)
             return True
         if not outcome:
-            outcome = self.place(message)
+            outcome = self.store_checked(message)
         if isinstance(outcome, ApiError):
             self.acks.refuse(message.reply, outcome)
             return False
         return True
 
-    def take_own(
-        self, subject: bytes, header: bytes, payload: bytes, rollup: bytes = b"", ttl_ns: int = 0, timed: bool = False
-    ) -> int:
-        """Store a message that the server made and return its sequence; 0 when limits or missing interest refuse it."""
-        message = Incoming(subject, b"", header, payload)
-        message.own, message.rollup, message.ttl_ns, message.timed = True, rollup, ttl_ns, timed
-        outcome = 0 if self._stream.retention.refuses(subject) else self.place(message)
-        return 0 if isinstance(outcome, ApiError) else outcome
-
-    def store_own(self, message: Incoming) -> int:
+    def store_own(self, message: PendingMessage) -> int:
         """Store a message that the server made, which no limit refuses, and return its sequence. Raises StoreError."""
         return self._store(message)
 
@@ -302,7 +293,7 @@ class Intake:
         if self.republish.active:
             self.republish.stored(seq, previous, subject, header, payload)
         if self._after_store:
-            message = Incoming(subject, b"", header, payload)
+            message = PendingMessage(subject, b"", header, payload)
             message.own, message.timed = True, timed
             self._tell_stored(seq, message)
         if self._trim:
@@ -318,7 +309,7 @@ class Intake:
         self._stream.store.append_copies(messages)
         self._waiting.extend([(message[0], message[2], b"") for message in messages])
 
-    def place(self, message: Incoming) -> ApiError | int:
+    def store_checked(self, message: PendingMessage) -> ApiError | int:
         """Store a message that was judged, or use up a sequence where nobody wants it; return that, or why not."""
         try:
             if self._stream.retention.refuses(message.subject):
@@ -333,7 +324,7 @@ class Intake:
         except StoreError as fault:
             return storage_fault(fault)
 
-    def _skip(self, message: Incoming) -> int:
+    def _skip(self, message: PendingMessage) -> int:
         stream = self._stream
         seq = stream.store.last_seq + 1
         stream.store.skip_to(seq)
@@ -342,14 +333,14 @@ class Intake:
         self._waiting.append((seq, b"", message.reply))
         return seq
 
-    def _store(self, message: Incoming) -> int:
+    def _store(self, message: PendingMessage) -> int:
         subject, store = message.subject, self._stream.store
         previous = store.last_seq_of(subject) if self.republish.active else 0
         seq = self._append(subject, message.header, message.payload, self._now_ns(), message.timed)
         self._stored(seq, message, previous)
         return seq
 
-    def store_batch(self, messages: Sequence[Incoming]) -> None:
+    def store_batch(self, messages: Sequence[PendingMessage]) -> None:
         """Store judged messages together: all of them or, after a crash, none; the last one's reply hears of it."""
         store = self._stream.store
         previous: dict[bytes, int] = {}
@@ -365,7 +356,7 @@ class Intake:
         except StoreError as fault:
             self.acks.refuse(messages[-1].reply, storage_fault(fault))
 
-    def _stored(self, seq: int, message: Incoming, previous_seq: int) -> None:
+    def _stored(self, seq: int, message: PendingMessage, previous_seq: int) -> None:
         """Do what follows from a message that was appended just now."""
         stream, subject = self._stream, message.subject
         self._roll_up(seq, message)
@@ -383,14 +374,14 @@ class Intake:
         if self._trim:
             self._limits.trim(subject)
 
-    def _roll_up(self, seq: int, message: Incoming) -> None:
+    def _roll_up(self, seq: int, message: PendingMessage) -> None:
         if message.rollup:
             if self._trim and not self._stream.retention.refuses(message.subject):
                 self._limits.trim(message.subject)  # what limits drop is told of one by one, what a purge takes is not
             filters = Filters((message.subject if message.rollup == b"sub" else b">",))
             self._stream.work.begin(self._stream.purging(filters, below_seq=seq))
 
-    def _tell_stored(self, seq: int, message: Incoming) -> None:
+    def _tell_stored(self, seq: int, message: PendingMessage) -> None:
         for listener in self._after_store:
             listener(seq, message)
 
@@ -443,11 +434,11 @@ def _only_id(header: bytes) -> bytes:
     return header[start:end].lstrip(b" ")
 
 
-def _clean(message: Incoming) -> None:
+def _clean(message: PendingMessage) -> None:
     """Take out of a header what is not stored: a status, and what an import told of the requester."""
     header = message.header
     if header.startswith(b"NATS/1.0 "):
         header = b"NATS/1.0" + header[header.find(b"\r\n") :]
         message.header = b"" if header == b"NATS/1.0\r\n\r\n" else header
-    if headers.REQUEST_INFO in message.wish:
+    if headers.REQUEST_INFO in message.fields:
         message.header = headers.remove(message.header, headers.REQUEST_INFO)

@@ -6,7 +6,7 @@ import pytest
 
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
-from natsctl.jetstream.claims import Claims
+from natsctl.jetstream.subject_index import SubjectIndex
 
 
 def drawn(rng: random.Random) -> str:
@@ -17,7 +17,7 @@ def drawn(rng: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(20))
 def test_overlaps_and_sums_are_those_of_all_streams(seed: int) -> None:
     rng = random.Random(seed)
-    claims, configs = Claims(), dict[str, StreamConfig]()
+    claims, configs = SubjectIndex(), dict[str, StreamConfig]()
     for step in range(300):
         name = f"S{rng.randint(0, 12)}"
         if rng.random() < 0.3:

@@ -33,7 +33,7 @@ CONGESTION_LOOK_NS: Final = 5_000_000
 """When to look again at a client that had too much unread."""
 
 
-class Supply:
+class DeliveryBudget:
     """The messages that one consumer may deliver."""
 
     __slots__ = ("_consumer", "_fit", "_pace", "_replay")
