@@ -1,4 +1,4 @@
-"""One account's JetStream: its streams by name, what they use, and the API in front of them."""
+"""One account's JetStream: its streams by name, their use of resources, and the API."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class JetStreamAccount:
         self.router = ConsumerRouter(account)
 
     def limit(self, limits: AccountLimits) -> None:
-        """Hold the account to other limits; what is there already stays."""
+        """Apply other limits; existing streams and consumers stay."""
         if limits == self.quota.limits:
             return
         self.quota = Quota(self, limits)
@@ -80,7 +80,7 @@ class JetStreamAccount:
             stream.pipeline.configure()
 
     def stop(self) -> None:
-        """Serve nothing any more, and leave what is stored as it is."""
+        """Stop serving the account and leave its stored data unchanged."""
         self.dispatcher.stop()
         self.router.stop()
         self.templates.stop()
@@ -93,7 +93,7 @@ class JetStreamAccount:
         return self._add(Stream(self, meta.config, meta.created_ns, stored))
 
     def create(self, config: StreamConfig, created_ns: int = 0) -> Stream:
-        """Make a stream of a configuration that was checked; it is durable when its store's first commit ends."""
+        """Create a stream from a checked configuration; it is durable when its store's first commit ends."""
         created_ns = created_ns or self.engine.clock.now_ns()
         stored = self.engine.store.create(
             f"{self.name}/{config.name}",
@@ -106,7 +106,7 @@ class JetStreamAccount:
         return stream
 
     def create_from_template(self, config: StreamConfig) -> Stream:
-        """Make a stream that no request asked for; who listens is told once it is durable. Raises StoreError."""
+        """Create a stream for a template; the advisory goes out once it is durable. Raises StoreError."""
         stream = self.create(config)
 
         def settled(fault: StoreError | None) -> None:
@@ -126,7 +126,7 @@ class JetStreamAccount:
         return stream
 
     def draft(self, config: StreamConfig, pedantic: bool = False) -> Draft:
-        """Return a draft of a configuration that is held against the account's streams and limits."""
+        """Return a draft of a configuration for the checks against the account's streams and limits."""
 
         def origin(name: str) -> StreamConfig | None:
             stream = self.streams.get(name)
@@ -145,12 +145,12 @@ class JetStreamAccount:
         return error(ErrCode.STREAM_SUBJECT_OVERLAP) if any(self.overlapping(config.subjects, config.name)) else None
 
     def refuse_stream(self, config: StreamConfig) -> ApiError | None:
-        """Return why the account can not take one more stream of this checked configuration, or None."""
+        """Return why the account cannot take one more stream of this checked configuration, or None."""
         quota = self.quota
         return quota.refuse_new(config) or quota.refuse_bytes(config) or self.refuse_overlap(config)
 
     def refuse_update(self, stream: Stream, config: StreamConfig) -> ApiError | None:
-        """Return why the account can not take the new checked configuration of a stream, or None."""
+        """Return why the account cannot take the new checked configuration of a stream, or None."""
         refusal = self.quota.refuse_reservation(config) or _refuse_consumer_limits(stream, config)
         return refusal or self.refuse_overlap(config)
 
@@ -166,7 +166,7 @@ class JetStreamAccount:
         return self.offline.refusal(name)
 
     def advise(self, subject: str, event: Advised) -> None:
-        """Publish an advisory, if somebody listens."""
+        """Publish an advisory, if it has a subscriber."""
         to = subject.encode()
         if self.account.has_interest(to):
             event.id = nuid(self.engine.rng)
@@ -175,7 +175,7 @@ class JetStreamAccount:
             self.account.publish(to, b"", b"", encode(event))
 
     def release(self, stream: Stream) -> None:
-        """Let go of a stream without touching what is stored of it."""
+        """Stop serving a stream and leave its stored data unchanged."""
         stream.stop(deleted=True)
         del self.streams[stream.name]
         self.subject_index.drop(stream.name)
@@ -183,21 +183,21 @@ class JetStreamAccount:
         stream.work.stop()
 
     def remove(self, stream: Stream) -> StreamStore:
-        """Take a stream out for good; the store returned tells by `on_durable` when it is gone."""
+        """Delete a stream; `on_durable` of the returned store calls back when it is gone."""
         for consumer in stream.consumer_set.visible():
             consumer.events.action(ActionType.DELETE)
         self.release(stream)
         return self.engine.store.delete(stream.store.key)
 
     def remove_and_advise(self, name: str) -> DurableChange:
-        """Take a stream out for good, and tell whoever listens."""
+        """Delete a stream and publish the advisory."""
         stream = self.streams[name]
         leaving = self.remove(stream)
         stream.advise(ActionType.DELETE)
         return leaving
 
     def remove_all(self) -> list[DurableChange]:
-        """Take everything out for good: streams, templates, and what is offline."""
+        """Delete all streams, templates and offline streams."""
         leaving = [left for name in self.templates.names() for left in self.templates.remove_by_name(name)]
         leaving += [self.remove_and_advise(name) for name in tuple(self.streams)]
         return leaving + [self.offline.remove(name) for name in self.offline.reasons()]
@@ -224,7 +224,7 @@ class JetStreamAccount:
         return self.subject_index.reserved[storage]
 
     def info(self) -> AccountInfoAnswer:
-        """Return what INFO answers; all that one node has is of the tier R1."""
+        """Return the answer to INFO; everything on a single node belongs to the tier R1."""
         tiers = {name: Tier(limits=limits) for name, limits in self.account.config.jetstream_tiers}
         use = Tier(
             memory=self.used(StorageType.MEMORY),

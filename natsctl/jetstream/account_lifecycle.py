@@ -1,8 +1,8 @@
-"""Which accounts have JetStream, from their making until they are gone.
+"""The accounts that have JetStream, from their creation to their removal.
 
-Theory of operation. What stands before the API of an account follows its configuration: its JetStream where it has
-limits for it, else a refusal, else (where it imports the API of another account) nothing. JetStream that is switched
-off leaves what is stored where it is, and takes it over again when it is switched on.
+Theory of operation. The configuration of an account decides who answers its API: its JetStream where it has limits for
+it, else a refusal, else (where it imports the API of another account) nothing. JetStream that is switched off leaves
+what is stored where it is, and takes it over again when it is switched on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AccountLifecycle:
     __slots__ = ("_engine", "_refusals")
 
     def __init__(self, engine: AccountHost) -> None:
-        """Begin to follow the broker's accounts."""
+        """Follow the accounts of the broker."""
         self._engine = engine
         self._refusals: dict[str, RefusedApi] = {}
         engine.broker.greet_accounts(self._meet)
@@ -84,7 +84,7 @@ class AccountLifecycle:
             refusal.stop()
 
     def _refuse(self, account: Account) -> None:
-        """Tell the clients of an account that they have no JetStream, unless another account's is imported."""
+        """Answer the clients of an account that it has no JetStream, unless it imports another account's."""
         here = account.name in self._engine.broker.accounts
         if not here or any(is_subset(_INFO, link.local) for link in account.exchange.services):
             self._admit(account)

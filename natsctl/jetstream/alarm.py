@@ -1,7 +1,7 @@
 """One re-armable timer.
 
-The engine's timers are one-shot. An Alarm remembers the one it has armed, so that asking for an earlier moment
-replaces it and asking for a later one costs a comparison: hot paths call `no_later_than` once a batch.
+The engine's timers are one-shot. An Alarm remembers the one it has armed, so that asking for an earlier moment replaces
+it and asking for a later one costs a comparison: hot paths call `no_later_than` once a batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from natsctl.jetstream.timers import Timer, Timers
 
 
 class Alarm:
-    """Calls back at the earliest moment that was asked for."""
+    """A timer that calls back at the earliest of the requested times."""
 
     __slots__ = ("_armed", "_callback", "_timers", "due_ns")
 
@@ -24,7 +24,7 @@ class Alarm:
 
     @property
     def armed(self) -> bool:
-        """Whether a call is due."""
+        """Return whether a call is due."""
         return self._armed is not None
 
     def no_later_than(self, monotonic_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""The API level that a configuration needs, kept in its metadata, and what answers show beside it.
+"""The API level that a configuration needs, kept in its metadata, and the levels that answers add.
 
 Stored is the required level alone; the server's version and level are added to the answers of create, update and info.
 """
@@ -20,7 +20,7 @@ C = TypeVar("C", StreamConfig, ConsumerConfig)
 
 
 def is_refused(header: bytes) -> bool:
-    """Tell whether a request asks in its header for a level that this server does not have."""
+    """Return whether a request asks in its header for a level that this server does not have."""
     level = header_of(header, REQUIRED_API_LEVEL) if header else None
     return bool(level) and not is_level_met(level or b"")
 
@@ -74,7 +74,7 @@ def _drop_shown(config: StreamConfig | ConsumerConfig) -> None:
 
 
 def show(info: StreamInfo | ConsumerInfo, version: str) -> None:
-    """Let an answer to create, update or info tell the server's version and level; what is stored stays as it is."""
+    """Add the server's version and level to an answer; the stored configuration stays unchanged."""
     added = {**info.config.metadata, LEVEL_KEY: str(API_LEVEL), VERSION_KEY: version}
     if isinstance(info, StreamInfo):
         info.config = msgspec.structs.replace(info.config, metadata=_in_order(added))

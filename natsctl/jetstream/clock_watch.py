@@ -1,4 +1,4 @@
-"""A wall clock that jumps must not empty streams: after a jump nothing expires by age until a person could look.
+"""After a jump of the wall clock, expiry by age is suspended for `HOLD_NS`, so that an operator can react.
 
 The wall clock is compared with the monotonic one at every look. A machine that was asleep looks like a jump too; its
 messages expire a little later.
@@ -15,16 +15,16 @@ JUMP_NS: Final = 5 * 60 * 1_000_000_000
 """A difference between the clocks that grew by more than this between two looks is a jump."""
 
 HOLD_NS: Final = 60 * 1_000_000_000
-"""How long nothing expires after a jump."""
+"""Time after a jump during which nothing expires."""
 
 
 class ClockWatch:
-    """Tells whether messages may expire by the wall clock now."""
+    """Detection of jumps of the wall clock, which suspend expiry."""
 
     __slots__ = ("_apart_ns", "_clock", "_held_until_ns", "_notice")
 
     def __init__(self, clock: Clock, notice: Callable[[str], None]) -> None:
-        """Watch `clock`; `notice` is told of a jump in a sentence."""
+        """Watch `clock`; `notice` is called with a sentence when it jumps."""
         self._clock = clock
         self._notice = notice
         self._apart_ns = clock.now_ns() - clock.monotonic_ns()

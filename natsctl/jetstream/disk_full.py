@@ -1,6 +1,6 @@
-"""Tells the system account that the disk is full, as nats-server does before it gives up JetStream.
+"""Advisories to the system account that the disk is full, as nats-server sends before it disables JetStream.
 
-This server goes on: what is stored stays readable, and publishes are taken again once there is room.
+This server continues: stored messages stay readable, and publishes are accepted again once there is room.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DiskFull:
         self._quiet_until_ns = 0
 
     def met(self, stream: str) -> None:
-        """Take note that a stream could not be written for lack of room."""
+        """Record that a stream could not be written for lack of room."""
         engine, now_ns = self._engine, self._engine.clock.monotonic_ns()
         event = ServerOutOfSpace(stream=stream, domain=engine.options.domain)
         subject, system = event.subject().encode(), engine.broker.system_account

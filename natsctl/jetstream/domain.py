@@ -19,7 +19,7 @@ _BUCKETS: Final = ("$KV", "$OBJ")
 
 
 def map_domain(account: Account, domain: str) -> None:
-    """Let clients of an account reach its JetStream by the name of its domain."""
+    """Map the domain's API prefix to the account's JetStream."""
     prefix = domain_prefix(domain)
     account.map_subject(SubjectMapping.compile(f"{prefix}.INFO", f"{API_PREFIX}.INFO"))
     for noun in _NOUNS:
@@ -29,7 +29,7 @@ def map_domain(account: Account, domain: str) -> None:
 
 
 def map_default_domain(account: Account, domain: str) -> None:
-    """Let clients of an account without JetStream reach that of another server's domain by no name."""
+    """Map the plain API prefix of an account without JetStream to another server's domain."""
     prefix = domain_prefix(domain)
     account.map_subject(SubjectMapping.compile(f"{API_PREFIX}.INFO", f"{prefix}.INFO"))
     for noun in _NOUNS:

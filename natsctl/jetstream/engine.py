@@ -1,9 +1,9 @@
-"""JetStream as one machine without I/O: its accounts, its timers, and whoever has something to deliver.
+"""JetStream as one machine without I/O: its accounts, its timers, and the queue of parts with work to do.
 
 Theory of operation. The broker calls into streams, consumers and the API dispatcher while it reads; they change the
-appended view of the store at once and answer later, when the store's commits end. What could run without bound is not
-done inside those calls: consumers put themselves into the ready queue, and the shell lets it run once per loop turn
-within a budget. Deadlines are in one heap; the shell asks for the earliest and calls `run_timers` then.
+appended view of the store at once and answer later, when the store's commits end. Work without a bound is not done
+inside those calls: consumers put themselves into the ready queue, which the shell runs once per loop turn within a
+budget. Deadlines are in one heap; the shell asks for the earliest and calls `run_timers` then.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ RUN_MIN: Final = 32
 
 
 def _unreadable(key: str, why: str) -> str:
-    """Return what an operator is told of a stream that stays offline."""
+    """Return the message about a stream that stays offline."""
     return f"stream {key} is offline: {why}"
 
 
 def ignore_notice(text: str) -> None:
-    """Tell nobody."""
+    """Discard the notice (default callback)."""
 
 
 class Engine:
@@ -64,7 +64,7 @@ class Engine:
     ) -> None:
         """Bind to a store that is open and a broker; streams are taken over by `recover`.
 
-        `notice` is told in a sentence what an operator should know.
+        `notice` is called with a sentence for the operator.
         """
         self.store = store
         self.broker = broker
@@ -89,7 +89,7 @@ class Engine:
         self.account_lifecycle = AccountLifecycle(self)
 
     def set_accounts(self, accounts: dict[str, AccountLimits] | None) -> None:
-        """Let these accounts have JetStream from now on, with their limits; None: every one, without limits."""
+        """Enable JetStream for these accounts, with their limits; None: for all, without limits."""
         self.options.accounts = accounts
         for account in tuple(self.broker.accounts.values()):
             self.account_lifecycle.follow(account)
@@ -100,9 +100,9 @@ class Engine:
         return self.accounts.get(name)
 
     def recover(self) -> None:
-        """Take over every stream that the store holds, expire what is due, and let consumers continue.
+        """Take over every stream that the store holds, expire due messages, and resume the consumers.
 
-        One that this version can not read is left as it is, untouched and offline; the store tells so.
+        A stream that this version cannot read stays unchanged and offline; the store reports it.
         """
         self._recovered = True
         self._take_over(tuple(self.store.streams))
@@ -175,12 +175,12 @@ class Engine:
             self.store.faults.remove(fault)
 
     def remove_streams(self, account: str) -> list[DurableChange]:
-        """Remove every stream of an account, also those that can not be read, and return what leaves the disk."""
+        """Remove every stream of an account, also those that cannot be read, and return what leaves the disk."""
         js = self.accounts.get(account)
         return [] if js is None else js.remove_all()
 
     def _usage_turned(self) -> None:
-        """Let every stream look whether there is still room."""
+        """Reconfigure every stream, because storage became full or free."""
         for js in self.accounts.values():
             for stream in js.streams.values():
                 stream.pipeline.configure()
@@ -188,17 +188,17 @@ class Engine:
     # The ready queue
 
     def ready(self, runnable: Runnable) -> None:
-        """Let `runnable` run in the next turn; once, however often it is asked for."""
+        """Run `runnable` in the next turn, once, however often it is called."""
         self._ready[runnable] = None
 
     def settle_acks(self) -> None:
-        """Let acks that were gathered in this turn take effect, before a request that came behind them is served."""
+        """Apply the acks that were gathered in this turn, before a request that followed them is served."""
         for runnable in list(self._ready):
             if isinstance(runnable, Consumer) and runnable.log.acked:
                 runnable.settle_acks()
 
     def run_ready(self, budget: int) -> bool:
-        """Let everything that is ready run once, `budget` messages in all, and tell whether more is waiting."""
+        """Run the ready queue once, `budget` messages in all, and return whether more is waiting."""
         waiting = self._ready
         if not waiting:
             return False

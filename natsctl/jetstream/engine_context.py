@@ -39,7 +39,7 @@ class Rng(Protocol):
 
 
 class Runnable(Protocol):
-    """What can wait in the ready queue."""
+    """A part that can wait in the ready queue."""
 
     def run(self, budget: int) -> int:
         """Deliver up to `budget` messages and return how many went; ask again with `Engine.ready` if there is more."""
@@ -53,7 +53,7 @@ class DurableChange(Protocol):
 
 
 class JetStreamOptions(msgspec.Struct, kw_only=True):
-    """What an operator sets: limits of the whole server and of its accounts. Sizes are bytes."""
+    """The operator's settings: limits of the whole server and of its accounts. Sizes are bytes."""
 
     max_memory: int = -1
     max_storage: int = -1

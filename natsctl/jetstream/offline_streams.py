@@ -1,7 +1,7 @@
 """Streams of an account that are stored and not served: damaged, without some of their files or with files of others,
 or written by a newer version.
 
-They are shown with the reason, refuse everything, keep their names, and stay untouched until somebody deletes them
+They are shown with the reason, refuse everything, keep their names, and stay untouched until they are deleted
 (STREAM.DELETE), puts back what is missing, or has `natsctl server repair` make a stream of what can be read.
 """
 
@@ -38,7 +38,7 @@ class OfflineStreams:
         return error(ErrCode.STREAM_NOT_FOUND) if why is None else error(ErrCode.STREAM_OFFLINE_REASON, err=why)
 
     def remove(self, name: str) -> DurableChange:
-        """Give one up for good; what is returned tells by `on_durable` when it is gone. KeyError for other names."""
+        """Delete one; `on_durable` of the returned object calls back when it is gone. KeyError for other names."""
         engine = self._engine
         key = self._keys(engine.offline)[name]
         if key in engine.store.damaged:
@@ -47,7 +47,7 @@ class OfflineStreams:
         return engine.store.delete(key)
 
     def _keys(self, keys: Iterable[str]) -> dict[str, str]:
-        """Return the store's keys by name; one that lost even its name goes by its folder, in the global account."""
+        """Return the store's keys by name; one whose name is lost is listed by its folder, in the global account."""
         found = {}
         for key in keys:
             account, slash, name = key.partition("/")

@@ -1,8 +1,8 @@
-"""What one account may have of JetStream, and why something more is refused. Source: nats-server, limits of accounts.
+"""The JetStream limits of one account and their checks. Source: nats-server, limits of accounts.
 
-Theory of operation. Nothing is counted here: streams, consumers and reservations are looked up in the account when
-somebody asks for more, so that a restart, a restore or a removal needs no bookkeeping. Bytes of messages are counted
-in usage.py. A stream without max_bytes reserves nothing, but there must be a byte of room for it to be made.
+Theory of operation. Nothing is counted here: streams, consumers and reservations are looked up in the account when a
+request needs more, so that a restart, a restore or a removal needs no bookkeeping. Bytes of messages are counted in
+usage.py. A stream without max_bytes reserves nothing, but there must be a byte of room for it to be made.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Quota:
     def refuse_new(self, config: StreamConfig, sized: bool = True) -> ApiError | None:
         """Return why there is no room for one more stream, or None; the configuration may not be checked yet.
 
-        A stream of that name that exists is not counted. Without `sized` nothing is said of bytes: nats-server does
+        A stream of that name that exists is not counted. Without `sized` bytes are not checked: nats-server does
         not know yet which storage a request means that does not name it.
         """
         others = len(self._js.streams) - (config.name in self._js.streams)
@@ -81,7 +81,7 @@ class Quota:
         return None
 
     def refuse_consumer(self, stream: StreamContext) -> ApiError | None:
-        """Return why a stream can not have one more consumer, or None."""
+        """Return why a stream cannot have one more consumer, or None."""
         most, of_account = stream.config.max_consumers, self.limits.max_consumers
         if most <= 0 or 0 < of_account < most:
             most = of_account

@@ -1,10 +1,10 @@
-"""One stream: its configuration, its messages, its consumers, and what happens to all three together.
+"""One stream: its configuration, its messages, its consumers, and the changes of all three together.
 
-Theory of operation. The intake takes published messages into the store's appended view; limits are kept there at
-once. When a commit ends, the intake sends the acks and consumers are told what became durable: nothing above
-`store.durable_seq` is shown to anyone. Removals reach consumers as they happen (`on_removed` one by one, `on_purged`
-after bulk removals, which makes them count again). A configuration is replaced as a whole by `reconfigure`, whose
-caller has checked it; everything that was derived from the old one is derived anew.
+Theory of operation. The publish path appends messages to the store's appended view; limits are kept there at once. When
+a commit ends, it sends the acks and passes the durable messages to the consumers: nothing above `store.durable_seq` is
+shown to anyone. Removals reach consumers as they happen (`on_removed` one by one, `on_purged` after bulk removals,
+which makes them count again). A configuration is replaced as a whole by `reconfigure`, whose caller has checked it;
+everything that was derived from the old one is derived anew.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Stream:
         records = self.store.records()
         self.dedupe.recover(records)
         self.timed.recover(records)
-        self.upstreams.recover(records)  # before anything expires that tells how far sources have come
+        self.upstreams.recover(records)  # before messages expire that hold the positions of sources
         self.expiry.catch_up()
         if not self.engine.store.stopped_cleanly:  # before consumers count what waits for them
             self.limits.recovered()
@@ -119,7 +119,7 @@ class Stream:
         self.retention.stop()
 
     def reconfiguring(self, config: StreamConfig) -> Steps[StoreError | None]:
-        """Take a configuration that was checked, and let go what it no longer allows; a job of `work`.
+        """Apply a checked configuration, and remove what it no longer allows; a job of `work`.
 
         Both are durable when the commit ends that follows its end. Returns why the configuration could not be kept,
         where that is known already; then it was taken back. A crash meanwhile leaves the old one or the new one, and
@@ -150,7 +150,7 @@ class Stream:
             self._derive()
 
     def _derive(self) -> None:
-        """Do what the configuration says."""
+        """Derive everything from the configuration."""
         if self.js.streams.get(self.name) is self:
             self.js.subject_index.put(self.config)
         self._release()
@@ -170,7 +170,7 @@ class Stream:
             self.hold_back(True)
 
     def hold_back(self, closed: bool) -> None:
-        """Have messages, acks and pull requests wait while a job changes the stream; direct gets ask by themselves."""
+        """Hold messages, acks and pull requests while a job changes the stream; direct gets check for themselves."""
         taker = self.work if closed else self.pipeline
         for capture in self._captures:
             capture.handler, capture.run = taker.publish, taker.publish_run
@@ -184,7 +184,7 @@ class Stream:
     # Removing
 
     def removed(self, gone: RemovedMessage, reason: str) -> None:
-        """Tell everyone that one message is gone."""
+        """Inform the other parts that one message was removed."""
         if self.dedupe:
             self.dedupe.message_gone(gone.seq)
         for consumer in self.retention.interest.takers(gone.subject) if self.consumers else ():
@@ -215,7 +215,7 @@ class Stream:
         if below_seq > self.store.last_seq + 1 and filters is None:
             self.store.skip_to(below_seq - 1)  # nats-server goes on behind the sequence that was asked for
         for consumer in self._takers_of(filters):  # they move even where nothing was taken
-            # nats-server tells of a single message only, and of one on disk by the subject of the purge.
+            # nats-server sends an advisory for a single message only, on disk by the subject of the purge.
             if count == 1 and oldest in consumer.state.pending and self._tells(consumer, filters):
                 consumer.retry.advise_gone(oldest)
             yield from consumer.purged(filters)
@@ -225,14 +225,14 @@ class Stream:
         return count
 
     def trimmed(self, seqs: array[int]) -> Steps[None]:
-        """Take note that limits took messages out, ascending; consumers count what is left by `recounting`."""
+        """Inform the other parts that limits removed messages, ascending; consumers count the rest by `recounting`."""
         self.dedupe.messages_gone(seqs)
         gone = frozenset(seqs)
         for consumer in tuple(self.consumers.values()):
             yield from consumer.trimmed(gone)
 
     def recounting(self) -> Steps[None]:
-        """Have every consumer count anew what waits for it."""
+        """Count num_pending of every consumer anew."""
         for consumer in tuple(self.consumers.values()):
             yield from consumer.recounting()
 
@@ -243,25 +243,25 @@ class Stream:
         return self.store.first_match(filters or ALL, self.store.first_seq)
 
     def _tells(self, consumer: ConsumerContext, filters: Filters | None) -> bool:
-        """Whether a consumer hears of the only message that a purge took, from one of its pending ones."""
+        """Return whether a consumer publishes an advisory for the only message that a purge removed."""
         own = Filters([each.encode() for each in filters_of(consumer.config)])
         subject = filters.subjects[0] if filters and filters.subjects else b">"
         return self.store.storage == "memory" or own.matches(subject)
 
     def _takers_of(self, filters: Filters | None) -> tuple[ConsumerContext, ...]:
-        """Return the consumers that may take something of what `filters` takes; None is everything."""
+        """Return the consumers whose filters may overlap `filters`; None matches everything."""
         if filters is None or filters.everything:
             return tuple(self.consumers.values())
         return tuple(self.retention.interest.overlapping(filters.subjects))
 
     def count_bytes(self) -> None:
-        """Bring what the server counts as used up to date."""
+        """Update the bytes that account and server count as used."""
         size = self.store.bytes
         if size != self._counted_bytes:
             self.usage.moved(size - self._counted_bytes)
             self._counted_bytes = size
 
-    # What it tells
+    # Information
 
     @property
     def consumer_count(self) -> int:
@@ -303,6 +303,6 @@ class Stream:
         return "no space left on the store's disk" if self.store.full and not self.engine.store.has_room else ""
 
     def advise(self, action: ActionType) -> None:
-        """Tell that the stream was created, changed or deleted."""
+        """Publish that the stream was created, changed or deleted."""
         event = StreamAction(stream=self.name, action=action, template=self.config.template_owner)
         self.js.advise(event.subject(), event)

@@ -130,7 +130,7 @@ class PublishPath(Protocol):
 
     @property
     def copies_plainly(self) -> bool:
-        """Whether storing a mirrored message has no further effect."""
+        """Return whether storing a mirrored message has no further effect."""
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Handle one published message."""
@@ -193,7 +193,7 @@ class TimedIndex(Protocol):
 
     @property
     def loading(self) -> bool:
-        """Whether messages stored before the start are still to be read."""
+        """Return whether messages stored before the start are still to be read."""
 
     def listeners(self) -> list[Callable[[int, PendingMessage], None]]:
         """Return the callbacks for stored messages."""

@@ -1,4 +1,4 @@
-"""What the store keeps of a stream besides its messages: configuration and time of creation."""
+"""The metadata of a stream in the store: configuration and time of creation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the streams of one account lay claim to: subjects, and bytes by storage type.
+"""The subjects and reserved bytes of one account's streams.
 
 A tree of subject tokens and running sums, so that one more stream costs by its own subjects and not by those of all
 others.
@@ -12,7 +12,7 @@ from natsctl.api.stream import StorageType, StreamConfig
 
 
 class _Node:
-    """What follows one token: who claims exactly up to here, and the tokens that come next."""
+    """The position after one token: the streams whose subject ends here, and the next tokens."""
 
     __slots__ = ("next", "owners")
 
@@ -21,14 +21,14 @@ class _Node:
         self.next: dict[str, _Node] = {}
 
     def below(self) -> Iterator[str]:
-        """Yield who claims anything longer."""
+        """Yield the streams with longer subjects."""
         for node in self.next.values():
             yield from node.owners
             yield from node.below()
 
 
 class SubjectIndex:
-    """The claims of all streams, by the stream's name."""
+    """The subjects and reservations of all streams, by the stream's name."""
 
     def __init__(self) -> None:
         self.reserved = dict.fromkeys(StorageType, 0)
@@ -36,7 +36,7 @@ class SubjectIndex:
         self._root = _Node()
 
     def put(self, config: StreamConfig) -> None:
-        """Note what a stream, new or changed, claims."""
+        """Add a stream, or update a changed one."""
         self.drop(config.name)
         self._configs[config.name] = config
         self.reserved[config.storage] += max(config.max_bytes, 0)
@@ -47,7 +47,7 @@ class SubjectIndex:
             node.owners.add(config.name)
 
     def drop(self, name: str) -> None:
-        """Forget the claims of a stream, if there are any."""
+        """Remove a stream, if it is there."""
         config = self._configs.pop(name, None)
         if config is None:
             return

@@ -1,9 +1,9 @@
-"""How much of what may be kept in memory or on disk is used: by the whole server, and by each account.
+"""The bytes stored in memory and on disk, by the whole server and by each account.
 
-Theory of operation. A stream tells its account's usage of one storage type how many bytes came or went (`moved`), once
+Theory of operation. A stream reports added or removed bytes to its account's usage of one storage type (`moved`), once
 a commit, and before each message where the account is limited; the account passes it on to the server's. The server
-refuses everything once it is `full`, which streams are told when it turns; an account refuses the message that would
-go beyond its limit.
+refuses everything once it is `full`, of which streams are informed; an account refuses the message that would go beyond
+its limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ServerUsage:
         self._changed = changed
 
     def moved(self, delta: int) -> None:
-        """Take note of bytes that came (or, negative, went)."""
+        """Record added (or, negative, removed) bytes."""
         self.used += delta
         full = 0 <= self.limit < self.used
         if full is not self.full:
@@ -63,6 +63,6 @@ class AccountUsage:
         return min(rooms, default=1 << 62)
 
     def moved(self, delta: int) -> None:
-        """Take note of bytes that came (or, negative, went)."""
+        """Record added (or, negative, removed) bytes."""
         self.used += delta
         self._server.moved(delta)

@@ -1,15 +1,15 @@
-"""The long work of one stream, in slices, and what waits for its end.
+"""The long work of one stream, in slices, and the calls that wait for its end.
 
 Theory of operation. Work that may concern very many messages is a generator (`store.steps`). It begins at once, within
 the call that asks for it, for as much as a short call may cost; most of it ends there. What is left goes on in turns of
 the engine's ready queue, so much in each that the loop is held for some milliseconds, beside the work of other streams
 and the deliveries of consumers. Jobs of one stream go one after another.
 
-What comes for the stream meanwhile waits in the order of its arrival, so that it finds the stream as if the job had
-been done in one moment. Requests wait for every job. A job that changes the stream calls `shut`: from then on
-publishes, acks, pull requests and direct gets wait too, consumers deliver nothing, and whatever else has a turn is put
-off. A request that may change the stream shuts it as well while it waits, so that no message overtakes it. The shell
-stops reading from connections that publish into a stream for which much waits. Source: docs/adr/0021.
+Calls for the stream meanwhile wait in the order of their arrival, so that they find the stream as if the job had been
+done in one moment. Requests wait for every job. A job that changes the stream calls `shut`: from then on publishes,
+acks, pull requests and direct gets wait too, consumers deliver nothing, and whatever else has a turn is put off. A
+request that may change the stream shuts it as well while it waits, so that no message overtakes it. The shell stops
+reading from connections that publish into a stream for which much waits. Source: docs/adr/0021.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from natsctl.wire.ops import Op
 
 FIRST_SLICE: Final = 256
-"""What a job may do within the call that begins it, as messages that are looked at one by one (`store.steps`)."""
+"""Cost that a job may spend within the call that begins it, in messages examined one by one (`store.steps`)."""
 SLICE: Final = 512
 """And what the jobs of one stream do in one turn: about 3 ms."""
 REQUEST_COST: Final = 32
-"""What a request that waited counts for."""
+"""Cost of a request that waited."""
 MOST_WAITING: Final = 10_000
 """Requests that may wait for one stream; one more is not answered, as by nats-server where its queue is full."""
 
@@ -100,11 +100,11 @@ class Work:
         self._deferred: dict[Runnable, None] = {}
         self._running = self._shut = False
         self.closed = False
-        """Whether messages, acks and direct gets have to wait too."""
+        """True if messages, acks and direct gets have to wait too."""
 
     @property
     def busy(self) -> bool:
-        """Whether requests have to wait."""
+        """Return whether requests have to wait."""
         return bool(self._jobs or self._held)
 
     # Jobs
@@ -124,7 +124,7 @@ class Work:
                 self._go_on()
 
     def shut(self) -> None:
-        """Keep everything out until the present job has ended; without one there is nothing to wait for."""
+        """Hold all other calls until the present job has ended; without one there is nothing to wait for."""
         self._shut = self._running
 
     def _step(self) -> int:
@@ -163,7 +163,7 @@ class Work:
         return spent
 
     def _go_on(self) -> None:
-        """Open or close the stream as what is left to be done says, and ask for a turn for it."""
+        """Open or close the stream by the remaining work, and ask for a turn for it."""
         closed = bool(self._jobs and self._shut) or self._changes > 0
         if closed is not self.closed:
             self._open_or_close(closed)
@@ -192,22 +192,22 @@ class Work:
         self._go_on()
 
     def stop(self) -> None:
-        """Drop every job and let in what waits: the stream is gone, as those who asked will find."""
+        """Drop every job and serve the waiting calls, which find that the stream is gone."""
         jobs, self._jobs = self._jobs, deque()
         for job in jobs:
             job.steps.close()
         self.finish()
 
     def defers(self, runnable: Runnable) -> bool:
-        """Whether something that has a turn must wait; it is made ready again afterwards."""
+        """Return whether a part with a turn must wait; it is made ready again afterwards."""
         if self.closed:
             self._deferred[runnable] = None
         return self.closed
 
-    # What waits
+    # Waiting calls
 
     def hold_request(self, serve: Callable[[], object], reads: bool) -> None:
-        """Serve a request once it is its turn; `reads` says that it changes nothing."""
+        """Serve a request once it is its turn; with `reads` it changes nothing."""
         if self._requests < MOST_WAITING:
             self._requests += 1
             self._hold(_Held(self._serve, (serve,), REQUEST_COST, 0, reads))

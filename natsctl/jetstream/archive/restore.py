@@ -2,11 +2,11 @@
 
 Theory of operation. Chunks come as requests to a subject of their own and are queued; turns of the engine read them,
 item by item, so that a chunk that unpacks to much does not hold up the loop. Messages go into a store of their own,
-whose metadata says that it is being restored: nobody sees it, and a server that starts and finds it throws it away.
-An empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that
-is durable the final metadata follows, and once that is durable too, the stream is taken over exactly as after a
-restart, and only then the answer goes out. Whatever fails deletes the store and is told to the client with 10062; a
-transfer that stalls is given up. Source: docs/compatibility.md#snapshots-and-restores.
+whose metadata says that it is being restored: it is not visible, and a server that finds it at its start deletes it. An
+empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that is
+durable the final metadata follows, and once that is durable too, the stream is taken over exactly as after a restart,
+and only then the answer goes out. Any failure deletes the store and is reported to the client with 10062; a transfer
+that stalls is given up. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
 
 STALL_NS: Final = 5 * SECOND
-"""How long a restore waits for the next chunk."""
+"""Longest time that a restore waits for the next chunk."""
 MAX_QUEUED_BYTES: Final = 64 << 20
 """Chunks that may wait to be read; a client that waits for answers never has more than one."""
 MAX_UNSYNCED_MESSAGES: Final = 20_000
@@ -229,7 +229,7 @@ class Restore:
             self._fail(str(fault), reply)
 
     def _stored(self, reply: bytes, fault: StoreError | None) -> None:
-        """Go on after messages and journal are durable."""
+        """Write the final metadata, after messages and journal are durable."""
         if fault is not None:
             self._fail(str(fault), reply)
             return
@@ -239,7 +239,7 @@ class Restore:
             self._fail(str(failed), reply)
 
     def _released(self, reply: bytes, fault: StoreError | None) -> None:
-        """Go on after the final metadata is durable."""
+        """Serve the stream, after the final metadata is durable."""
         refusal = self._refuse_now()
         if fault is not None:
             self._fail(str(fault), reply)
@@ -259,7 +259,7 @@ class Restore:
         stream.work.begin(stream.limits.enforcing(), lambda done: self._served(stream, reply))
 
     def _served(self, stream: Stream, reply: bytes) -> None:
-        """Tell that the stream is there."""
+        """Publish the advisory and send the answer."""
         stream.advise(ActionType.CREATE)
         self._close(failed=False)
         if reply:
@@ -276,7 +276,7 @@ class Restore:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Throw away what was taken in from a client that is gone, and tell nobody, as nats-server."""
+        """Delete the data of a client that is gone, without an answer, as nats-server does."""
         self._failure = error(ErrCode.STREAM_RESTORE, err="no chunk came for too long")
         self._staging.discard()
         self._js.account.unsubscribe(self._subscription)
@@ -286,7 +286,7 @@ class Restore:
         self._fail_with(error(ErrCode.STREAM_RESTORE, err=reason), reply)
 
     def _fail_with(self, failure: ApiError, reply: bytes) -> None:
-        """Throw away what was taken in, and tell; the subject stays for a while, for clients that send on."""
+        """Delete the received data and answer the error; the subject stays a while, for clients that send on."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -305,7 +305,7 @@ class Restore:
             self._js.account.publish(reply, b"", b"", encode(as_error(StreamCreateAnswer, failure, {})))
 
     def _close(self, failed: bool) -> None:
-        """End the transfer for whoever watches."""
+        """End the transfer and publish the advisory."""
         self._alarm.cancel()
         if not failed:
             self._js.account.unsubscribe(self._subscription)

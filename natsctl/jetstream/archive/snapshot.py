@@ -48,9 +48,9 @@ CHUNK_RANGE: Final = (1 << 10, 1 << 20)
 DEFAULT_WINDOW: Final = 8 << 20
 WINDOW_RANGE: Final = (1 << 10, 32 << 20)
 INTEREST_WAIT_NS: Final = 2 * SECOND
-"""How long a snapshot waits for somebody to subscribe to its deliver subject; then it sends, as nats-server does."""
+"""Longest wait for a subscription to the deliver subject; then the snapshot sends, as nats-server does."""
 FLOW_WAIT_NS: Final = 5 * SECOND
-"""How long it waits for an ack when the window is full."""
+"""Longest wait for an ack when the window is full."""
 READ_MESSAGES: Final = 512
 """Messages read in one step."""
 READ_BYTES: Final = 512 << 10
@@ -84,7 +84,7 @@ class Snapshot:
     """One transfer."""
 
     def __init__(self, stream: Stream, wanted: StreamSnapshotRequest, request: ApiRequest) -> None:
-        """Note what the archive will hold; nothing is sent before `start` and a turn of the engine."""
+        """Record the contents of the archive; nothing is sent before `start` and a turn of the engine."""
         engine = stream.engine
         self._stream, self._engine, self._account = stream, engine, stream.account
         self._to = wanted.deliver_subject.encode()
@@ -118,7 +118,7 @@ class Snapshot:
         self._alarm.set(self._engine.clock.monotonic_ns() + INTEREST_WAIT_NS)
         self._engine.ready(self)
 
-    # What happens around it
+    # Events
 
     def _interest_changed(self) -> None:
         if self._account.has_subscriber(self._to):
@@ -175,7 +175,7 @@ class Snapshot:
         return READ_MESSAGES
 
     def _tell(self) -> None:
-        """Tell whoever watches that a snapshot began; the answer to the request has gone by now."""
+        """Publish the advisory that a snapshot began; the answer to the request was sent before."""
         self._told = True
         event = SnapshotCreate(stream=self._stream.name, state=self._state, client=self._client)
         self._stream.js.advise(event.subject(), event)
@@ -221,7 +221,7 @@ class Snapshot:
         self._end(204, "")
 
     def _end(self, status: int, text: str) -> None:
-        """Tell the receiver and whoever watches that the transfer is over."""
+        """Send the final status to the receiver and publish the advisory."""
         if self._ended:
             return
         self._ended = True

@@ -1,6 +1,6 @@
-"""A stream that is being restored: its store, which nobody sees yet, and its consumers.
+"""A stream that is being restored: its store, which is not visible yet, and its consumers.
 
-The store is made with the first message, because an archive tells only then where it begins; an archive that is no
+The store is made with the first message, because the start of an archive is known only then; an archive that is no
 archive leaves no trace.
 """
 
@@ -49,10 +49,10 @@ class StorageLimitError(StoreError):
 
 
 class Staging:
-    """What has been taken in so far."""
+    """The data received so far."""
 
     def __init__(self, js: JetStreamAccount, config: StreamConfig, state: StreamState) -> None:
-        """Note what the client said of the archive: configuration, and the state, which version 1 does not hold.
+        """Record the client's description of the archive: configuration, and the state, which version 1 does not hold.
 
         Its first sequence counts: block files may still hold messages that limits have dropped.
         """
@@ -131,7 +131,7 @@ class Staging:
             self._count(store.bytes)
 
     def _is_subject(self, subject: bytes) -> bool:
-        """Tell whether a message may have that subject, and remember it if so."""
+        """Return whether a message may have that subject, and remember it if so."""
         if _SUBJECT(subject) is None:
             return False
         if len(self._known) >= MAX_KNOWN:
@@ -224,7 +224,7 @@ class Staging:
         self._counted_bytes = 0
 
     def discard(self) -> None:
-        """Delete what was taken in."""
+        """Delete the received data."""
         self._count_no_more()
         store, self.store = self.store, None
         if store is not None and store.key in self._js.engine.store.streams:

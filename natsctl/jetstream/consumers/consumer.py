@@ -1,11 +1,11 @@
-"""A consumer: a durable position in a stream, and the delivery of what lies behind it.
+"""A consumer: a durable position in a stream, and the delivery of the messages after it.
 
 Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal
 record), `undelivered` (read position and num_pending), `redelivery` (deadlines and queue of what goes out again),
-`delivery` (pull or push) and `acks`. Whatever could let a message go out (messages became durable, a request or
+`delivery` (pull or push) and `acks`. Every event that may permit a delivery (messages became durable, a request or
 interest came, an ack made room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`,
-which the engine calls at most once per turn, delivers a bounded number of messages, then writes one journal record
-for everything that changed in the turn. Double acks are answered by the commit that makes that record durable.
+which the engine calls at most once per turn, delivers a bounded number of messages, then writes one journal record for
+everything that changed in the turn. Double acks are answered by the commit that makes that record durable.
 
 Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
 counted since, so that a jump of the wall clock neither holds back nor hastens redelivery.
@@ -51,7 +51,7 @@ RUN_MESSAGES: Final = 512
 """Messages one consumer may deliver per turn, so that none starves the others."""
 
 CONSUMER_COST: Final = 16
-"""What the counting of one consumer costs in a job, as messages that are looked at one by one (`store.steps`)."""
+"""Cost of counting for one consumer in a job, in messages that are examined one by one (`store.steps`)."""
 
 _FC_NAME: Final = 8
 
@@ -98,7 +98,7 @@ class Consumer:
         state: ConsumerState | None = None,
         number: int = 0,
     ) -> None:
-        """Make a consumer that does nothing before `start`; without a state it begins where its config says."""
+        """Create a consumer that does nothing before `start`; without a state it begins at its deliver policy."""
         self.stream = stream
         self.engine: EngineContext = stream.engine
         self.account: Account = stream.account
@@ -134,7 +134,7 @@ class Consumer:
     # Life
 
     def start(self) -> None:
-        """Take acks and requests, continue the timers of what is pending, and deliver."""
+        """Accept acks and requests, continue the timers of pending messages, and deliver."""
         takes_acks = self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL
         names = self.stream.name.encode(), self.name.encode()
         self.stream.js.router.register(*names, self._on_request, self.acks.handle if takes_acks else None)
@@ -149,7 +149,7 @@ class Consumer:
         self.schedule()
 
     def stop(self, deleted: bool) -> None:
-        """Stop delivering; with `deleted`, waiting clients are told and nothing is journaled any more."""
+        """Stop delivering; with `deleted`, waiting clients get a status and nothing more is journaled."""
         if self.stopped:
             return
         self.delivery.stop(deleted)
@@ -165,7 +165,7 @@ class Consumer:
             self._flow_answers = None
 
     def update(self, config: ConsumerConfig) -> None:
-        """Take a configuration that was checked against the present one."""
+        """Apply a configuration that was checked against the present one."""
         old, self.config = self.config, config
         self.needs_ack = rules.needs_ack(config)
         self.acks.configure()
@@ -217,7 +217,7 @@ class Consumer:
             self.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Deliver up to `budget` messages, journal the turn, and return how many went; ask again if there is more."""
+        """Deliver up to `budget` messages, journal the turn, and return their number; ask again if there are more."""
         if self.stream.work.defers(self):
             return 0
         self.scheduled = False
@@ -244,7 +244,7 @@ class Consumer:
             self.journal.durable(self, partial(self._answer, answers))
 
     def settle_acks(self) -> None:
-        """Let single acks that were only gathered take effect on floor and stream, before anything else moves."""
+        """Apply gathered single acks to ack floor and stream, before any other change."""
         acked, state = self.log.acked, self.state
         self.lifetime.used()
         state.last_ack_ns = self.now_ns()
@@ -254,7 +254,7 @@ class Consumer:
             self.stream.retention.acked(acked)
 
     def record_ack(self) -> None:
-        """Note that an ack was taken now, or something that counts as one: a pending message is gone."""
+        """Record the time of an ack, or of an event that counts as one: a pending message is gone."""
         if self.log.acked:
             self.settle_acks()
             return
@@ -271,10 +271,10 @@ class Consumer:
         """Return the time to store: ns since the epoch, advancing with the monotonic clock."""
         return self.engine.clock.monotonic_ns() + self._offset_ns
 
-    # What delivery books
+    # Deliveries
 
     def record_deliveries(self, sseqs: list[int]) -> None:
-        """Book first deliveries, ascending."""
+        """Record first deliveries, ascending."""
         now_ns = self.now_ns()
         self.undelivered.delivered(len(sseqs), sseqs[-1])
         if not self.needs_ack:
@@ -293,22 +293,22 @@ class Consumer:
         """Return a new flow control reply subject."""
         return f"{FC_PREFIX}.{self.stream.name}.{self.name}.{nuid(self.engine.rng, _FC_NAME)}".encode()
 
-    # What the stream tells
+    # Called by the stream
 
     def on_messages(self, messages: Sequence[tuple[int, bytes]]) -> None:
-        """Take note of messages that became durable: (sequence, subject), ascending."""
+        """Record messages that became durable: (sequence, subject), ascending."""
         if self.undelivered.arrived(messages) and not self.scheduled and self.delivery.ready():
             self.schedule()
 
     def on_removed(self, seq: int, subject: bytes, reason: str) -> None:
-        """Take note of a message that left the stream; `reason` is told to whoever watches."""
+        """Record a message that left the stream; `reason` goes into the advisory."""
         self.undelivered.removed(seq, subject)
         state = self.state
         if seq in state.pending or seq in state.redelivered:
             self.retry.message_gone(seq, reason)
 
     def purged(self, purged: Filters | None = None) -> Steps[None]:
-        """Take note that many messages left the stream at once: those that `purged` takes, None for any."""
+        """Update after a purge of the messages that `purged` matches, None for all."""
         if self.log.acked:
             self.settle_acks()
         yield from after_purge(self, purged)
@@ -319,14 +319,14 @@ class Consumer:
         yield CONSUMER_COST
 
     def trimmed(self, gone: AbstractSet[int]) -> Steps[None]:
-        """Take note that limits took messages out, except in the count of what waits: `recounting` follows."""
+        """Record that limits removed messages, except in num_pending: `recounting` follows."""
         state = self.state
         if state.pending or state.redelivered:
             mine = sorted((state.pending.keys() & gone) | (state.redelivered.keys() & gone))
             yield from self.retry.messages_gone(mine, GONE)
 
     def recounting(self) -> Steps[None]:
-        """Count anew what waits."""
+        """Count num_pending anew."""
         yield from self.stream.store.preparing(self._filters())
         yield from self.undelivered.recounting()
         self.schedule()
@@ -360,7 +360,7 @@ class Consumer:
         if isinstance(self.delivery, PushDelivery):
             self.delivery.on_flow_answer(subject, reply, header, payload, origin)
 
-    # What others see
+    # Information
 
     def floor_seq(self) -> int:
         """Return behind which stream sequence a reset begins: with nothing pending, what was looked at counts too."""
@@ -370,11 +370,11 @@ class Consumer:
         return max(floor, self.undelivered.position)
 
     def in_use(self) -> bool:
-        """Whether somebody takes what goes to the deliver subject, which must not change then."""
+        """Return whether the deliver subject has a subscriber; it must not change then."""
         return self.account.has_interest(self.config.deliver_subject.encode())
 
     def info(self) -> ConsumerInfo:
-        """Return what CONSUMER.INFO shows."""
+        """Return the answer to CONSUMER.INFO."""
         state, clock = self.state, self.engine.clock
         floor = state.floor()
         info = ConsumerInfo(

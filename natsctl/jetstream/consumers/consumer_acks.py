@@ -4,7 +4,7 @@ An ack names its message by the stream sequence in the subject; delivery count a
 events; with ack policy all the consumer sequence is the new ack floor. Whatever has a reply subject is answered, late
 and repeated acks too, once what the ack changed is durable. Not answered are `+NXT`, whose reply subject is where the
 next messages go, and a final ack for a message that this consumer has not delivered as far as it knows: after a crash
-that lost the record of the delivery it will be delivered again, so nobody may be told that it is settled.
+that lost the record of the delivery it will be delivered again, so no client may be informed that it is settled.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
 
 _UNREADABLE: Final = 1 << 64
-"""What a stream sequence that is no number counts as: above every other, so that nothing is done."""
+"""Value for a stream sequence that is not a number: above every other, so that the ack has no effect."""
 
 _SSEQ_TOKEN: Final = 5
 """`$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>…`: the first seven tokens are the same since 2020."""
 
 
 class Acks:
-    """Takes the acks of one consumer."""
+    """The ack handler of one consumer."""
 
     __slots__ = ("_consumer", "_percent", "_policy", "_simple", "_through")
 
@@ -47,7 +47,7 @@ class Acks:
         self._through = self._policy is AckPolicy.ALL
 
     def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
-        """Take one ack message, whose stream sequence is `token`."""
+        """Handle one ack message, whose stream sequence is `token`."""
         sseq = int(token) if token.isdigit() else _UNREADABLE
         consumer = self._consumer
         if self._through and self._settles_many(sseq, subject, payload):
@@ -78,7 +78,7 @@ class Acks:
         self._settle(sseq, _numbers(subject)[1])
 
     def _settles_many(self, sseq: int, subject: bytes, payload: bytes) -> bool:
-        """Whether an ack with policy all reaches over more messages than one step may look at."""
+        """Return whether an ack with policy all reaches over more messages than one step may look at."""
         state = self._consumer.state
         order = state.order
         if len(order) <= STEP or not order[STEP] < sseq <= state.delivered_sseq or self._consumer.stopped:
@@ -124,7 +124,7 @@ class Acks:
             consumer.redelivery.forget(seq)
 
     def _act(self, sseq: int, subject: bytes, reply: bytes, ack: AckPayload) -> bool:
-        """Do what a payload other than a plain ack asks; True when the reply subject is taken by what it asked for."""
+        """Handle a payload other than a plain ack; True when the reply subject receives messages instead."""
         consumer, state = self._consumer, self._consumer.state
         if ack.kind is AckKind.NEXT:
             self._ack(sseq, subject)

@@ -48,7 +48,7 @@ class ConsumerDelivery(Protocol):
     idle_since_ns: int
 
     def active(self) -> bool:
-        """Whether a client uses the consumer, for the inactive threshold."""
+        """Return whether a client uses the consumer, for the inactive threshold."""
 
     def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
         """Handle a pull request."""

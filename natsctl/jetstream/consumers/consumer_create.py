@@ -85,7 +85,7 @@ def _check_addressed(wanted: ConsumerCreateRequest, stream: str, name: str) -> A
 
 
 def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRequest) -> Steps[Outcome]:
-    """Create or change the consumer that the request means; without a name the server gives one."""
+    """Create or change the consumer that the request names; without a name the server chooses one."""
     config = wanted.config
     if config.num_replicas > 1:
         return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
@@ -118,9 +118,9 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRe
 
 
 def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig) -> ApiError | None:
-    """Make of a request for a consumer that feeds another stream what this stream's retention asks for.
+    """Adapt a request for a consumer that feeds another stream to this stream's retention.
 
-    Where messages wait for acks the consumer must outlive its connection; elsewhere each one gets a name of its own.
+    Unless retention is by limits, the consumer must outlive its connection; else each one gets a name of its own.
     """
     if not (config.direct or config.sourcing):
         return None
@@ -139,7 +139,7 @@ def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig
 
 
 def _keep(old: ConsumerConfig, config: ConsumerConfig) -> None:
-    """Take over what a create request can not change."""
+    """Keep the settings that a create request cannot change."""
     config.pause_until = old.pause_until
     if config.sourcing and config.durable_name:
         config.deliver_policy = old.deliver_policy
@@ -221,7 +221,7 @@ def _check_work_queue(stream: Stream, config: ConsumerConfig, name: str) -> ApiE
 
 
 def _is_unique(stream: Stream, config: ConsumerConfig, name: str) -> bool:
-    """Tell whether no other consumer takes what the filters of `config` name."""
+    """Return whether the filters of `config` overlap those of no other consumer."""
     filters = [subject.encode() for subject in rules.filters_of(config)]
     others = stream.retention.interest.overlapping(filters) if filters else ()
     return all(other.name == name or _is_internal(other) for other in others)
@@ -232,7 +232,7 @@ def _is_internal(consumer: ConsumerContext) -> bool:
 
 
 def bounds_of(js: JetStreamAccount) -> rules.ConsumerBounds:
-    """Return what server and account allow consumers."""
+    """Return the limits of server and account for consumers."""
     options = js.engine.options
     return rules.ConsumerBounds(js.quota.limits.max_ack_pending, options.max_request_batch, options.max_ack_pending)
 

@@ -1,4 +1,4 @@
-"""Advisories and metrics of one consumer: published only if somebody subscribes."""
+"""Advisories and metrics of one consumer: published only if they have a subscriber."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LEGACY_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER_ACK"
 
 
 class ConsumerAdvisories:
-    """What one consumer tells the world."""
+    """The advisories and metrics of one consumer."""
 
     __slots__ = ("_consumer",)
 
@@ -48,41 +48,41 @@ class ConsumerAdvisories:
         return f"{prefix}.{self._consumer.stream.name}.{self._consumer.name}".encode()
 
     def action(self, action: ActionType) -> None:
-        """Tell that the consumer was created or deleted."""
+        """Publish that the consumer was created or deleted."""
         event = ConsumerAction(stream=self._consumer.stream.name, consumer=self._consumer.name, action=action)
         self._publish(event, event.subject().encode())
 
     def paused(self, paused: bool) -> None:
-        """Tell that the consumer was paused or goes on."""
+        """Publish that the consumer was paused or resumed."""
         event = ConsumerPause(stream=self._consumer.stream.name, consumer=self._consumer.name, paused=paused)
         event.pause_until = self._consumer.config.pause_until or ZERO_TIME
         self._publish(event, event.subject().encode())
 
     def max_deliver(self, sseq: int, deliveries: int) -> None:
-        """Tell that a message reached max_deliver."""
+        """Publish that a message reached max_deliver."""
         event = MaxDeliver(
             stream=self._consumer.stream.name, consumer=self._consumer.name, stream_seq=sseq, deliveries=deliveries
         )
         self._publish(event, self._at(_MAX_DELIVER), self._at(_LEGACY_MAX_DELIVER))
 
     def nak(self, sseq: int, cseq: int, deliveries: int) -> None:
-        """Tell that a message was refused for now."""
+        """Publish that a message was negatively acknowledged."""
         event = Nak(stream=self._consumer.stream.name, consumer=self._consumer.name)
         event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
         self._publish(event, self._at(_NAK))
 
     def terminated(self, sseq: int, cseq: int, deliveries: int, reason: str) -> None:
-        """Tell that a message will not be delivered again."""
+        """Publish that a message will not be delivered again."""
         event = Terminated(stream=self._consumer.stream.name, consumer=self._consumer.name, reason=reason)
         event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
         self._publish(event, self._at(_TERMINATED))
 
     def pinned(self, group: str, pin_id: str) -> None:
-        """Tell that a client was pinned in a priority group."""
+        """Publish that a client was pinned in a priority group."""
         self._publish_named(GroupPinned(account=self._consumer.account.name, group=group, pinned_id=pin_id))
 
     def unpinned(self, group: str, reason: str) -> None:
-        """Tell that a priority group lost its pinned client."""
+        """Publish that a priority group lost its pinned client."""
         self._publish_named(GroupUnpinned(account=self._consumer.account.name, group=group, reason=reason))
 
     def _publish_named(self, event: GroupPinned | GroupUnpinned) -> None:

@@ -1,8 +1,8 @@
-"""The journal form of consumers: what one record says and how it is applied.
+"""The journal records of consumers: their contents and how they are applied.
 
-Theory of operation. A stream has one journal for all of its consumers, told apart by a number that is never reused
-while the stream lives. `CREATED` carries name, configuration and a whole state; `CHANGED` carries what happened to
-one consumer in one loop turn, as a list of operations. A ChangeLog gathers those operations in the order in which they
+Theory of operation. A stream has one journal for all of its consumers, distinguished by a number that is never reused
+while the stream lives. `CREATED` carries name, configuration and a whole state; `CHANGED` carries what happened to one
+consumer in one loop turn, as a list of operations. A ChangeLog gathers those operations in the order in which they
 happened; single acks are gathered in a list of their own, which `settled` puts in its place before anything else
 happens that moves the ack floor. Bodies are msgpack, so that runs of sequences stay small; a run without gaps is
 written as its first and its length.
@@ -54,7 +54,7 @@ class Deleted(msgspec.Struct, array_like=True):
 
 
 class Changed(msgspec.Struct, array_like=True):
-    """What happened to one consumer in one loop turn."""
+    """The changes of one consumer in one loop turn."""
 
     number: int
     ops: list[list[Any]]
@@ -74,7 +74,7 @@ def encode(value: Created | Updated | Deleted | Changed) -> Record:
 
 
 def decode(kind: int, body: bytes) -> Created | Updated | Deleted | Changed:
-    """Return what a record says; raises KeyError for a foreign kind and msgspec.ValidationError for a damaged body."""
+    """Return the decoded record; raises KeyError for a foreign kind and msgspec.ValidationError for a damaged body."""
     types: dict[int, Any] = {CREATED: Created, UPDATED: Updated, DELETED: Deleted, CHANGED: Changed}
     value: Created | Updated | Deleted | Changed = msgspec.msgpack.decode(body, type=types[kind])
     return value
@@ -96,7 +96,7 @@ def _unrun(values: Sequence[int]) -> Sequence[int]:
 
 
 class ChangeLog:
-    """What happened to one consumer since the last flush."""
+    """The changes of one consumer since the last flush."""
 
     __slots__ = ("acked", "ops")
 

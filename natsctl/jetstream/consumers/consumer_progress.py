@@ -33,7 +33,7 @@ def progress_of(state: ConsumerState) -> Progress:
 
 
 def state_of(progress: Progress) -> ConsumerState:
-    """Return the state of a consumer that continues there. Raises ArchiveError for what can not be."""
+    """Return the state of a consumer that continues there. Raises ArchiveError for what cannot be."""
     state = ConsumerState(progress.delivered_sseq + 1)
     state.delivered_cseq = progress.delivered_cseq
     below = progress.delivered_cseq

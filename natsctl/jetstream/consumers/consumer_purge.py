@@ -1,4 +1,4 @@
-"""Where a purge of the stream puts a consumer. Source: nats-server, consumer.go purge and stream.go purgeLocked.
+"""The position of a consumer after a purge. Source: nats-server, consumer.go purge and stream.go purgeLocked.
 
 A consumer all of whose messages may be gone stands at the first one that is left: delivered and ack floor move there
 though nothing was delivered. One whose filters are wider than what was purged only loses what was pending.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Scope(NamedTuple):
-    """What a purge means to one consumer: the first sequence left to it, and whether more than that may be left."""
+    """The effect of a purge on one consumer: the first remaining sequence, and whether others remain."""
 
     first_seq: int
     wider: bool
@@ -62,7 +62,7 @@ def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None
 
 
 def scope_of(consumer: ConsumerContext, purged: Filters | None) -> Scope | None:
-    """Return what a purge means to a consumer, None when it keeps its place."""
+    """Return the effect of a purge on a consumer, None when it keeps its position."""
     store, stream_first = consumer.stream.store, consumer.stream.store.first_seq
     if purged is None or purged.everything:
         return Scope(stream_first, False)

@@ -1,8 +1,8 @@
-"""Where pull requests and acks of one account arrive, and from where they go to the consumers that they name.
+"""The routing of one account's pull requests and acks to the consumers that they name.
 
 Theory of operation. A subscription costs more than a consumer that does nothing, so consumers have none of their own
 for what every one of them takes: the account has one for each kind of subject, and a dictionary from `STREAM.CONSUMER`
-to who takes it. A name that is not there is "not mine", so that whoever asked is told that nobody responds.
+to its handler. An unknown name is declined, so that the requester gets the "no responders" status.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ AckHandler = Callable[[bytes, bytes, bytes, bytes], None]
 
 
 class ConsumerRouter:
-    """Hands on what arrives for the consumers of one account."""
+    """Pull requests and acks of one account."""
 
     __slots__ = ("_account", "_acks", "_held", "_requests", "_subs")
 
     def __init__(self, account: Account) -> None:
-        """Subscribe once for all consumers that will be."""
+        """Subscribe once for all future consumers."""
         self._requests: dict[bytes, Handler] = {}
         self._acks: dict[tuple[bytes, bytes], AckHandler] = {}
         self._held: dict[bytes, Callable[..., object]] = {}
@@ -47,13 +47,13 @@ class ConsumerRouter:
         ]
 
     def stop(self) -> None:
-        """Hand on nothing any more."""
+        """Unsubscribe."""
         for sub in self._subs:
             self._account.unsubscribe(sub)
         self._account.sources.remove(self)
 
     def register(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: AckHandler | None) -> None:
-        """Hand on what names a consumer from now on; without `on_ack` nobody takes its acks."""
+        """Route requests and acks that name a consumer from now on; without `on_ack` its acks are declined."""
         self._requests[stream + b"." + consumer] = on_request
         if on_ack is not None:
             known = (stream, consumer) in self._acks
@@ -62,19 +62,19 @@ class ConsumerRouter:
                 listener.offered(_ack_subject(stream, consumer))
 
     def hold(self, stream: bytes, hold: Callable[..., object] | None) -> None:
-        """Give `hold` what arrives for the consumers of a stream, to hand it on later; None: hand it on again."""
+        """Pass messages for the consumers of a stream to `hold`, which delivers them later; None ends that."""
         if hold is not None:
             self._held[stream] = hold
         else:
             self._held.pop(stream, None)
 
     def subjects(self) -> Iterator[bytes]:
-        """Yield the subjects of the acks that are taken: other servers are to send those alone."""
+        """Yield the ack subjects in use: other servers are to send those alone."""
         for stream, consumer in self._acks:
             yield _ack_subject(stream, consumer)
 
     def unregister(self, stream: bytes, consumer: bytes) -> None:
-        """Hand on nothing for a consumer any more."""
+        """Stop routing for a consumer."""
         self._requests.pop(stream + b"." + consumer, None)
         if self._acks.pop((stream, consumer), None) is not None:
             for listener in self._account.listeners:

@@ -1,11 +1,11 @@
-"""The consumers of one stream: made, found, deleted, journaled and recovered here.
+"""The consumers of one stream: creation, deletion, journal and recovery.
 
 Theory of operation. `stream.consumers` holds them by name; every journaled one also has a number, which is never used
 again in this stream's journal. The journal grows by what consumers do; when it has become much larger than what it
-describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory streams
-and those with `mem_storage` are not journaled at all: they end with the process.
+describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory streams and
+those with `mem_storage` are not journaled at all: they end with the process.
 
-A consumer that nobody uses costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
+An idle consumer costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
 (consumer_router.py); a message that it does not take costs it nothing (interest.py).
 
 A consumer that is acknowledged by flow control feeds another stream, perhaps on a server that goes on while this one
@@ -40,7 +40,7 @@ REWRITE_BYTES: Final = 4 << 20
 """A journal smaller than this is never rewritten."""
 
 REWRITE_FACTOR: Final = 8
-"""How many times larger than after its last rewrite a journal may become."""
+"""Factor by which a journal may grow after its last rewrite."""
 
 UNSURE_DELIVERIES: Final = 1 << 24
 """More deliveries than the journal can lack after a crash: those of the second within which it is synced."""
@@ -60,7 +60,7 @@ class ConsumerHost(StreamContext, Protocol):
 
 
 class ConsumerSet:
-    """Makes, keeps and journals the consumers of one stream."""
+    """The consumers of one stream and their journal."""
 
     __slots__ = ("_hidden", "_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
 
@@ -158,10 +158,10 @@ class ConsumerSet:
         for consumer in tuple(self._stream.consumers.values()):
             consumer.stop(deleted)
 
-    # What consumers ask (see consumer.Journal)
+    # Called by consumers (see consumer.Journal)
 
     def changed(self, consumer: ConsumerContext) -> None:
-        """Write one record for what the consumer's log gathered."""
+        """Write one record for the changes that the consumer's log gathered."""
         record = consumer.log.take(consumer.number, consumer.state.last_ack_ns)
         if record is None or not consumer.number:
             return
@@ -179,7 +179,7 @@ class ConsumerSet:
             callback(self.fault if consumer.number else None)
 
     def expired(self, consumer: ConsumerContext) -> None:
-        """Delete a consumer that nobody used for its inactive threshold."""
+        """Delete a consumer that was not used for its inactive threshold."""
         known = self._stream.consumers.get(consumer.name)
         if known is None or known is not consumer:
             return
@@ -191,9 +191,9 @@ class ConsumerSet:
     # Journal
 
     def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
-        """Make the consumers again that the journal describes, and start them.
+        """Recreate the consumers that the journal describes, and start them.
 
-        Raises KeyError or msgspec.MsgspecError for a journal that this version can not read.
+        Raises KeyError or msgspec.MsgspecError for a journal that this version cannot read.
         """
         found: dict[int, tuple[records.Created, ConsumerConfig, ConsumerState]] = {}
         for kind, body in journal:
@@ -213,7 +213,7 @@ class ConsumerSet:
         store = self._stream.store
         for number, (created, config, state) in found.items():
             unsure = config.ack_policy is AckPolicy.FLOW_CONTROL and not self._stream.engine.store.stopped_cleanly
-            if unsure:  # a stream over there that outlived the crash knows deliveries that this journal may not
+            if unsure:  # a stream elsewhere that outlived the crash knows deliveries that this journal may lack
                 state.delivered_cseq += UNSURE_DELIVERIES
             consumer = Consumer(self._stream, created.name, config, created.created_ns, self, state, number)
             self._add(consumer)

@@ -1,4 +1,4 @@
-"""Where a new consumer begins: the deliver policy as a position in the stream."""
+"""The start of a new consumer: the deliver policy as a position in the stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def preparing(store: StreamStore, config: ConsumerConfig) -> Steps[None]:
-    """Get ready, in steps, to find where a consumer begins and to count what waits for it."""
+    """Prepare, in steps, to find the start of a consumer and to count its num_pending."""
     subjects = filters_of(config)
     yield from store.preparing(Filters([subject.encode() for subject in subjects]))
     if config.deliver_policy is DeliverPolicy.BY_START_TIME and len(subjects) > 1:
@@ -49,7 +49,7 @@ def _behind(store: StreamStore, newest: Sequence[int], end: int) -> ConsumerStat
 def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: bool = False) -> ConsumerState:
     """Return the state of a consumer that has delivered nothing. Source: nats-server, consumer.go selectStartingSeqNo.
 
-    `one_per_subject` says that the stream keeps one message per subject: each is then the last of its subject.
+    With `one_per_subject` the stream keeps one message per subject: each is then the last of its subject.
     """
     subjects = filters_of(config)
     filters = Filters([subject.encode() for subject in subjects])

@@ -1,4 +1,4 @@
-"""What one consumer remembers: how far it delivered, what waits for an ack, what was delivered again.
+"""The state of one consumer: its position, the messages pending an ack, and the redelivered ones.
 
 Theory of operation. A delivery gets the next consumer sequence; the first delivery of a message also puts it into
 `pending`, keyed by stream sequence, with the consumer sequence of that first delivery (kept for ever) and the time of
@@ -38,7 +38,7 @@ MOST_LISTED: Final = 10_000
 """Sequences of a snapshot that are written one by one."""
 
 _NO_ORDER: deque[int] = deque()
-"""What a consumer that has delivered nothing has in place of its own queue; it stays empty."""
+"""The queue of every consumer that has delivered nothing; it stays empty."""
 
 
 class ConsumerState:
@@ -103,7 +103,7 @@ class ConsumerState:
         return self.floor()
 
     def first(self, sseqs: Sequence[int], now_ns: int) -> None:
-        """Book first deliveries of `sseqs` (ascending, all above what was delivered) that wait for acks."""
+        """Record first deliveries of `sseqs` (ascending, all above what was delivered) that wait for acks."""
         cseq = self.delivered_cseq
         self.pending.update(zip(sseqs, zip(count(cseq + 1), repeat(now_ns)), strict=False))
         if self.order is _NO_ORDER:
@@ -114,14 +114,14 @@ class ConsumerState:
         self.last_delivered_ns = now_ns
 
     def first_unacked(self, number: int, last_sseq: int, now_ns: int) -> None:
-        """Book `number` first deliveries, the last of them `last_sseq`, of a consumer that needs no acks."""
+        """Record `number` first deliveries, the last of them `last_sseq`, of a consumer that needs no acks."""
         self.delivered_cseq += number
         self.delivered_sseq = last_sseq
         self.floor_cseq, self.floor_sseq = self.delivered_cseq, last_sseq
         self.last_delivered_ns = now_ns
 
     def again(self, sseq: int, now_ns: int) -> None:
-        """Book one redelivery; an entry that is no longer pending only uses up a consumer sequence."""
+        """Record one redelivery; an entry that is no longer pending only uses up a consumer sequence."""
         self.delivered_cseq += 1
         self.last_delivered_ns = now_ns
         entry = self.pending.get(sseq)
@@ -130,7 +130,7 @@ class ConsumerState:
             self.redelivered[sseq] = self.redelivered.get(sseq, 0) + 1
 
     def touch(self, sseq: int, ts_ns: int) -> None:
-        """Let the ack wait of a pending entry count from `ts_ns`."""
+        """Restart the ack wait of a pending entry at `ts_ns`."""
         entry = self.pending.get(sseq)
         if entry is not None:
             self.pending[sseq] = (entry[0], ts_ns)
@@ -159,7 +159,7 @@ class ConsumerState:
         return dropped
 
     def pass_over(self, sseq: int) -> None:
-        """Take what left `pending` out of the order, below `sseq`: an ack of more is under way."""
+        """Drop entries that left `pending` from the order, below `sseq`: a larger ack is under way."""
         order, pending = self.order, self.pending
         while order and order[0] < sseq and order[0] not in pending:
             order.popleft()
@@ -180,7 +180,7 @@ class ConsumerState:
         self.settle()
 
     def place(self, delivered_sseq: int, floor_cseq: int, floor_sseq: int) -> None:
-        """Stand where a purge of the stream has put the consumer."""
+        """Move to the position that a purge of the stream requires."""
         self.delivered_sseq = max(self.delivered_sseq, delivered_sseq)
         self.floor_cseq, self.floor_sseq = floor_cseq, floor_sseq
         order, pending = self.order, self.pending

@@ -1,4 +1,4 @@
-"""What a delivery may take from its stream now: how much, how fast, and in which form.
+"""The messages that a consumer may deliver now: how many, how fast, and in which form.
 
 Bounds are max_ack_pending, the bytes one read returns, what the client has not read yet, and for replay `original` the
 rhythm in which the messages were stored.
@@ -27,10 +27,10 @@ READ_BYTES: Final = 4 << 20
 """Bytes of messages that one read from the store is meant to return."""
 
 MAX_UNWRITTEN_BYTES: Final = 8 << 20
-"""What a client may have unread before deliveries to it wait: far below where the broker cuts it off (max_pending)."""
+"""Unread bytes of a client at which deliveries to it wait: far below the broker's limit (max_pending)."""
 
 CONGESTION_LOOK_NS: Final = 5_000_000
-"""When to look again at a client that had too much unread."""
+"""Time until a client with too many unread bytes is checked again."""
 
 
 class DeliveryBudget:
@@ -47,7 +47,7 @@ class DeliveryBudget:
             self._replay = Replay(consumer.stream.store.last_seq)
 
     def stop(self) -> None:
-        """Do not look again."""
+        """Cancel the timer."""
         self._pace.cancel()
 
     def room(self) -> int:
@@ -58,11 +58,11 @@ class DeliveryBudget:
         return max(consumer.config.max_ack_pending - len(consumer.state.pending), 0)
 
     def pacing(self) -> bool:
-        """Whether the original rhythm or a client's unread messages hold back what there is."""
+        """Return whether replay or a client's unread bytes hold back available messages."""
         return self._pace.armed
 
     def congested(self, to: bytes) -> bool:
-        """Whether a client that takes `to` has too much unread; then the consumer looks again a little later."""
+        """Return whether a client on `to` has too many unread bytes; then the consumer checks again a little later."""
         consumer = self._consumer
         if consumer.account.unwritten_bytes(to) <= MAX_UNWRITTEN_BYTES:
             return False

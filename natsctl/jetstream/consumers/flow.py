@@ -1,8 +1,7 @@
-"""What slows a delivery down: flow control, rate limit and the original rhythm; and the headers-only form of a message.
+"""Flow control, rate limit and replay of push deliveries, and the headers-only form of a message.
 
-Flow control counts bytes sent and not yet answered for. Past half of its window it asks the client to answer; past
-the window delivery stalls. Every answer doubles the window up to its maximum.
-Source: docs/compatibility.md#flow-control.
+Flow control counts bytes sent and not yet answered for. Past half of its window it asks the client to answer; past the
+window delivery stalls. Every answer doubles the window up to its maximum. Source: docs/compatibility.md#flow-control.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class FlowControl:
         self._covered = 0
 
     def stalled(self) -> bool:
-        """Whether nothing may be sent before the client answers."""
+        """Return whether nothing may be sent before the client answers."""
         return self.unanswered > self.window
 
     def sent(self, size: int) -> bool:
-        """Count `size` bytes that were sent and say whether to ask for an answer now."""
+        """Count `size` bytes that were sent and return whether to request an answer now."""
         self.unanswered += size
         if not self.asked:
             return self.unanswered > self.window // 2

@@ -1,10 +1,10 @@
-"""Which consumers of a stream take which subjects, found without asking every consumer.
+"""An index of a stream's consumers by the subjects that their filters match.
 
 Theory of operation. Consumers without filters stand apart: they take everything. The others stand in an index of their
-patterns. Who takes a subject is remembered until a consumer comes, goes or changes its filters; what is remembered has
-a limit. A consumer's own filters do not overlap, so that nobody is found twice.
+patterns. The consumers of a subject are cached until a consumer is added, deleted or changes its filters; the cache has
+a limit. A consumer's own filters do not overlap, so that none is found twice.
 
-A commit tells each consumer only of the messages that it takes: one that is not concerned costs nothing.
+A commit passes to each consumer only the messages that it takes: a consumer without any costs nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_KNOWN: Final = 16_384
 """Consumers that stand in remembered answers, plus one per answer; all are forgotten when there are more."""
 
 FEW: Final = 16
-"""Consumers that are all told of all messages: to look for the right ones would cost more."""
+"""Number of consumers up to which all get all messages: finding the matching ones would cost more."""
 
 _REST: Final = b">"
 
@@ -50,7 +50,7 @@ class Interest:
         return len(self._filters)
 
     def enter(self, consumer: ConsumerContext) -> bool:
-        """Take note of a consumer, or of what it takes from now on; tell whether that is new."""
+        """Add a consumer, or update its filters; return whether they have changed."""
         filters = tuple(subject.encode() for subject in filters_of(consumer.config))
         if _REST in filters:
             filters = ()
@@ -100,7 +100,7 @@ class Interest:
         return known
 
     def announce(self, stored: Sequence[Stored]) -> None:
-        """Tell the consumers of messages that became durable, ascending; there must be one."""
+        """Pass messages that became durable, ascending, to the consumers that take them; there must be one."""
         if len(self._filters) <= FEW:
             for consumer in tuple(self._filters):
                 consumer.on_messages(stored)

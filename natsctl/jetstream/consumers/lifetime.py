@@ -1,4 +1,4 @@
-"""When a consumer rests and when it ends: pause_until and the inactive threshold."""
+"""Pause and end of a consumer: pause_until and the inactive threshold."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Lifetime:
             self.watch()
 
     def stop(self) -> None:
-        """Neither wake nor end the consumer any more."""
+        """Cancel both timers."""
         self._pause.cancel()
         self._inactivity.cancel()
 
     def used(self) -> None:
-        """Take note that somebody acknowledged something."""
+        """Record that a message was acknowledged."""
         if self._threshold_ns > 0:
             self._consumer.delivery.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
 
@@ -55,7 +55,7 @@ class Lifetime:
         return max(pause_until_ns(self._consumer.config) - self._consumer.engine.clock.now_ns(), 0)
 
     def apply_pause(self) -> None:
-        """Pause or go on as the configuration says."""
+        """Pause or resume as configured."""
         consumer = self._consumer
         remaining_ns = self.pause_remaining_ns()
         self.paused = remaining_ns > 0
@@ -66,12 +66,12 @@ class Lifetime:
             consumer.schedule()
 
     def advise_pause(self) -> None:
-        """Tell that the consumer is paused, if it is: each creation and change by a create request says so."""
+        """Publish that the consumer is paused, if it is: each creation and change by a create request does so."""
         if self.paused:
             self._consumer.events.paused(True)
 
     def watch(self) -> None:
-        """Look again when nobody has used the consumer for its threshold."""
+        """Check again once the consumer was not used for its threshold."""
         if self._threshold_ns > 0 and not self._consumer.stopped:
             self._inactivity.no_later_than(self._consumer.delivery.idle_since_ns + self._threshold_ns)
 

@@ -1,4 +1,4 @@
-"""Who owns the subject patterns that match a subject, or that overlap another pattern.
+"""An index of the owners of subject patterns, by a matching subject or an overlapping pattern.
 
 Theory of operation. Patterns stand in a trie of their tokens, with `*` and `>` as ordinary children, so that a question
 costs by the tokens asked for and not by how many patterns there are.
@@ -44,7 +44,7 @@ class PatternIndex(Generic[T]):
         return bool(self._root.children)
 
     def add(self, pattern: bytes, owner: T) -> None:
-        """Let `owner` have a pattern too."""
+        """Add `owner` to the owners of a pattern."""
         node = self._root
         for token in pattern.split(b"."):
             child = node.children.get(token)
@@ -54,7 +54,7 @@ class PatternIndex(Generic[T]):
         node.owners[owner] = None
 
     def remove(self, pattern: bytes, owner: T) -> None:
-        """Take a pattern away from one who has it, and the nodes that only it needed."""
+        """Remove an owner of a pattern, and the nodes that only it needed."""
         path, node = [], self._root
         for token in pattern.split(b"."):
             path.append((node, token))

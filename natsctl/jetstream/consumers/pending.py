@@ -1,14 +1,14 @@
-"""What one consumer has not delivered yet: where it continues to read, and how many messages wait there.
+"""The messages that one consumer has not delivered yet: its read position and num_pending.
 
-Theory of operation. `count` is num_pending. It is counted by the store once, at creation and after a purge or a
-change of filters, and kept by arithmetic afterwards: minus one for each first delivery, plus one for each matching
-message that became durable, minus one for each undelivered message that was removed. Only messages up to `seen_seq`,
-the last one announced as durable, are counted. Where one was removed before it was announced, announcements up to
+Theory of operation. `count` is num_pending. It is counted by the store once, at creation and after a purge or a change
+of filters, and kept by arithmetic afterwards: minus one for each first delivery, plus one for each matching message
+that became durable, minus one for each undelivered message that was removed. Only messages up to `seen_seq`, the last
+one announced as durable, are counted. Where one was removed before it was announced, announcements up to
 `_doubtful_seq` are counted by the store's index instead, so that what is gone is not counted.
 
 With last_per_subject, delivery first walks a snapshot, the newest sequence of every subject at creation, and then goes
-on behind `snapshot_end` as any other consumer. There may be a million of them, so that nothing is kept for each but
-its sequence; `_gone` are those whose messages have left the stream.
+on behind `snapshot_end` as any other consumer. There may be a million of them, so that nothing is kept for each but its
+sequence; `_gone` are those whose messages have left the stream.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NO_SNAPSHOT: array[int] = array("Q")
 _NO_GONE: set[int] = set()
-"""What a consumer without a snapshot has in place of its own; they stay empty."""
+"""Shared by the consumers without a snapshot; they stay empty."""
 
 
 class Undelivered:
@@ -51,7 +51,7 @@ class Undelivered:
     )
 
     def __init__(self, store: StreamStore, filters: Filters, everything: bool, state: ConsumerState) -> None:
-        """Continue behind what `state` delivered; `everything` says that no message can fail the filters."""
+        """Continue after the last delivery of `state`; with `everything` no message can fail the filters."""
         self._store = store
         self._doubtful_seq = 0
         self._looked_seq = 0
@@ -108,7 +108,7 @@ class Undelivered:
 
     @property
     def pending(self) -> int:
-        """Return num_pending as deliveries show it: with the messages received that can not be read yet."""
+        """Return num_pending as deliveries show it: with the messages received that cannot be read yet."""
         store = self._store
         if not store.unsettled:
             return max(self.count, 0)
@@ -143,7 +143,7 @@ class Undelivered:
         return self.take(limit)
 
     def _lose(self, seq: int) -> None:
-        """Take note that a sequence of the snapshot has no message any more."""
+        """Record that the message of a snapshot's sequence is gone."""
         if seq not in self._gone:
             if self._gone is _NO_GONE:
                 self._gone = set()
@@ -165,7 +165,7 @@ class Undelivered:
         return max(self.next_seq - 1, self._looked_seq)
 
     def look_at_end(self) -> None:
-        """Take note that nothing was found up to the end of the stream."""
+        """Record that nothing was found up to the end of the stream."""
         self._looked_seq = self._store.durable_seq
 
     def delivered(self, number: int, last_seq: int) -> None:
@@ -176,7 +176,7 @@ class Undelivered:
             self._pass(last_seq)
 
     def arrived(self, messages: Sequence[tuple[int, bytes]]) -> bool:
-        """Count newly durable (sequence, subject) pairs and say whether one of them is to be delivered."""
+        """Count newly durable (sequence, subject) pairs and return whether one of them is to be delivered."""
         seen_seq, first, self.seen_seq = self.seen_seq, messages[0][0], messages[-1][0]
         if first <= seen_seq:  # a removal within the same commit has had everything counted that is durable
             self.seen_seq = max(seen_seq, self.seen_seq)

@@ -1,6 +1,6 @@
 """The pin of a priority group: one client is served, the others wait until it stays away.
 
-Theory of operation. The first request served while nobody is pinned gets a new id, which every message carries in
+Theory of operation. The first request served without a pinned client gets a new id, which every message carries in
 `Nats-Pin-Id`; requests that name it are served and start `priority_timeout` anew. When that passes without one, or an
 UNPIN comes, the pin is gone, and the next request gets another. A request with any other id is ended with a status. A
 restart forgets the pin. Source: nats-server, consumer.go assignNewPinId, unassignPinId, setPinnedTimer.
@@ -23,7 +23,7 @@ WRONG_PIN: Final = b"423 Nats-Wrong-Pin-Id"
 
 
 class Pin:
-    """Who is pinned; `id` is empty when nobody is, `since_ns` is wall clock time."""
+    """The pinned client; `id` is empty when there is none, `since_ns` is wall clock time."""
 
     __slots__ = ("_alarm", "_consumer", "_group", "id", "since_ns")
 
@@ -35,7 +35,7 @@ class Pin:
         self.since_ns = 0
 
     def assign(self, request: OpenRequest) -> None:
-        """Pin whoever sent a request; one that names no group is served without."""
+        """Pin the sender of a request; a request that names no group is served without a pin."""
         if not request.group:
             return
         engine = self._consumer.engine
@@ -51,12 +51,12 @@ class Pin:
         self._alarm.set(now_ns + self._consumer.config.priority_timeout)
 
     def release(self) -> None:
-        """Let the next request have the pin."""
+        """Give up the pin; the next request gets it."""
         self._alarm.cancel()
         self.id, self.since_ns = "", 0
 
     def unpin(self, group: str, reason: str) -> None:
-        """Release the pin and tell why: `admin` or `timeout`."""
+        """Release the pin and publish the reason: `admin` or `timeout`."""
         self.release()
         self._consumer.events.unpinned(group, reason)
         self._consumer.schedule()

@@ -1,4 +1,4 @@
-"""Who among the open pull requests is next: in turn, or as the consumer's priority policy says.
+"""The order of open pull requests: in turn, or by the consumer's priority policy.
 
 Theory of operation. `waiting` is a queue whose head is served; a request that wants more goes to the tail, or with
 policy prioritized behind the others of its priority. Policies overflow and pinned_client pass requests over: such a one
@@ -25,7 +25,7 @@ _GROUP_NAME: Final = re.compile("[a-zA-Z0-9/_=-]{1,16}")
 
 
 class Verdict(Enum):
-    """What becomes of the request at the head."""
+    """The decision about the request at the head of the queue."""
 
     SERVE = auto()
     PASS = auto()
@@ -48,7 +48,7 @@ class Priority:
             self.pin.release()
 
     def decide(self, request: OpenRequest, vacant: bool, available: int, unacked: int) -> Verdict:
-        """Decide on a request; `vacant` says that nobody was pinned when the present message looked for its taker.
+        """Decide on a request; `vacant`: no client was pinned when the search for a recipient began.
 
         `available` and `unacked` are what min_pending and min_ack_pending are compared with.
         """
@@ -80,7 +80,7 @@ class Priority:
 
 
 def is_group_name(name: str) -> bool:
-    """Tell whether a priority group may be called that."""
+    """Return whether a name is valid for a priority group."""
     return _GROUP_NAME.fullmatch(name) is not None
 
 

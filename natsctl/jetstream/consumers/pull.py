@@ -1,9 +1,9 @@
 """Pull delivery: open requests, served in turn with one message each.
 
-Theory of operation. `waiting` is the queue: its head gets the next message and, if it wants more, goes to the tail
-(or where the priority policy puts it). `wanted` is the sum of what all of them still want, so that no more is read from
-the store than can be handed out. A request ends with a status message (served ones end silently), and one whose reply
-subject has nobody listening is found out by the failed send and dropped silently; its message goes to the next request.
+Theory of operation. `waiting` is the queue: its head gets the next message and, if it wants more, goes to the tail (or
+where the priority policy puts it). `wanted` is the sum of what all of them still want, so that no more is read from the
+store than can be handed out. A request ends with a status message (served ones end silently), and one whose reply
+subject has no subscriber is detected by the failed send and dropped silently; its message goes to the next request.
 
 One alarm serves the deadlines and idle heartbeats of all requests: on its call every open request is looked at, which
 max_waiting bounds.
@@ -32,7 +32,7 @@ READ_BATCH: Final = 256
 
 
 class PullDelivery:
-    """Hands the messages of one consumer to whoever asked for them."""
+    """The pull delivery of one consumer."""
 
     __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
 
@@ -45,13 +45,13 @@ class PullDelivery:
         self._available = self._unacked = 0
         self.idle_since_ns = consumer.engine.clock.monotonic_ns()
 
-    # What the consumer asks
+    # Called by the consumer
 
     def start(self) -> None:
         """Begin; there is nothing open yet."""
 
     def stop(self, deleted: bool) -> None:
-        """End every request; told so when the consumer is gone for good."""
+        """End every request; with `deleted`, send the status of a deleted consumer."""
         self._alarm.cancel()
         if self.priority is not None:
             self.priority.stop()
@@ -80,26 +80,26 @@ class PullDelivery:
         return self.priority.pin if self.priority is not None else None
 
     def unpin(self, group: str) -> None:
-        """Let the next request of a group have the pin."""
+        """Release the pin of a group; the next request gets it."""
         if self.pin is not None:
             self.pin.unpin(group, "admin")
         else:
             self._consumer.events.unpinned(group, "admin")
 
     def ready(self) -> bool:
-        """Whether somebody would take a message now."""
+        """Return whether a message could be delivered now."""
         return bool(self.waiting)
 
     def bound(self) -> bool:
-        """Whether a push consumer has its subscriber; never for pull."""
+        """Return whether a push consumer has its subscriber; never for pull."""
         return False
 
     def active(self) -> bool:
-        """Whether somebody uses the consumer, for the inactive threshold."""
+        """Return whether a client uses the consumer, for the inactive threshold."""
         return self.num_waiting() > 0
 
     def num_waiting(self) -> int:
-        """Return how many requests are open, after dropping those nobody listens to any more."""
+        """Return the number of open requests, after dropping those whose reply subject has no subscriber."""
         has_interest = self._consumer.account.has_interest
         for request in [r for r in self.waiting if not has_interest(r.reply)]:
             self._close(request)
@@ -169,7 +169,7 @@ class PullDelivery:
         return b""
 
     def _refuse_waiting(self, asked: PullRequest) -> bytes:
-        """Return the status for a no_wait request that can not be served now, b"" when it is to be opened."""
+        """Return the status for a no_wait request that cannot be served now, b"" when it is to be opened."""
         consumer = self._consumer
         if consumer.stream.store.unsettled:
             return b""
@@ -216,7 +216,7 @@ class PullDelivery:
                 self._end(request, requests.NO_MESSAGES)
 
     def _ends_without_messages(self, request: OpenRequest) -> bool:
-        """Whether there being nothing to deliver ends a request: what came before it is no longer on its way."""
+        """Return whether there being nothing to deliver ends a request: what came before it is no longer on its way."""
         store = self._consumer.stream.store
         return request.ends_without_messages() and (request.seen_seq <= store.durable_seq or not store.unsettled)
 
@@ -284,7 +284,7 @@ class PullDelivery:
         return False
 
     def _taker(self, size: int, vacant: bool, now_ns: int) -> OpenRequest | None:
-        """Bring the request that takes the next message to the head and return it; what can not take it is ended."""
+        """Bring the request that takes the next message to the head and return it; what cannot take it is ended."""
         waiting, priority, passed = self.waiting, self.priority, 0
         while waiting:
             request = waiting[0]
@@ -339,12 +339,12 @@ class PullDelivery:
     # Ends
 
     def _close(self, request: OpenRequest) -> None:
-        """Take a request out of the queue without a word."""
+        """Remove a request from the queue without a status."""
         self.waiting.remove(request)
         self.wanted -= request.left
 
     def _end(self, request: OpenRequest, status: bytes) -> None:
-        """Take a request out of the queue and tell why."""
+        """Remove a request from the queue and send the reason."""
         self._close(request)
         self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
         self._status(request.reply, status)

@@ -1,8 +1,8 @@
 """One pull request: how its body reads, why it is refused, and what is left of it while it is open.
 
 A body is nothing, a whole number or a JSON object; anything else asks for one message, as in nats-server. A number
-below 1 is served one message, and the status of its end counts from the number that was sent.
-Source: nats-server, consumer.go nextReqFromMsg and processNextMsgRequest.
+below 1 is served one message, and the status of its end counts from the number that was sent. Source: nats-server,
+consumer.go nextReqFromMsg and processNextMsgRequest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WITH_PENDING: Final = b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pendin
 
 MAX_PRIORITY: Final = 9
 UNRANKED: Final = 1 << 31
-"""The priority of a request that can not say one: behind all others."""
+"""The priority of a request that cannot name one: behind all others."""
 
 INT64: Final = 1 << 63
 """Sizes at and above this are refused."""
@@ -41,7 +41,7 @@ _decode: Final = msgspec.json.Decoder(PullRequest).decode
 
 
 class PullRequestError(Exception):
-    """A request that can not be read; `block` is the status to send."""
+    """A request that cannot be read; `block` is the status to send."""
 
     def __init__(self, block: bytes) -> None:
         super().__init__(block)
@@ -70,7 +70,7 @@ class OpenRequest:
     )
 
     def __init__(self, reply: bytes, asked: PullRequest, now_ns: int, formal: bool, seen_seq: int) -> None:
-        """`formal` says that the request came as JSON, which alone can name a group, a pin or a priority.
+        """Store a request; `formal`: it came as JSON, which alone can name a group, a pin or a priority.
 
         `seen_seq` is the stream's last sequence on arrival: before it can be read, nothing ends for want of messages.
         """
@@ -91,7 +91,7 @@ class OpenRequest:
         self.priority = asked.priority if formal else UNRANKED
 
     def ends_without_messages(self) -> bool:
-        """Whether there being nothing (more) to deliver ends this request."""
+        """Return whether there being nothing (more) to deliver ends this request."""
         return self.no_wait and (self.delivered > 0 or not self.expires_ns)
 
     def next_event_ns(self) -> int:
@@ -102,7 +102,7 @@ class OpenRequest:
         return min(beat, self.expires_ns) if self.expires_ns else beat
 
     def ended(self, status: bytes) -> bytes:
-        """Return the status block of an end that tells how much was still missing."""
+        """Return the status block of an end, with the messages and bytes still missing."""
         return _WITH_PENDING % (status, self.left + self.debt, self.bytes_left)
 
 
@@ -128,7 +128,7 @@ def _decode_exactly(text: bytes) -> PullRequest:
         return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
     except (DecodeError, msgspec.MsgspecError) as fault:
         words = re.sub(_EMBEDDED, r"\1PriorityGroup.\2", str(fault))
-        if words == "unexpected EOF":  # of a stream; of a text in one piece nats-server says
+        if words == "unexpected EOF":  # of a stream; for a text in one piece nats-server's text is
             words = "unexpected end of JSON input"
         raise PullRequestError(_BAD_REQUEST % words.encode()) from fault
 

@@ -1,14 +1,14 @@
-"""Push delivery: messages go to the deliver subject while somebody listens there.
+"""Push delivery: messages go to the deliver subject while it has a subscriber.
 
-Theory of operation. The account tells when interest in the deliver subject appears or vanishes; `active` is what it
-said last. While active, redeliveries and new messages are sent until the budget, max_ack_pending, the flow control
-window or the rate limit says stop; the latter two name the moment, or the answer, that lets delivery go on. The idle
-heartbeat is an alarm that looks at the time of the last message and sends only when that is long enough ago.
+Theory of operation. The account calls back when interest in the deliver subject appears or vanishes; `active` holds the
+latest state. While active, redeliveries and new messages are sent until the budget, max_ack_pending, the flow control
+window or the rate limit is reached; with the latter two, a time or an answer resumes delivery. The idle heartbeat is an
+alarm that looks at the time of the last message and sends only when that is long enough ago.
 
 Interest is a subscription to exactly the deliver subject, in the deliver group if there is one; a wildcard that covers
 it receives what is sent but does not start delivery. With ack policy flow_control, the answers to flow control requests
-are the acks: they name what the client has taken, so a request also goes out when max_ack_pending is reached, and
-after a heartbeat while anything waits for its ack. Source: nats-server, consumer.go and sublist.go.
+are the acks: they name what the client has taken, so a request also goes out when max_ack_pending is reached, and after
+a heartbeat while anything waits for its ack. Source: nats-server, consumer.go and sublist.go.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PushDelivery:
             burst = max_msg_size if max_msg_size > 0 else DEFAULT_BURST_BYTES
             self._rate = RateLimit(config.rate_limit_bps, burst, self.last_ns)
 
-    # What the consumer asks
+    # Called by the consumer
 
     def start(self) -> None:
         """Begin to watch for interest."""
@@ -98,18 +98,18 @@ class PushDelivery:
         self.is_active = False
 
     def shut_down(self) -> None:
-        """Say nothing: a subscriber sees its connection end."""
+        """Do nothing: a subscriber sees its connection end."""
 
     def ready(self) -> bool:
-        """Whether somebody would take a message now."""
+        """Return whether a message could be delivered now."""
         return self.is_active
 
     def bound(self) -> bool:
-        """Whether the deliver subject has its subscriber."""
+        """Return whether the deliver subject has its subscriber."""
         return self.is_active
 
     def active(self) -> bool:
-        """Whether somebody uses the consumer, for the inactive threshold."""
+        """Return whether a client uses the consumer, for the inactive threshold."""
         return self.is_active
 
     def num_waiting(self) -> int:
@@ -166,7 +166,7 @@ class PushDelivery:
         return sent
 
     def _held_up(self) -> bool:
-        """Whether the client must take or answer something before it gets more."""
+        """Return whether the client must take or answer something before it gets more."""
         return (self._flow is not None and self._flow.stalled()) or self._consumer.budget.congested(self._subject)
 
     def _deliver(self, budget: int) -> int:

@@ -1,13 +1,13 @@
-"""Which pending messages are due again, and in what order they go out.
+"""The deadlines and the order of redeliveries.
 
 Theory of operation. `due` is a heap of deadlines, each for a bucket of sequences that were delivered in one batch;
 nothing is taken out of it when an ack arrives. When a deadline passes, each sequence of the bucket is checked against
-the state: gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that
-this entry is stale. When stale entries outnumber what is pending by far, the heap is built anew from the state, so
-its size follows `pending`. That goes in steps, and takes over at the end what was watched meanwhile.
+the state: gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that this
+entry is stale. When stale entries outnumber what is pending by far, the heap is built anew from the state, so its size
+follows `pending`. That goes in steps, and takes over at the end what was watched meanwhile.
 
-`queue` holds what must go out before new messages: expired ones in ascending order, naks in order of arrival.
-`queued` is the truth about membership; the queue may hold stale entries, which `next` passes over.
+`queue` holds what must go out before new messages: expired ones in ascending order, naks in order of arrival. `queued`
+is the truth about membership; the queue may hold stale entries, which `next` passes over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXPIRED_PER_CALL = 2048
 
 _NO_QUEUE: deque[int] = deque()
 _NOTHING_QUEUED: set[int] = set()
-"""What a consumer without redeliveries has in place of its own; they stay empty."""
+"""Shared by the consumers without redeliveries; they stay empty."""
 
 _STALE_FACTOR = 4
 _STALE_SLACK = 4096
@@ -43,7 +43,7 @@ class Redelivery:
         self.queue: deque[int] = _NO_QUEUE
         self.queued: set[int] = _NOTHING_QUEUED
         self._since: list[tuple[int, int, Sequence[int]]] | None = None
-        """What was watched since the present rebuilding began; None without one."""
+        """Deadlines added since the present rebuild began; None without one."""
         self._tie = 0
         self._watched = 0
 

@@ -1,4 +1,4 @@
-"""When a message may go before any limit says so: interest and workqueue retention.
+"""Interest and work queue retention: the removal of acknowledged messages.
 
 Theory of operation. A workqueue message goes when it is acknowledged. An interest message is not even kept when no
 consumer's filter takes its subject, and goes when the last consumer that wanted it has acknowledged it; a consumer that
@@ -7,8 +7,8 @@ journaled and removals recorded independently of each other: a removal without i
 message and forgets it; an ack without its removal leaves a message that the sweep after recovery finds.
 
 A message is looked at by those who take its subject, found by `interest`. A consumer that does not want a message any
-more will not want it again, so the takers are asked in turn and `_asked` remembers how far: over all its acks a
-message costs one question per taker, not one per taker and ack.
+more will not want it again, so the takers are asked in turn and `_asked` remembers how far: over all its acks a message
+costs one question per taker, not one per taker and ack.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Retention:
         self._sweep_end = 0
         self.interest = Interest()
         self.by_interest = False
-        """Whether messages that nobody wants are not kept."""
+        """True if messages without an interested consumer are not kept."""
         self.removes = False
-        """Whether acknowledged messages go."""
+        """True if acknowledged messages are removed."""
 
     def configure(self) -> None:
         """Take the policy from the configuration."""
@@ -71,28 +71,28 @@ class Retention:
     # Consumers that come and go
 
     def consumer_added(self, consumer: ConsumerContext) -> None:
-        """Take note of a new consumer; there is nothing that goes because of it."""
+        """Record a new consumer; there is nothing that goes because of it."""
         self.interest.enter(consumer)
         self._asked.clear()
 
     def consumer_updated(self, consumer: ConsumerContext) -> None:
-        """Take note of a consumer's new configuration: it may want other messages now."""
+        """Record a consumer's new configuration: it may want other messages now."""
         if self.interest.enter(consumer):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_deleted(self, consumer: ConsumerContext) -> None:
-        """Take note that a consumer is gone for good."""
+        """Record that a consumer is gone for good."""
         self.interest.leave(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_reset(self) -> None:
-        """Take note that a consumer wants messages again."""
+        """Record that a consumer wants messages again."""
         self._asked.clear()
 
     def applying(self) -> Steps[None]:
-        """Let go what is acknowledged already, at once where that is not too much: the policy was changed.
+        """Remove acknowledged messages after a change of policy, at once unless there are very many.
 
-        What no consumer takes stays, as with nats-server, unless there are no consumers at all.
+        Messages that no consumer takes stay, as with nats-server, unless there are no consumers at all.
         """
         store = self._stream.store
         if self.by_interest and not len(self.interest) and store.messages:
@@ -110,7 +110,7 @@ class Retention:
                 yield STEP
 
     def _reconsider(self, from_seq: int) -> None:
-        """Let go what nobody wants any more from `from_seq` on; what is before that had not been waited for."""
+        """Remove messages from `from_seq` on that no consumer waits for any more; none waited for earlier ones."""
         self._asked.clear()
         if not self.by_interest:
             return
@@ -122,13 +122,13 @@ class Retention:
     # Interest
 
     def refuses(self, subject: bytes) -> bool:
-        """Tell whether a message on `subject` is not kept because no consumer would take it."""
+        """Return whether a message on `subject` is not kept because no consumer would take it."""
         return self.by_interest and not self.interest.takers(subject)
 
     # Acks
 
     def acked(self, seqs: Iterable[int]) -> None:
-        """Remove acknowledged messages that nobody waits for any more; the acker has forgotten them already."""
+        """Remove acknowledged messages that no consumer waits for; the consumer has dropped its entries already."""
         if not self._stream.store.healthy:
             return
         acked = list(seqs)
@@ -152,7 +152,7 @@ class Retention:
         self._stream.count_bytes()
 
     def _is_wanted(self, seq: int, takers: Consumers) -> bool:
-        """Tell whether one of its takers has yet to acknowledge a message."""
+        """Return whether one of its takers has yet to acknowledge a message."""
         if len(takers) == 1:
             return _wants(takers[0], seq)
         at = self._asked.get(seq, 0)
@@ -172,7 +172,7 @@ class Retention:
             self._asked = {seq: at for seq, at in self._asked.items() if holds(seq)}
 
     def _remove(self, seq: int) -> None:
-        """Take a message out; no consumer has to be told, because none counts it any more."""
+        """Remove a message; no consumer has to be informed, because none counts it any more."""
         store = self._stream.store
         gone = store.drop_first() if seq == store.first_seq and store.messages else store.remove(seq)
         if gone is not None:
@@ -192,7 +192,7 @@ class Retention:
             self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Look at the next messages of a sweep and remove those that nobody waits for."""
+        """Examine the next messages of a sweep and remove those that no consumer waits for."""
         if self._stream.work.defers(self):
             return 0
         store = self._stream.store
@@ -213,7 +213,7 @@ class Retention:
         return min(budget, SWEEP_BATCH)
 
     def _is_spent(self, seq: int) -> bool:
-        """Tell whether a message has no further use; one that some consumer gave up stays."""
+        """Return whether a message has no further use; one that some consumer gave up stays."""
         takers = self.interest.takers(self._stream.store.subject_of(seq) or b"")
         if not takers:
             return self.by_interest
@@ -221,6 +221,6 @@ class Retention:
 
 
 def _wants(consumer: ConsumerContext, seq: int) -> bool:
-    """Tell whether a consumer has yet to acknowledge a message of a subject that it takes, or has given it up."""
+    """Return whether a consumer has yet to acknowledge a message of a subject that it takes, or has given it up."""
     state = consumer.state
     return seq > state.delivered_sseq or seq in state.pending or seq in state.redelivered

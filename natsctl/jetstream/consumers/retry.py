@@ -1,6 +1,6 @@
-"""Delivering again: when a pending message is due, what goes out, and when it is given up.
+"""Redelivery of pending messages: deadlines, sending, and giving up after max_deliver.
 
-`Redelivery` keeps deadlines and order; this is what binds it to a consumer's clock, journal, store and events.
+`Redelivery` keeps deadlines and order; this module connects it with a consumer's clock, journal, store and advisories.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from natsctl.store.message import StoredMessage
 
 GONE_STEP: Final = 32
-"""Messages that are gone of which one step takes note: each is told of."""
+"""Removed messages that one step handles: each has an advisory."""
 REDELIVERY_COST: Final = 4
-"""What one redelivery counts as, in first deliveries: each is looked up and read by itself."""
+"""Cost of one redelivery, in first deliveries: each is looked up and read by itself."""
 GIVEN_UP_PER_CALL: Final = 128
-"""Messages that a timer call looks at where it may give them up: each is told of."""
+"""Messages that a timer call examines where it may give them up: each has an advisory."""
 GONE: Final = "Unacknowledged message was deleted"
 
 
@@ -72,7 +72,7 @@ class Retry:
     def deliver(self, send: Send) -> int:
         """Send the head of the queue, or drop it where it is gone or given up, and return what that counts as.
 
-        0 means that it can not go now.
+        0 means that it cannot go now.
         """
         consumer = self._consumer
         message, reply = self._next()
@@ -119,7 +119,7 @@ class Retry:
         self._watch((sseq,), self.redelivery.deadline(sseq))
 
     def delay(self, sseq: int, delay_ns: int) -> None:
-        """Let the ack wait of a pending message count from now plus `delay_ns`."""
+        """Restart the ack wait of a pending message at now plus `delay_ns`."""
         consumer = self._consumer
         ts_ns = consumer.now_ns() + delay_ns
         consumer.state.touch(sseq, ts_ns)
@@ -160,7 +160,7 @@ class Retry:
         consumer.schedule()
 
     def advise_gone(self, sseq: int) -> None:
-        """Tell that a pending message left the stream; what becomes of its entry is left to the caller."""
+        """Publish that a pending message left the stream; the caller handles its entry."""
         consumer = self._consumer
         consumer.events.terminated(sseq, consumer.state.pending[sseq][0], self._redeliveries(sseq), GONE)
 
@@ -169,7 +169,7 @@ class Retry:
 
         With acks of all it counts as acknowledged, and what came before it, as in nats-server. Where flow control
         acknowledges, it stands for itself alone, other than there: what came before it is on its way to a stream that
-        may not have it yet, and a work queue would let go what is nowhere else.
+        may not have it yet, and a work queue would remove a message that is stored nowhere else.
         """
         consumer = self._consumer
         entry = consumer.state.pending.get(sseq)

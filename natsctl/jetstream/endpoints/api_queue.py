@@ -1,4 +1,4 @@
-"""API requests whose answers are long: served one a turn, so that nobody else waits for many of them.
+"""API requests with long answers: served one per turn, so that other clients do not wait for many of them.
 
 A page of infos takes milliseconds to make and is hundreds of kilobytes long. Hundreds of such requests in one chunk
 would hold the loop for seconds, and their answers would gather unsent until their reader counts as slow. The rest of
@@ -27,7 +27,7 @@ MOST_WAITING: Final = 10_000
 """Requests of one account that may wait; one more, and all of them are dropped, as by nats-server's queue."""
 
 COST: Final = 256
-"""What one request takes of a turn's budget of messages: the infos of a page."""
+"""Share of one request in a turn's budget of messages: the infos of a page."""
 
 _LIMIT_REACHED: Final = API_LIMIT_REACHED.encode()
 
@@ -44,7 +44,7 @@ class ApiQueue:
         self._waiting: deque[ApiRequest] = deque()
 
     def put(self, request: ApiRequest) -> None:
-        """Let `request` be served in a later turn."""
+        """Queue `request` for a later turn."""
         self._waiting.append(request)
         if len(self._waiting) < MOST_WAITING:
             self._engine.ready(self)
@@ -52,7 +52,7 @@ class ApiQueue:
             self._drop()
 
     def _drop(self) -> None:
-        """Forget every request, and tell the system account how many."""
+        """Drop every request and publish their number in the system account."""
         engine, dropped = self._engine, len(self._waiting)
         self._waiting.clear()
         system = engine.broker.system_account

@@ -1,4 +1,4 @@
-"""Tells whoever listens which API requests were made, by whom, and what they were answered."""
+"""Audit advisories of API requests: client, request and response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUBJECT: Final = API_AUDIT.encode()
 
 
 def audit(engine: EngineContext, account: Account, request: ApiRequest, response: bytes) -> None:
-    """Publish the audit advisory of one request in its account, if somebody listens."""
+    """Publish the audit advisory of one request in its account, if it has a subscriber."""
     if not account.has_interest(_SUBJECT):
         return
     event = ApiAudit(

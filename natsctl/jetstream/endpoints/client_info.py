@@ -1,4 +1,4 @@
-"""Who made a request, as advisories tell it."""
+"""The client behind a request, as advisories describe it."""
 
 from __future__ import annotations
 

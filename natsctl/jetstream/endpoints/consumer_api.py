@@ -117,7 +117,7 @@ def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """CONSUMER.UNPIN: let the next request of a priority group have the pin."""
+    """CONSUMER.UNPIN: release the pin of a priority group."""
     group = request.value.group if isinstance(request.value, ConsumerUnpinRequest) else ""
     if not group:
         return error(ErrCode.INVALID_JSON, err="consumer group not specified")
@@ -160,7 +160,7 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def _refuse_reset(consumer: Consumer, seq: int) -> str:
-    """Return why a consumer can not start over at a sequence, "" when it can. Source: nats-server, resetStartingSeq."""
+    """Return why a consumer cannot start over at a sequence, "" when it can. Source: nats-server, resetStartingSeq."""
     config = consumer.config
     if config.deliver_policy is DeliverPolicy.ALL:
         return ""
@@ -183,4 +183,4 @@ HANDLERS: Final[dict[str, EndpointFunction]] = {
     "CONSUMER.UNPIN": unpin,
     "CONSUMER.RESET": settled(reset),
 }
-"""What the engine's dispatcher calls, by verb."""
+"""The handlers by verb."""

@@ -33,7 +33,7 @@ TOO_MANY: Final = headers.status_line(413, "Too Many Results")
 
 
 class _Batch:
-    """What both answers have in common: what was sent so far, and when it is enough."""
+    """The common part of both answers: the messages sent so far, and the limits."""
 
     __slots__ = (
         "_last_seq", "_most_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
@@ -68,7 +68,7 @@ class _Batch:
         raise AssertionError("each batch says what it sends")
 
     def _send_message(self, message: StoredMessage) -> bool:
-        """Have one message sent with this turn's and return whether there is room for more."""
+        """Add one message to those of this turn and return whether there is room for more."""
         bare = self._request.no_hdr and not self._request.multi_last
         block = b"" if bare else with_place(self._stream.name, message, self._pending, self._last_seq)
         self._ready.append((self._reply, b"", block, message.payload))

@@ -1,9 +1,9 @@
 """DIRECT.GET of one stream: stored messages as messages, without JSON around them.
 
 Present only while `allow_direct` is set, so that a stream without it is met with the broker's 503. A mirror with
-`mirror_direct` answers for its origin too, once it has nearly caught up; both are members of one queue group, so that
-a request is answered once. An origin that is here and answers is preferred, because its mirror may lack the message
-that a client has just had acknowledged. Source: docs/compatibility.md#direct-gets.
+`mirror_direct` answers for its origin too, once it has nearly caught up; both are members of one queue group, so that a
+request is answered once. An origin that is here and answers is preferred, because its mirror may lack the message that
+a client has just had acknowledged. Source: docs/compatibility.md#direct-gets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DirectGet:
         self._theirs: list[Subscription] = []
 
     def configure(self) -> None:
-        """Serve, or stop serving, as `allow_direct` and `mirror_direct` say."""
+        """Serve, or stop serving, by `allow_direct` and `mirror_direct`."""
         config = self._stream.config
         answered = bool(self._theirs)
         self.stop()
@@ -93,7 +93,7 @@ class DirectGet:
         return True
 
     def _stands_aside(self) -> bool:
-        """Tell whether the origin is a stream of this account that answers itself."""
+        """Return whether the origin is a stream of this account that answers itself."""
         mirror = self._stream.config.mirror
         if mirror is None or mirror.external is not None:
             return False
@@ -117,7 +117,7 @@ class DirectGet:
             self._serve(reply, request)
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Serve `DIRECT.GET.<stream>`, whose body says what is wanted."""
+        """Serve `DIRECT.GET.<stream>`, whose body selects the messages."""
         if not reply:
             return
         if header and is_refused(header):

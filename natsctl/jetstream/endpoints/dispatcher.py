@@ -1,10 +1,10 @@
-"""From `$JS.API.…` to the function that serves the verb, and back with its answer.
+"""The dispatch of `$JS.API.…` requests to the functions that serve them, and of their answers.
 
 Theory of operation. One subscription per account takes `$JS.API.>`, so an unknown verb is met with silence, like at
-nats-server. Verbs that exist per object (CONSUMER.MSG.NEXT, DIRECT.GET) have subscriptions of their own; for those
-this one says "not mine", and a request for an object that is missing gets the broker's 503. Everything else: find the
-verb in the table of `api.endpoints`, hold the body to its rule, call the function, encode, send, count, tell the
-audit. Verbs with long answers wait in a queue and are served one a turn.
+nats-server. Verbs that exist per object (CONSUMER.MSG.NEXT, DIRECT.GET) have subscriptions of their own; for those this
+one declines, and a request for a missing object gets the broker's 503. Everything else: find the verb in the table of
+`api.endpoints`, check the body by its rule, call the function, encode, send, count, publish the audit. Verbs with long
+answers wait in a queue and are served one a turn.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Dispatcher:
         self.complete(request, outcome)
 
     def _work(self, request: ApiRequest, steps: Steps[Outcome]) -> None:
-        """Have a request served in steps."""
+        """Serve a request in steps."""
 
         def guarded() -> Steps[Outcome]:
             try:
@@ -149,7 +149,7 @@ class Dispatcher:
             stream.work.begin(guarded(), partial(self.complete, request))
 
     def complete(self, request: ApiRequest, outcome: Outcome) -> None:
-        """Send an answer, count it, and tell whoever audits; nothing yet where it is still to come."""
+        """Send an answer, count it, and publish the audit advisory; nothing while the answer is pending."""
         if isinstance(outcome, Generator):
             self._work(request, outcome)
             return

@@ -1,4 +1,4 @@
-"""Which function serves which verb."""
+"""The functions that serve the verbs."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def _outside(stream: Stream, seq: int) -> str:
-    """Return what a stream on disk says of a sequence that it does not hold, "" within its bounds."""
+    """Return the error text of a stream on disk for a sequence outside its bounds, "" within them."""
     if not seq or seq < stream.store.first_seq:
         return "no message found"
     return "stream store EOF" if seq > stream.store.last_seq else ""

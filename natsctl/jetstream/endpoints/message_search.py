@@ -1,4 +1,4 @@
-"""Which stored message a get asks for. MSG.GET and DIRECT.GET share the selectors. Only durable messages are found."""
+"""The selection of stored messages by MSG.GET and DIRECT.GET. Only durable messages are found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_request(body: bytes) -> DirectGetRequest | None:
-    """Return what a direct get asks for, unknown keys ignored and null as absent; None where it can not be read."""
+    """Return what a direct get asks for, unknown keys ignored and null as absent; None where it cannot be read."""
     try:
         value = msgspec.json.decode(body)
         if not isinstance(value, dict):
@@ -33,7 +33,7 @@ def read_request(body: bytes) -> DirectGetRequest | None:
     return request if numbers_fit and max(abs(request.batch), abs(request.max_bytes)) <= INT64_MAX else None
 
 
-# What a request may say
+# Checks
 
 
 def selects_nothing(request: StreamMsgGetRequest) -> bool:
@@ -117,7 +117,7 @@ def filters_of(request: StreamMsgGetRequest) -> Filters:
 
 
 def start_of(store: StreamStore, request: StreamMsgGetRequest) -> int:
-    """Return where a search forward begins, 0 where the request does not say."""
+    """Return the first sequence of a forward search, 0 where the request names none."""
     return request.seq if request.start_time is None else store.first_seq_at(parse_time(request.start_time))
 
 

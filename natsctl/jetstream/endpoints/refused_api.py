@@ -1,7 +1,7 @@
 """The API of accounts that have no JetStream, and of the system account.
 
-An account without JetStream is told so for every verb that it asks (10039). The system account has no streams of its
-own; from there an operator removes those of another account (ACCOUNT.PURGE). Verbs about clusters are not answered.
+An account without JetStream gets error 10039 for every verb. The system account has no streams of its own; from there
+an operator removes those of another account (ACCOUNT.PURGE). Verbs about clusters are not answered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EVERYTHING: Final = f"{API_PREFIX}.>".encode()
 PER_OBJECT: Final = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
 """Verbs that have a subscription for each object: who asks a missing one has no responder."""
 _SILENT: Final = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE", "ACCOUNT.")
-"""What only a cluster answers."""
+"""Verbs that only a cluster answers."""
 _PURGE: Final = endpoints.ACCOUNT_PURGE
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Model)
 
 
 class Pending:
-    """What an endpoint returns whose answer follows later, or never."""
+    """The result of an endpoint whose answer follows later, or never."""
 
 
 PENDING: Final = Pending()
@@ -74,7 +74,7 @@ class ApiRequest:
         self.value: Any = None
         self.answer_header = b""
         self.hop: Hop | None = None
-        """How the request came where another account sent it."""
+        """The import chain of a request from another account."""
         self._complete = complete
 
     def decoded(self, wanted: type[T]) -> T:
@@ -83,7 +83,7 @@ class ApiRequest:
         return self.value
 
     def read(self, wanted: type[T], *, plain: bool = False) -> T | ApiError:
-        """Return what the body says, strictly read or (`plain`) as one value, or the error that it can not be read."""
+        """Return the decoded body, strictly or (`plain`) as one value, or the error that it is invalid."""
         return read_body(self.body, wanted, plain=plain)
 
     def answer(self, outcome: Model | ApiError | Uncounted) -> None:
@@ -137,7 +137,7 @@ class ApiRequest:
     def when_settled(self, stores: Iterable[StreamStore], look: Callable[[bool], Outcome]) -> Outcome:
         """Return what `look` finds, or find and send it once every message received before can be read.
 
-        So a client that published without waiting for the ack reads what it wrote, and nobody reads what may be lost.
+        So a client that published without waiting for the ack reads its messages, and none that may be lost are read.
         `look` is given whether the stores have kept those messages. It is called once, however much arrives meanwhile.
         """
         waiting = [store for store in stores if store.unsettled]
@@ -181,7 +181,7 @@ def _in_turn(function: EndpointFunction, js: JetStreamAccount, request: ApiReque
 
 
 def read_body(body: bytes, wanted: type[T], *, plain: bool = False) -> T | ApiError:
-    """Return the model that a body holds, or the error that it can not be read."""
+    """Return the model that a body holds, or the error that it cannot be read."""
     try:
         return decode_plain(body, wanted) if plain else decode(body, wanted, strict=True)
     except InvalidJSONError as fault:
@@ -198,11 +198,11 @@ def storage_error(fault: StoreError) -> ApiError:
 
 
 def is_absent(body: bytes) -> bool:
-    """Tell whether a request body says nothing: empty, blank, or an object without keys."""
+    """Return whether a request body is empty, blank, or an object without keys."""
     text = body.strip()
     return not text or text == b"{}" or (text[:1] == b"{" and not text[1:-1].strip() and text[-1:] == b"}")
 
 
 def is_structured(body: bytes) -> bool:
-    """Tell whether a body claims to be a JSON object or array."""
+    """Return whether a body claims to be a JSON object or array."""
     return body.lstrip()[:1] in (b"{", b"[")

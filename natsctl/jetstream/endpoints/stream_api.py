@@ -74,7 +74,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         if existing.config != config:
             return error(ErrCode.STREAM_NAME_EXIST)
         return request.answer_when_durable(existing.store, _created(existing))
-    if config.name in js.offline.reasons():  # not served, and its name taken until somebody removes it
+    if config.name in js.offline.reasons():  # not served, and its name taken until it is deleted
         return js.no_stream(config.name)
     refusal = js.quota.refuse_reservation(config) or check_filters(config) or js.refuse_overlap(config)
     if refusal is not None:
@@ -192,7 +192,7 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def block_headers(stream: Stream) -> list[tuple[bytes, bytes]]:
-    """Return the headers by which a stream says that it has blocks, and which stream it is; none without."""
+    """Return the headers for the blocks and the identity of a stream; none if it has no blocks."""
     if not isinstance(stream.store, FileLog):
         return []
     return [(headers.STREAM_BLOCKS, BLOCKS_FORMAT), (headers.STREAM_IDENTITY, identity(stream).encode())]

@@ -1,4 +1,4 @@
-"""What a stream is called that a template makes for a subject.
+"""The names of the streams that a template creates.
 
 Servers that had templates wrote `_` for each `.` of the subject: ORDERS.eu.new became ORDERS_eu_new. The specification
 shows a template CLIENTS on CLIENT.* whose stream is CLIENTS_acme: where the template's name continues the literal head

@@ -1,11 +1,11 @@
 """Stream templates of one account: streams that are made when the first message for them arrives.
 
 Theory of operation. A template is kept by the store as a stream without messages, under a key that no stream can have
-(`<account>/templates/<name>`); its metadata is the template's configuration. What it made is not written down twice:
-those are the streams whose configuration names it as `template_owner`. Each template has handlers on its subjects. A
-message on a subject that has its stream already is that stream's; the first one makes the stream and is stored in it
-as sequence 1. At `max_streams`, or where the account refuses one more stream, the message is dropped: taken, never
-acknowledged, and the operator told once. Source: docs/compatibility.md#stream-templates.
+(`<account>/templates/<name>`); its metadata is the template's configuration. Its streams are not listed twice: those
+are the streams whose configuration names it as `template_owner`. Each template has handlers on its subjects. A message
+on a subject that has its stream already is that stream's; the first one makes the stream and is stored in it as
+sequence 1. At `max_streams`, or where the account refuses one more stream, the message is dropped: taken, never
+acknowledged, and logged once. Source: docs/compatibility.md#stream-templates.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Template:
         return None
 
     def _tell(self, text: str) -> None:
-        """Tell the operator what stands in the way, once until it is out of it."""
+        """Log an obstacle, once until it is removed."""
         cause = text.rpartition(": ")[2]
         if cause != self._told:
             self._told = cause
@@ -220,7 +220,7 @@ class Templates:
         self._templates[config.name] = Template(self._js, config, store)
 
     def stop(self) -> None:
-        """Let no template listen any more, and forget them; they stay stored."""
+        """Unsubscribe every template and forget it; its stored configuration stays."""
         for template in self._templates.values():
             template.stop()
         self._templates = {}
@@ -237,7 +237,7 @@ class Templates:
         return self.remove(self._templates[name])
 
     def remove(self, template: Template) -> list[DurableChange]:
-        """Take a template out, and its streams first; what is returned tells by `on_durable` when each is gone."""
+        """Delete a template, after its streams; `on_durable` of the returned objects calls back when each is gone."""
         template.stop()
         leaving = [self._js.remove_and_advise(name) for name in template.streams()]
         del self._templates[template.config.name]

@@ -1,7 +1,7 @@
 """Atomic batches: messages that are stored together or not at all.
 
 Theory of operation. The messages of a batch (`Nats-Batch-Id`) are staged in memory in the order of
-`Nats-Batch-Sequence`, each answered with an empty message. The one that commits has them all judged, each against the
+`Nats-Batch-Sequence`, each answered with an empty message. The one that commits has them all checked, each against the
 stream as the ones before it will leave it; only then anything is stored, as one batch of the store. Whatever goes wrong
 before that forgets the batch and leaves the stream as it was; what a crash interrupts was never acknowledged. A batch
 that is silent for `BatchLimits.timeout_ns` is forgotten, too; batches stand in `_open` in the order of their last
@@ -30,7 +30,7 @@ MAX_ID_BYTES: Final = 64
 """Longest id of a batch. Source: nats-server, error 10179."""
 
 MESSAGE_COST: Final = 640
-"""What a staged message takes beside its bytes."""
+"""Memory of a staged message beside its bytes."""
 
 END: Final = b"eob"
 """The commit of a message that is not part of the batch."""
@@ -80,7 +80,7 @@ class AtomicBatches:
             self._stream.pipeline.acks.refuse(message.reply, refusal)
 
     def _refuse(self, message: PendingMessage) -> ApiError | None:
-        """Return what speaks against a message of any batch, or None."""
+        """Return the error that applies to a message of any batch, or None."""
         stream = self._stream
         for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
             refusal = ask(stream, message)
@@ -93,7 +93,7 @@ class AtomicBatches:
         return error(ErrCode.ATOMIC_PUBLISH_MISSING_SEQ) if _sequence(message) < 0 else None
 
     def _take(self, message: PendingMessage) -> ApiError | None:
-        """Stage a message, and commit where it says so."""
+        """Stage a message, and commit the batch if it says so."""
         batch_id, seq, commit = message.fields[headers.BATCH_ID], _sequence(message), _commit(message)
         limits, ends = self._total.limits, commit == END
         too_large = (seq - ends) % 2**64 > limits.atomic_size
@@ -153,7 +153,7 @@ class AtomicBatches:
         return True
 
     def _store(self, batch_id: bytes, batch: Batch, last: PendingMessage, ends: bool) -> ApiError | None:
-        """Judge all messages and store them, or say why not."""
+        """Check all messages and store them, or return the reason against it."""
         stream, ahead = self._stream, Ahead()
         for message in batch.messages:
             stream.pipeline.map_subject(message)
@@ -199,7 +199,7 @@ class AtomicBatches:
         self._total.atomic -= 1
 
     def _look(self) -> None:
-        """Abandon what was silent for too long."""
+        """Abandon batches that were silent for too long."""
         now_ns = self._stream.engine.clock.monotonic_ns()
         for batch_id, batch in tuple(self._open.items()):
             if batch.due_ns > now_ns:
@@ -210,7 +210,7 @@ class AtomicBatches:
 
 
 def batch_of_ack(batch_id: bytes, size: int) -> bytes:
-    """Return what the ack of a batch says beside the sequence."""
+    """Return the members of a batch's ack after the sequence."""
     return b',"batch":%b,"count":%d' % (go_quote(batch_id.decode("utf-8", "replace")).encode(), size)
 
 

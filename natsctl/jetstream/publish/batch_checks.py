@@ -1,4 +1,4 @@
-"""Why a message of a batch is refused: against the stream as it will be once the batch's earlier messages are stored.
+"""The checks of a batch's messages, against the stream as it will be once the earlier messages are stored.
 
 The order differs from that of single messages (publish_checks.py), and some wishes mean less inside a batch. Fast
 batches ask the same checks, each message with an `Ahead` of its own. Source: server/jetstream_batching.go.
@@ -36,11 +36,11 @@ FIRST: Final[tuple[Check, ...]] = (
     check_batch_ttl,
     checks.read_message_id,
 )
-"""What is looked at before duplicates are recognised."""
+"""The checks before duplicates are recognised."""
 
 
 class Ahead:
-    """What the earlier messages of a batch will have changed."""
+    """The effects of the earlier messages of a batch."""
 
     __slots__ = ("bytes", "count", "expected", "ids", "schedules", "subjects", "totals")
 
@@ -51,14 +51,14 @@ class Ahead:
         self.subjects: dict[bytes, int] = {}
         """Messages by subject."""
         self.schedules: dict[bytes, bool] = {}
-        """Whether the last message on a subject is a schedule."""
+        """True for subjects whose last message is a schedule."""
         self.totals: dict[bytes, Total] = {}
         self.expected: dict[bytes, int] = {}
         """Last sequences that were asked about, by subject."""
 
 
 def check(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> Outcome:
-    """Judge the next message of a batch; where nothing speaks against it, `ahead` counts it."""
+    """Check the next message of a batch; if it passes, `ahead` counts it."""
     for first in FIRST:
         refusal = first(stream, message)
         if refusal is not None:

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from natsctl.jetstream.publish.pending_message import PendingMessage
 
 CONTROL_SUFFIX: Final = b".$FI"
-"""How the reply subject of every message of a fast batch ends."""
+"""The end of the reply subject of every message of a fast batch."""
 SERVICE_REPLY: Final = b"_R_."
-"""How replies begin that a service of another account answers to."""
+"""The start of reply subjects that come through a service of another account."""
 
 DEFAULT_FLOW: Final = 10
 LARGEST_FLOW: Final = 2**16 - 1
 
 START, APPEND, COMMIT, COMMIT_END, PING = range(5)
 APPEND_END: Final = b"%d.1" + CONTROL_SUFFIX
-"""How a reply subject that appends goes on behind its gap mode and the dot."""
+"""The end of a reply subject that appends, after its gap mode and the dot."""
 
 
 class Control(NamedTuple):
-    """What a reply subject says."""
+    """The fields of a reply subject."""
 
     batch_id: bytes
     flow: int
@@ -38,12 +38,12 @@ class Control(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """Whether the batch ends here."""
+        """Return whether the batch ends here."""
         return self.op in (COMMIT, COMMIT_END)
 
 
 def parse_control(reply: bytes) -> Control | None:
-    """Return what a reply subject says, None when it is not written as it should."""
+    """Return the fields of a reply subject, None if it is malformed."""
     tokens = reply.rsplit(b".", 6)
     if len(tokens) < 7:
         return None
@@ -59,7 +59,7 @@ def parse_control(reply: bytes) -> Control | None:
 
 
 class _Asked(msgspec.Struct):
-    """What is read of who asked through a service of another account."""
+    """The used part of the request info of another account's service."""
 
     reply: str = ""
 

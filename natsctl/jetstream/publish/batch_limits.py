@@ -1,4 +1,4 @@
-"""How many batches may be open, how long and how large they may grow, and what is open on the whole server."""
+"""Limits on the number, age and size of batches, and the count of open ones on the whole server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of atomic and fast batches. Source: nats-server, stream.go, for all but the bytes."""
 
     timeout_ns: int = 10_000_000_000
-    """How long a batch stays open without a message."""
+    """Time that a batch stays open without a message."""
     atomic_size: int = 1000
     """Messages of one atomic batch."""
     atomic_of_stream: int = 50
@@ -22,7 +22,7 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenBatches:
-    """What is open on the whole server."""
+    """The open batches of the whole server."""
 
     __slots__ = ("atomic", "fast", "limits", "staged_bytes")
 

@@ -1,8 +1,8 @@
 """Counters: a stream whose messages add to the number of their subject instead of replacing it.
 
 A publisher sends `Nats-Incr: +5` without a body; what is stored is the new total, `{"val":"17"}`. A message that comes
-from a source brings its own total: what that source counted since it was last heard is added, and the totals of all
-sources stand in `Nats-Counter-Sources`. Numbers have any size. Source: docs/compatibility.md#counters.
+from a source brings its own total: the increase since its last message is added, and the totals of all sources stand in
+`Nats-Counter-Sources`. Numbers have any size. Source: docs/compatibility.md#counters.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _value_decoder: Final = msgspec.json.Decoder(CounterValue | None)
 
 
 class Total:
-    """What a counter stands at: its number and what its sources have told."""
+    """The value of a counter and the totals of its sources."""
 
     __slots__ = ("sources", "value")
 
@@ -64,7 +64,7 @@ class Total:
 
 
 def check_increment(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse an increment that is no number, that this stream does not count, or that comes with other wishes."""
+    """Refuse an increment that is no number, is disabled here, or comes with incompatible headers."""
     increment = message.fields.get(headers.INCR)
     if increment is None:
         return None
@@ -80,7 +80,7 @@ def check_increment(stream: StreamContext, message: PendingMessage) -> ApiError 
 
 
 def count(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Turn an increment into the new total, or say why that can not be done."""
+    """Turn an increment into the new total, or return the error."""
     if not stream.config.allow_msg_counter:
         return None
     if headers.INCR not in message.fields:
@@ -157,7 +157,7 @@ def add(stream: StreamContext, message: PendingMessage, total: Total) -> ApiErro
 
 
 def _told_by_source(sources: Sources, source: bytes, subject: bytes, told: int) -> int:
-    """Note the total that a source told, and return by how much it has grown; `source` is `Nats-Stream-Source`."""
+    """Record the total of a source, and return its increase; `source` is `Nats-Stream-Source`."""
     fields = source.decode("utf-8", "replace").split(" ")
     origin = fields[4] if len(fields) >= 5 else subject.decode("utf-8", "replace")
     totals = sources.setdefault(fields[0], {})

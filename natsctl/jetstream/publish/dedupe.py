@@ -1,10 +1,10 @@
 """The duplicate window: ids of messages stored lately, so that a publisher may try again.
 
 Theory of operation. `_entries` holds (sequence, time, id) in order of storing, from `_head` on; `_seqs` finds the
-sequence of an id. The time is the monotonic clock's, so that a wall clock that jumps makes no window longer or
-shorter; the journal and the headers have the wall clock's. Entries leave when they are older than the window, looked
-at whenever an id is stored or asked for, and by a timer when nobody publishes any more. Deleting or purging a message
-does not clear its id.
+sequence of an id. The time is the monotonic clock's, so that a wall clock that jumps makes no window longer or shorter;
+the journal and the headers have the wall clock's. Entries leave when they are older than the window, looked at whenever
+an id is stored or asked for, and by a timer while no message is published. Deleting or purging a message does not clear
+its id.
 
 Surviving a crash. Ids stand in the headers of stored messages, so recovery reads those that are young enough. The ids
 of messages that are gone before they are too old go into the stream's journal at the moment they go; it may not have
@@ -46,7 +46,7 @@ MAX_AGE_NS: Final = 1 << 63
 
 Entry = tuple[int, int, bytes]
 _FORGOTTEN: Final[Entry] = (0, 0, b"")
-"""What stands before the head."""
+"""Placeholder of entries before the head."""
 _seq_of: Final = itemgetter(0)
 _encode: Final = msgspec.msgpack.encode
 _entries_decoder: Final = msgspec.msgpack.Decoder(list[Entry])
@@ -79,7 +79,7 @@ class Dedupe:
         self._window_ns = self._stream.config.duplicate_window
 
     def stop(self) -> None:
-        """Look at nothing more."""
+        """Cancel the timer."""
         self._alarm.cancel()
 
     @property
@@ -166,7 +166,7 @@ class Dedupe:
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Forget some of what is too old; ask again where there is more."""
+        """Forget some of the expired entries; ask for another turn if there are more."""
         if self._prune(self._clock.monotonic_ns()):
             self._stream.engine.ready(self)
         elif self._entries and self._window_ns > 0:
@@ -221,7 +221,7 @@ class Dedupe:
         return True
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return what a journal written anew must say of the window."""
+        """Return the records of the window for a rewritten journal."""
         kept = [entry for entry in self._entries[self._head :] if entry[0] in self._journaled]
         marks = [(IN_USE, b"")] if self._in_use and self._stream.store.storage == "file" else []
         return [*marks, (GONE_IDS, self._encoded(kept))] if kept else marks
@@ -272,7 +272,7 @@ class Dedupe:
             self._keep_gone()
 
     def _keep_gone(self) -> None:
-        """Write down the ids that only the bytes of removed messages say: those go with some later commit."""
+        """Journal the ids that only the bytes of removed messages hold: those disappear with a later commit."""
         store, kept = self._stream.store, self._entries[self._head :]
         if store.num_deleted or kept[0][0] < store.first_seq:
             there = set(store.present([entry[0] for entry in kept]))
@@ -289,7 +289,7 @@ class Dedupe:
 
 
 def _id_in(header: bytes) -> bytes:
-    """Return the id of a message as the intake read it: blanks behind it belong to it."""
+    """Return the id of a message as the publish path read it: trailing blanks belong to it."""
     for key in (b"\r\nNats-Msg-Id:", b"\r\nMsg-Id:"):
         at = header.find(key)
         if at >= 0:

@@ -1,11 +1,11 @@
-"""Fast batches: a publisher that is told from time to time how far it has come, instead of once per message.
+"""Fast batches: a publisher gets an ack of its progress from time to time, instead of one per message.
 
-Theory of operation. The reply subject of a message says everything: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
+Theory of operation. The reply subject of a message holds all fields: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
 A batch counts the highest place it has seen (`last`) and the highest that is durable (`persisted`); messages between
 stand in `waiting` until their commit ends, which sends `{"type":"ack"}` every `every` messages and, after the message
-that commits, the ack of the batch. A gap ends a batch, unless its publisher said that gaps are `ok`. How many messages
-go between two acks doubles or halves towards what the batches of a stream may have together. Batches stand in `_open`
-in the order of their last message. Source: server/jetstream_batching.go, ADR-50.
+that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. How many messages go
+between two acks doubles or halves towards what the batches of a stream may have together. Batches stand in `_open` in
+the order of their last message. Source: server/jetstream_batching.go, ADR-50.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Stored(NamedTuple):
     reply: bytes
     """Reply subject of the last one."""
     head: bytes
-    """What all their reply subjects begin with, where there are several."""
+    """The common start of their reply subjects, if there are several."""
 
 
 class Batch:
@@ -78,11 +78,11 @@ class Batch:
         self.persisted = 0
         self.stream_seq = 0
         self.acked = 0
-        """Place that the latest flow ack told."""
+        """Place in the latest flow ack."""
         self.pending = 0
         self.commits = False
         self.commit_reply = b""
-        """Where the ack of the batch goes: to whoever asked for its end."""
+        """Reply subject for the ack of the batch: that of the message that ended it."""
         self.open = True
         self.due_ns = 0
 
@@ -121,7 +121,7 @@ class FastBatches:
     # Messages
 
     def take(self, message: PendingMessage, subject: bytes) -> None:
-        """Take one message of a batch; the reply `subject` that it was sent with says which place it has."""
+        """Take one message of a batch; the reply `subject` that it was sent with holds its place."""
         control = parse_control(subject)
         refusal = self._refuse(message, control)
         if refusal is None:
@@ -137,7 +137,7 @@ class FastBatches:
             self._stream.pipeline.acks.refuse(message.reply, refusal)
 
     def _refuse(self, message: PendingMessage, control: Control | None) -> ApiError | None:
-        """Return what speaks against a message of any batch, or None."""
+        """Return the error that applies to a message of any batch, or None."""
         stream = self._stream
         for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
             refusal = ask(stream, message)
@@ -201,7 +201,7 @@ class FastBatches:
             self._store(batch, control, message)
 
     def _store(self, batch: Batch, control: Control, message: PendingMessage) -> None:
-        """Store a message that was judged; what speaks against it only now is told as for any other message."""
+        """Store a checked message; an error at this point is answered as for any other message."""
         reply, message.reply, message.extra = message.reply, b"", b""
         pipeline = self._stream.pipeline
         outcome = checks.check_expected_id(self._stream, message) or pipeline.store_checked(message)
@@ -242,7 +242,7 @@ class FastBatches:
         self._touch(batch)
 
     def _over_gap(self, batch: Batch, control: Control, reply: bytes) -> bool:
-        """Tell of a gap, and return whether the batch goes on behind it."""
+        """Report a gap, and return whether the batch continues after it."""
         self._publish(reply, BatchFlowGap(last_seq=batch.last, seq=control.seq))
         if batch.gap_ok and control.seq > batch.last:
             batch.last = control.seq
@@ -252,7 +252,7 @@ class FastBatches:
         return False
 
     def _ping(self, batch: Batch, control: Control, reply: bytes) -> None:
-        """Tell again how far the batch is."""
+        """Report the progress of the batch again."""
         if control.seq > batch.last:
             self._publish(reply, BatchFlowGap(last_seq=batch.last + 1, seq=control.seq + 1))
             if batch.gap_ok:
@@ -265,7 +265,7 @@ class FastBatches:
         self._tell_flow(batch, reply)
 
     def _refused(self, batch: Batch, control: Control, reply: bytes, outcome: Outcome) -> None:
-        """Tell of a message that is refused or a duplicate, and end the batch where that is its end."""
+        """Report a message that is refused or a duplicate, and end the batch if it is the last one."""
         known = 0 if isinstance(outcome, ApiError) else outcome
         if known:
             if not batch.pending:
@@ -289,10 +289,10 @@ class FastBatches:
             self._catch_up(batch)
         self._commit(batch, reply)
 
-    # How far a batch is
+    # Progress
 
     def committed(self, durable_seq: int) -> None:
-        """Take note of what became durable."""
+        """Record what became durable."""
         waiting = self.waiting
         while waiting and waiting[0].seq <= durable_seq:
             stored = waiting.popleft()
@@ -314,7 +314,7 @@ class FastBatches:
             self._flow(batch, stored.reply)
 
     def lost(self, durable_seq: int, fault: StoreError) -> None:
-        """Tell of messages above `durable_seq` that they were not kept; their batches end."""
+        """Answer that messages above `durable_seq` were not kept; their batches end."""
         waiting = self.waiting
         while waiting and waiting[-1].seq > durable_seq:
             stored = waiting.pop()
@@ -363,7 +363,7 @@ class FastBatches:
     # Life
 
     def _touch(self, batch: Batch) -> None:
-        """Let a batch stay open for some time more."""
+        """Restart the timeout of a batch."""
         if not batch.commits:
             del self._open[batch.batch_id]
             self._open[batch.batch_id] = batch
@@ -377,7 +377,7 @@ class FastBatches:
             self._total.fast -= 1
 
     def _look(self) -> None:
-        """Forget what was silent for too long."""
+        """Close batches that were silent for too long."""
         now_ns = self._now_ns()
         for batch in tuple(self._open.values()):
             if batch.commits:

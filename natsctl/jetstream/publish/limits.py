@@ -1,4 +1,4 @@
-"""max_msgs, max_bytes and max_msgs_per_subject: what they push out, and what discard new refuses for them."""
+"""max_msgs, max_bytes and max_msgs_per_subject: removal of old messages, or refusal of new ones (discard new)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Limits:
         self._stream = stream
         self._size = file_size if stream.store.storage == "file" else memory_size
         self.any = False
-        """Whether there is a limit at all."""
+        """True if there is any limit."""
 
     def configure(self) -> None:
         """Take the limits from the configuration."""
@@ -54,7 +54,7 @@ class Limits:
         return None
 
     def has_room(self, subject: bytes, payloads: Sequence[bytes]) -> bool:
-        """Tell whether messages without headers fit surely, so that discard new refuses none of them."""
+        """Return whether messages without headers fit surely, so that discard new refuses none of them."""
         config, store = self._stream.config, self._stream.store
         if config.max_msgs_per_subject > 0 and config.discard_new_per_subject:
             return False
@@ -66,13 +66,13 @@ class Limits:
         return store.bytes + largest * len(payloads) <= config.max_bytes
 
     def trim(self, subject: bytes) -> None:
-        """Drop what the limits push out after a message on `subject` was stored."""
+        """Remove messages beyond the limits after a message on `subject` was stored."""
         self._trim_subject(subject)
         self._trim_stream()
 
     @property
     def trims_together(self) -> bool:
-        """Whether messages may be stored first and trimmed then: what goes is the same.
+        """Return whether messages may be stored first and trimmed then: what goes is the same.
 
         It is not where a smaller message takes the place of a larger one, so that an older one would have fitted.
         """
@@ -80,7 +80,7 @@ class Limits:
         return config.max_msgs_per_subject <= 0 or config.max_bytes <= 0 or config.discard is DiscardPolicy.NEW
 
     def trim_all(self, subjects: Iterable[bytes]) -> None:
-        """Drop what the limits push out after messages on these subjects were stored."""
+        """Remove messages beyond the limits after messages on these subjects were stored."""
         if self._stream.config.max_msgs_per_subject > 0:
             for subject in subjects:
                 self._trim_subject(subject)
@@ -146,7 +146,7 @@ class Limits:
                 yield dropped
 
     def _enforcing_together(self) -> Steps[None]:
-        """Drop by whole columns; consumers are told of those that they wait for, and count the others anew."""
+        """Drop by whole columns; consumers are informed of their pending messages, and count the others anew."""
         stream, config, store = self._stream, self._stream.config, self._stream.store
         before = store.messages
         if config.discard is not DiscardPolicy.NEW:

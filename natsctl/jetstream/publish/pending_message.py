@@ -16,7 +16,7 @@ NO_FIELDS: Final[HeaderFields] = {}
 
 
 class PendingMessage:
-    """A message, what its headers ask for, and what checks made of it."""
+    """A message, its JetStream headers, and the results of its checks."""
 
     __slots__ = (
         "extra",
@@ -43,17 +43,17 @@ class PendingMessage:
         self.origin = origin
         self.fields = read_headers(header) if header else NO_FIELDS
         self.msg_id = b""
-        """What the duplicate window goes by."""
+        """The id for the duplicate window."""
         self.rollup = b""
         """`sub` or `all` once it is known to be permitted."""
         self.ttl_ns = 0
-        """How long to keep it: 0 as the stream says, -1 for ever."""
+        """Lifetime: 0 by the stream's configuration, -1 for ever."""
         self.timed = False
-        """Whether it carries a time of its own: a TTL or a schedule."""
+        """True if it has a TTL or a schedule."""
         self.extra = b""
         """JSON members that follow the sequence in its ack, each with its comma before it."""
         self.own = False
-        """Whether the server made it: nothing that guards against clients looks at it."""
+        """True if the server made it: the checks that guard against clients do not apply."""
 
 
 def read_headers(block: bytes) -> HeaderFields:

@@ -1,11 +1,12 @@
-"""Where published messages enter a stream: checks, sequence, limits, and the ack once the message is durable.
+"""The publish path of a stream: checks, sequence, limits, and the ack once the message is durable.
 
-Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only
-passes through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes an
-`PendingMessage` and goes through `take`: a batch may keep it, `check_message` asks the checks in their order, `store_checked` appends and
-tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the durable
-prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
-async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
+Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only passes
+through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes a
+`PendingMessage` and goes through `take`: a batch may keep it, `check_message` asks the checks in their order,
+`store_checked` appends and tells those who keep something beside the message (`_after_store`). When a commit ends,
+`committed` takes the durable prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the
+consumers. With `persist_mode` async a commit ends when the messages are written: an ack then outlives the process, and
+within a second the machine.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 FIRST_LINE: Final = b"NATS/1.0\r\n"
 ID_LINE: Final = b"\r\nNats-Msg-Id:"
 ONLY_ID: Final = b"NATS/1.0" + ID_LINE
-"""How the header block begins that most publishers with headers send."""
+"""The start of the header block that most publishers with headers send."""
 
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
@@ -109,7 +110,7 @@ class PublishPipeline:
         self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
 
     def stop(self) -> None:
-        """Forget what was begun and not finished."""
+        """Drop the open batches."""
         self.atomic.stop()
         self.fast.stop()
 
@@ -191,7 +192,7 @@ class PublishPipeline:
             self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
 
     def _take_together(self, subject: bytes, messages: Sequence[Op], payloads: list[bytes]) -> bool:
-        """Tell whether each of a run's messages would do no more than be stored."""
+        """Return whether each of a run's messages would do no more than be stored."""
         if not (self._direct or self._bounded) or max(map(len, payloads)) > self._max_payload:
             return False
         if not subject and (any(op[2][-4:] == CONTROL_SUFFIX for op in messages) or not self._limits.trims_together):
@@ -199,7 +200,7 @@ class PublishPipeline:
         return self._direct or self._limits.has_room(subject or max([op[1] for op in messages], key=len), payloads)
 
     def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
-        """Store messages that nothing speaks against and that nobody acknowledges; return the last one's sequence."""
+        """Store messages that need no check and no ack; return the last one's sequence."""
         try:
             first_seq = self._append_run(subject, payloads, self._now_ns())
         except StoreError as fault:
@@ -265,7 +266,7 @@ class PublishPipeline:
             message.subject = self._transform.apply(message.subject) or message.subject
 
     def _check_and_store(self, message: PendingMessage) -> bool:
-        """Judge a message, do what follows from it, and return whether the stream has it now."""
+        """Check a message, store it, answer, and return whether the stream has it now."""
         outcome = checks.check_message(self._stream, message)
         if outcome and not isinstance(outcome, ApiError):
             self.acks.known(message.reply, outcome)
@@ -301,7 +302,7 @@ class PublishPipeline:
 
     @property
     def copies_plainly(self) -> bool:
-        """Whether nothing follows from a mirrored message but that it is stored."""
+        """Return whether nothing follows from a mirrored message but that it is stored."""
         return not (self.republish.active or self._after_store or self._trim)
 
     def store_copies(self, messages: Sequence[Copy]) -> None:
@@ -310,7 +311,7 @@ class PublishPipeline:
         self._waiting.extend([(message[0], message[2], b"") for message in messages])
 
     def store_checked(self, message: PendingMessage) -> ApiError | int:
-        """Store a message that was judged, or use up a sequence where nobody wants it; return that, or why not."""
+        """Store a checked message, or use up a sequence if no consumer takes it; return the sequence or the error."""
         try:
             if self._stream.retention.refuses(message.subject):
                 return self._skip(message)
@@ -341,7 +342,7 @@ class PublishPipeline:
         return seq
 
     def store_batch(self, messages: Sequence[PendingMessage]) -> None:
-        """Store judged messages together: all of them or, after a crash, none; the last one's reply hears of it."""
+        """Store checked messages together: all of them or, after a crash, none; the last one's reply gets the ack."""
         store = self._stream.store
         previous: dict[bytes, int] = {}
         if self.republish.active:
@@ -357,7 +358,7 @@ class PublishPipeline:
             self.acks.refuse(messages[-1].reply, storage_fault(fault))
 
     def _stored(self, seq: int, message: PendingMessage, previous_seq: int) -> None:
-        """Do what follows from a message that was appended just now."""
+        """Update the other parts after a message was appended."""
         stream, subject = self._stream, message.subject
         self._roll_up(seq, message)
         wanted = not stream.retention.refuses(subject)
@@ -377,7 +378,7 @@ class PublishPipeline:
     def _roll_up(self, seq: int, message: PendingMessage) -> None:
         if message.rollup:
             if self._trim and not self._stream.retention.refuses(message.subject):
-                self._limits.trim(message.subject)  # what limits drop is told of one by one, what a purge takes is not
+                self._limits.trim(message.subject)  # removals by limits have advisories, those by a purge have none
             filters = Filters((message.subject if message.rollup == b"sub" else b">",))
             self._stream.work.begin(self._stream.purging(filters, below_seq=seq))
 
@@ -388,7 +389,7 @@ class PublishPipeline:
     # Commits
 
     def committed(self, durable_seq: int) -> None:
-        """Send the acks of everything that became durable, and let consumers know."""
+        """Send the acks of everything that became durable, and inform the consumers."""
         waiting = self._waiting
         if waiting and waiting[-1][0] <= durable_seq:
             self._waiting = []
@@ -411,7 +412,7 @@ class PublishPipeline:
                 stream.retention.interest.announce(stored)
 
     def refused(self, durable_seq: int, fault: StoreError) -> None:
-        """Tell the publishers of everything above `durable_seq` that it was not kept."""
+        """Answer the publishers of messages above `durable_seq` that they were not kept."""
         self._stream.dedupe.forget_above(durable_seq)
         self.republish.forget_above(durable_seq)
         lost = [entry for entry in self._waiting if entry[0] > durable_seq]
@@ -435,7 +436,7 @@ def _only_id(header: bytes) -> bytes:
 
 
 def _clean(message: PendingMessage) -> None:
-    """Take out of a header what is not stored: a status, and what an import told of the requester."""
+    """Remove from a header what is not stored: a status, and an import's information about the requester."""
     header = message.header
     if header.startswith(b"NATS/1.0 "):
         header = b"NATS/1.0" + header[header.find(b"\r\n") :]

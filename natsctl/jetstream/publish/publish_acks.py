@@ -1,8 +1,8 @@
-"""What publishers are told: that a message is stored, that it was there already, or why it is refused.
+"""The answers to publishers: acks, acks of duplicates, and errors.
 
-Theory of operation. Acks of stored messages are made of the intake's list when a commit ends; what they say beyond the
-sequence (a counter's value, a batch's size) waits in `_extras` under the sequence. The answer to a duplicate of a
-message that is not durable yet waits in `_late`. A refusal goes out at once. A stream with `no_ack` says nothing.
+Theory of operation. Acks of stored messages are made from the publish path's list when a commit ends; their members
+beyond the sequence (a counter's value, a batch's size) wait in `_extras` under the sequence. The answer to a duplicate
+of a message that is not durable yet waits in `_late`. A refusal goes out at once. A stream with `no_ack` sends nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream_context import StreamContext
 
 Entry = tuple[int, bytes, bytes]
-"""(sequence, subject or b"" for what nobody wants, reply)"""
+"""(sequence, subject or b"" if no consumer takes it, reply)"""
 
 
 class PublishAcks:
@@ -39,27 +39,27 @@ class PublishAcks:
         """Everything of an ack that stands before the sequence."""
 
     def configure(self) -> None:
-        """Take from the configuration what acks say, and whether they are sent."""
+        """Derive the contents of acks from the configuration, and whether they are sent."""
         stream = self._stream
         self.opening = encode(PubAck(stream=stream.name, domain=stream.engine.options.domain))[:-2]
         self._no_ack = stream.config.no_ack
 
     def say_beside(self, seq: int, extra: bytes) -> None:
-        """Have the ack of a message say more."""
+        """Add members to the ack of a message."""
         self._extras[seq] = extra
 
     def tell(self, reply: bytes, body: bytes) -> None:
-        """Answer a publisher who wants to hear."""
+        """Answer a publisher that gave a reply subject."""
         if reply and not self._no_ack:
             self._account.publish(reply, b"", b"", body)
 
     def refuse(self, reply: bytes, refusal: ApiError) -> None:
-        """Tell a publisher why a message was not taken."""
+        """Answer a publisher with the error."""
         if reply and not self._no_ack:
             self._account.publish(reply, b"", b"", encode(PubAck(error=refusal, stream=self._stream.name)))
 
     def known(self, reply: bytes, seq: int, extra: bytes = b"") -> None:
-        """Tell a publisher, not before that message is durable, that this is a duplicate of message `seq`."""
+        """Answer that this is a duplicate of message `seq`, not before that message is durable."""
         if not reply or self._no_ack:
             return
         body = b'%b%d,"duplicate": true%b}' % (self.opening, seq, extra)
@@ -89,7 +89,7 @@ class PublishAcks:
                 self._late.append(entry)
 
     def lost(self, waiting: Sequence[Entry], durable_seq: int, fault: StoreError) -> None:
-        """Tell the publishers of messages above `durable_seq` that they were not kept."""
+        """Answer the publishers of messages above `durable_seq` that they were not kept."""
         self._extras = {seq: extra for seq, extra in self._extras.items() if seq <= durable_seq}
         late = [entry for entry in self._late if entry[0] > durable_seq]
         self._late = [entry for entry in self._late if entry[0] <= durable_seq]
@@ -100,7 +100,7 @@ class PublishAcks:
 
 
 def storage_fault(fault: StoreError) -> ApiError:
-    """Return what a publisher is told when the store did not take its message."""
+    """Return the error for a publisher whose message the store refused."""
     return (
         error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
         if isinstance(fault, StoreFullError)

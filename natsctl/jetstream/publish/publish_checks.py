@@ -1,4 +1,4 @@
-"""Why a published message is refused: the checks and their order. Source: docs/compatibility.md#publishing.
+"""The checks of published messages and their order. Source: docs/compatibility.md#publishing.
 
 A check of a feature stands in the feature's module; its place in the order stands here. Checks that guard the stream
 against clients are not asked about messages that the server makes itself.
@@ -99,7 +99,7 @@ def check_foreign_source(stream: StreamContext, message: PendingMessage) -> ApiE
 
 
 def read_message_id(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Set the id that the duplicate window goes by; refuses nothing."""
+    """Set the id for the duplicate window; refuses nothing."""
     fields = message.fields
     message.msg_id = fields.get(headers.MSG_ID) or fields.get(headers.LEGACY_MSG_ID, b"")
     return None
@@ -145,7 +145,7 @@ def check_max_size(stream: StreamContext, message: PendingMessage) -> ApiError |
 
 
 def check_header(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse a header whose size a record can not tell."""
+    """Refuse a header that is too long for a record."""
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
@@ -176,7 +176,7 @@ BEFORE_DEDUPE: Final[tuple[Check, ...]] = (
     check_foreign_source,
     read_message_id,
 )
-"""What is looked at before a duplicate is recognised."""
+"""The checks before a duplicate is recognised."""
 
 AFTER_DEDUPE: Final[tuple[Check, ...]] = (
     check_expected_id,
@@ -186,7 +186,7 @@ AFTER_DEDUPE: Final[tuple[Check, ...]] = (
     check_resources,
     read_ttl,
 )
-"""What is looked at once it is known that the message is no duplicate; the size once more, as it may have grown."""
+"""The checks of a message that is no duplicate; the size once more, as it may have grown."""
 
 COMMON: Final = frozenset(
     {
@@ -210,7 +210,7 @@ _AFTER_OF_COMMON: Final[tuple[Check, ...]] = (counters.count, check_resources)
 
 
 def check_message(stream: StreamContext, message: PendingMessage) -> ApiError | int:
-    """Return why a message is refused, the sequence that it is a duplicate of, or 0: it may be stored."""
+    """Return the error of a message, the sequence that it is a duplicate of, or 0: it may be stored."""
     before, after, fields = _BEFORE_OF_PLAIN, _AFTER_OF_COMMON, message.fields
     if fields:
         before = _BEFORE_OF_COMMON

@@ -1,8 +1,9 @@
-"""Republish: what was stored is published once more, under another subject, for whoever listens without a consumer.
+"""Republish: stored messages are published again under another subject, for subscribers without a consumer.
 
-Theory of operation. When a message is stored and somebody listens to where it would go, it is kept in `_waiting` with
-its time and the sequence before it on its subject, because both may be gone when the commit ends. What has become
-durable is published then, before the acks, in the order of the sequences. Source: docs/compatibility.md#republishing.
+Theory of operation. When a message is stored and its republish subject has a subscriber, it is kept in `_waiting` with
+its time and the sequence before it on its subject, because both may be gone when the commit ends. Messages that have
+become durable are published then, before the acks, in the order of the sequences. Source:
+docs/compatibility.md#republishing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Waiting = tuple[int, bytes, bytes, bytes]
 
 
 class Republish:
-    """What one stream publishes again."""
+    """The republishing of one stream."""
 
     __slots__ = ("_headers_only", "_mapping", "_stream", "_waiting", "active")
 
@@ -31,7 +32,7 @@ class Republish:
         self._headers_only = False
         self._waiting: list[Waiting] = []
         self.active = False
-        """Whether the stream republishes at all."""
+        """True if the stream republishes."""
 
     def configure(self) -> None:
         """Take subjects and form from the configuration."""
@@ -47,7 +48,7 @@ class Republish:
         if to is None or not self._stream.account.has_interest(to):
             return
         if not (is_valid_subject(to) and is_literal(to)):
-            return  # as in nats-server, a subject that nobody may publish on ends it here
+            return  # as in nats-server, a message for an invalid subject is dropped
         lines = b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n" % (
             self._stream.name.encode(),
             subject,

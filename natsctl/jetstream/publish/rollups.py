@@ -1,7 +1,7 @@
-"""What a rollup leaves to do when a crash came between its message and the removal of what it stands for.
+"""Completion of a rollup after a crash between its message and the removal of the messages that it replaces.
 
-The messages of a commit are on the disk before what it takes out. A rollup that is there alone would be taken for done
-by whoever tries again with its id.
+The messages of a commit are on disk before its removals. A rollup without its removals would be taken for complete by a
+publisher that tries again with its id.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from natsctl.store.message import StoredMessage
 
 COMMIT_NS: Final = 60 * 1_000_000_000
-"""How much older than its last message the first one of a commit can be."""
+"""Largest difference in time between the first and the last message of a commit."""
 
 
 def finish(stream: StreamContext) -> None:
-    """Take out what the rollups of an interrupted commit stand for."""
+    """Remove the messages that the rollups of an interrupted commit replace."""
     config, store = stream.config, stream.store
-    foreign = config.mirror is not None or config.sources  # there the header may be somebody else's
+    foreign = config.mirror is not None or config.sources  # there the header may come from another stream
     if not config.allow_rollup_hdrs or config.deny_purge or foreign or not store.healthy:
         return
     with suppress(StoreDamagedError):  # the store has reported it

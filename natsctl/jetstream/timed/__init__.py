@@ -1,1 +1,1 @@
-"""What happens when its time has come: age, TTLs, delete markers, schedules."""
+"""Expiry by age and TTL, delete markers, schedules."""

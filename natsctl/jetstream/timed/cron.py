@@ -1,8 +1,8 @@
 """Cron patterns of six fields, second to day of week, and the next moment that one names.
 
 Our own code and no library, because the syntax and the meaning of edge cases are nats-server's: a field before the
-minutes, `?`, steps that reach to the end of a field, Sunday only as 0, a day that must satisfy both of its fields
-where one has a star and either of them where none has, and hours that a change of clocks skips or repeats.
+minutes, `?`, steps that reach to the end of a field, Sunday only as 0, a day that must satisfy both of its fields where
+one has a star and either of them where none has, and hours that a change of clocks skips or repeats.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep",
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 YEARS_AHEAD: Final = 5
-"""How far a pattern is looked for; one that names nothing until then is invalid."""
+"""Years that a search covers; a pattern without a time in them is invalid."""
 MAX_PATTERN: Final = 1024
 """Bytes of a pattern that is read; longer ones are invalid."""
 _MAX_STEPS: Final = 20_000
@@ -42,11 +42,11 @@ class CronError(ValueError):
 
 
 class Field(NamedTuple):
-    """What one field of a pattern allows."""
+    """The values that one field of a pattern allows."""
 
     values: frozenset[int]
     star: bool
-    """Whether it says that it restricts nothing; matters for days only."""
+    """True for a field without a restriction; matters for days only."""
 
 
 class Cron(NamedTuple):

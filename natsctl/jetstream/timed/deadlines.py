@@ -3,8 +3,8 @@
 Theory of operation. A wheel of two rims. `_near` holds buckets of one tick (about a second), for every tick up to the
 era that was opened last; `_far` holds one bucket for every later era (4096 ticks, about 73 minutes), which is dealt out
 to ticks when its turn comes. A bucket is two arrays, sequences and times, in the order of arrival; it is sorted once,
-when its first entry is due. Nothing is taken out when a message goes: whoever is told that a sequence is due looks
-whether it is still there, and `sweep` drops in small steps what is gone, so that entries do not outnumber messages.
+when its first entry is due. Nothing is taken out when a message goes: the caller checks whether a due sequence is still
+stored, and `sweep` drops in small steps what is gone, so that entries do not outnumber messages.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Deadlines:
         return self._count
 
     def add(self, due_ns: int, seq: int) -> None:
-        """Have `seq` come up at `due_ns` since the epoch; what is past comes up at once."""
+        """Add the deadline of `seq`, `due_ns` since the epoch; a past one is due at once."""
         due_ns = min(max(due_ns, 0), MAX_NS)
         era = due_ns >> ERA_BITS
         self._count += 1

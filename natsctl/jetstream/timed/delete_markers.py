@@ -1,4 +1,4 @@
-"""Delete markers: what a subject leaves behind when its last message goes by age or by its TTL.
+"""Delete markers: messages that replace the last message of a subject when it expires by age or TTL.
 
 A marker is an empty message with `Nats-Marker-Reason: MaxAge`; its own TTL is the stream's subject_delete_marker_ttl,
 so that it goes too, without another marker. It is stored before the message goes: a crash between the two leaves a
@@ -31,7 +31,7 @@ class DeleteMarkers:
         self._stream = stream
         self._header = b""
         self.ttl_ns = 0
-        """How long a marker stays; 0: the stream leaves none."""
+        """Lifetime of a marker; 0: the stream leaves none."""
 
     def configure(self) -> None:
         """Take the lifetime of markers from the configuration, in whole seconds."""
@@ -45,7 +45,7 @@ class DeleteMarkers:
         )
 
     def expire(self, seq: int, reason: str) -> None:
-        """Take out one durable message whose time is over, if it is still there; `reason` is told to consumers."""
+        """Remove one expired durable message, if it is still there; `reason` goes into consumers' advisories."""
         stream, store = self._stream, self._stream.store
         subject = store.subject_of(seq)
         if subject is None:
@@ -57,7 +57,7 @@ class DeleteMarkers:
             stream.removed(gone, reason)
 
     def _is_marker(self, seq: int) -> bool:
-        """Tell whether a message is a marker itself, or what a KV client left in place of a value."""
+        """Return whether a message is a marker itself, or what a KV client left in place of a value."""
         try:
             message = self._stream.store.get(seq)
         except StoreDamagedError:

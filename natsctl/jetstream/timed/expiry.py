@@ -1,4 +1,4 @@
-"""max_age: messages leave when their time has come.
+"""max_age: removal of messages by age.
 
 One timer stands at the time of the oldest message, but never closer than `GRANULARITY_NS`, so that a steady flow
 expires in batches. Few messages go one by one, so that consumers can keep their counts; many go as one purge. Where
@@ -7,7 +7,7 @@ behind what was looked at and spared.
 
 Times ahead of the clock. After a clock that was ahead was put right, messages are stamped with times that are yet to
 come, for time order equals sequence order. Such a message goes by the monotonic clock, `max_age` after the server first
-saw it: `_seen` says what had come when. Source: docs/adr/0003.
+saw it: `_seen` holds sequences and times. Source: docs/adr/0003.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream_context import StreamContext
 
 ONE_BY_ONE: Final = 1000
-"""Messages that expire at once up to which consumers are told of each."""
+"""Messages that expire together, up to which consumers are informed of each."""
 WALK: Final = 256
 """Messages that one turn of a walk looks at."""
 SEEN_PER_AGE: Final = 256
@@ -76,7 +76,7 @@ class Expiry:
             self._alarm.no_later_than(clock.monotonic_ns() + max(left_ns, GRANULARITY_NS))
 
     def committed(self) -> None:
-        """Take note of new messages: the first one starts the timer."""
+        """Handle new messages: the first one starts the timer."""
         if self._max_age_ns > 0:
             if self._alarm.armed:
                 self._note_seen()
@@ -84,7 +84,7 @@ class Expiry:
                 self.arm()
 
     def _note_seen(self) -> None:
-        """Remember when messages came, if their times are ahead of the clock and say nothing about that."""
+        """Record the arrival of messages whose times are ahead of the clock."""
         clock, store = self._stream.engine.clock, self._stream.store
         if store.last_ts_ns <= clock.now_ns():
             return
@@ -94,7 +94,7 @@ class Expiry:
             seen.append((store.durable_seq, now_ns))
 
     def catch_up(self) -> None:
-        """Expire at once what is due after a restart, as far as nobody has to be told."""
+        """Expire due messages after a restart, at once where no advisory is needed."""
         if self._max_age_ns <= 0 or self._stream.timed.loading or not self._stream.store.healthy:
             return
         self._cursor = 0
@@ -113,7 +113,7 @@ class Expiry:
         return max(self._stream.store.first_seq_at(clock.now_ns() - self._max_age_ns + 1), self._over)
 
     def _is_plain(self, first_kept: int) -> bool:
-        """Tell whether everything below `first_kept` just goes."""
+        """Return whether everything below `first_kept` can be purged."""
         return not self._stream.markers.ttl_ns and not self._stream.timed.ttl.spared_below(first_kept)
 
     def _look(self) -> None:
@@ -142,7 +142,7 @@ class Expiry:
         return 1
 
     def _expiring(self, below_seq: int) -> Steps[None]:
-        """Take out what is below `below_seq`; consumers that wait for acks of it are told that it is gone."""
+        """Remove messages below `below_seq`; consumers that wait for their acks publish advisories."""
         self._stream.work.shut()
         for consumer in tuple(self._stream.consumers.values()):
             state = consumer.state

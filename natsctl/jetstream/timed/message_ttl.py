@@ -1,10 +1,10 @@
-"""Messages with a lifetime of their own: what `Nats-TTL` says, and the removal of those whose time is over.
+"""Messages with a lifetime of their own: the header `Nats-TTL`, and the removal of expired messages.
 
 Theory of operation. A message that carries the header is stored with the flag TIMED. Where the stream allows TTLs its
-deadline goes into `_deadlines`, 16 bytes a message; one alarm stands at the earliest, never closer than the
-granularity that nats-server has. Messages that say `never` are listed in `_never`, for max_age spares them. What is
-due is removed some messages per turn. After a restart both are filled again from the flagged messages
-(timed_messages.py); a message that is gone leaves its entries behind, which are skipped, and swept once they prevail.
+deadline goes into `_deadlines`, 16 bytes a message; one alarm stands at the earliest, never closer than the granularity
+that nats-server has. Messages with `never` are listed in `_never`, because max_age spares them. What is due is removed
+some messages per turn. After a restart both are filled again from the flagged messages (timed_messages.py); a message
+that is gone leaves its entries behind, which are skipped, and swept once they prevail.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check_batch_ttl(stream: StreamContext, message: PendingMessage) -> ApiError 
 
 
 def raise_to_marker(stream: StreamContext, message: PendingMessage) -> None:
-    """Let a message live at least as long as a delete marker: one that went earlier could hide behind an older marker.
+    """Raise a message's TTL to that of delete markers: one that expired earlier could hide behind an older marker.
 
     Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.
     """
@@ -133,7 +133,7 @@ class MessageTtl:
         """Deadlines by the monotonic clock, of messages with times ahead of the wall clock; see expiry.py."""
         self._never = array("Q")
         self.active = False
-        """Whether messages leave when their TTL is over; otherwise the header is only kept."""
+        """True if messages expire by their TTL; otherwise the header is only stored."""
 
     def __len__(self) -> int:
         return len(self._deadlines) + len(self._ahead)
@@ -149,7 +149,7 @@ class MessageTtl:
         self._deadlines, self._ahead, self._never = Deadlines(), Deadlines(), array("Q")
 
     def note(self, seq: int, ts_ns: int, ttl_ns: int) -> None:
-        """Take note of a stored message and its lifetime."""
+        """Record a stored message and its lifetime."""
         if ttl_ns == NEVER:
             insort(self._never, seq)
         elif ttl_ns > 0 and self.active:
@@ -177,21 +177,21 @@ class MessageTtl:
         return self._prevails() and any(larger.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
 
     def _prevails(self) -> bool:
-        """Tell whether most entries are of messages that are gone."""
+        """Return whether most entries belong to messages that are gone."""
         return len(self) > 2 * self._stream.store.messages + STALE_SLACK
 
-    # What never goes
+    # Messages without an end
 
     def spares(self, seq: int) -> bool:
-        """Tell whether max_age spares a message."""
+        """Return whether max_age spares a message."""
         at = bisect_left(self._never, seq)
         return at < len(self._never) and self._never[at] == seq
 
     def spared_below(self, seq: int) -> bool:
-        """Tell whether max_age spares a message below `seq` (or one that is gone since)."""
+        """Return whether max_age spares a message below `seq` (or one that is gone since)."""
         return bool(self._never) and self._never[0] < seq
 
-    # What goes
+    # Removal
 
     def _look(self) -> None:
         self._stream.engine.ready(self)

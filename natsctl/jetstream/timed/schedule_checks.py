@@ -1,4 +1,4 @@
-"""Why a message with a schedule is refused, and one that speaks of somebody else's. Source: nats-server, stream.go."""
+"""The checks of messages with a schedule, and of those that name another message's. Source: nats-server, stream.go."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream_context import StreamContext
 
 PURGE: Final = b"purge"
-"""What `Nats-Schedule-Next` says of a schedule that ends."""
+"""The value of `Nats-Schedule-Next` for a schedule that ends."""
 SUBJECT_ROLLUP: Final = b"sub"
 
 
 def check_schedule(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse a schedule that can not be kept; flag one that can, and let it take the place of its forerunner."""
+    """Refuse a schedule that cannot be kept; flag a valid one, and make it replace the earlier one."""
     if message.own or not message.fields:
         return None
     try:

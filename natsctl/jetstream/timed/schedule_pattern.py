@@ -1,4 +1,4 @@
-"""What the `Nats-Schedule` header says: when a message is to be produced, once or again and again.
+"""The patterns of the `Nats-Schedule` header: times at which a message is produced, once or repeatedly.
 
 `@at <RFC 3339>`, `@every <Go duration of a second or more>`, a cron pattern of six fields or one of the short names,
 the last two in a time zone where one is given. Source: nats-server, scheduler.go.
@@ -34,7 +34,7 @@ _GO_TIME: Final = (
 
 
 class ScheduleError(ValueError):
-    """The pattern can not be read, or names no moment."""
+    """The pattern cannot be read, or names no moment."""
 
 
 class TimeZoneError(ScheduleError):
@@ -42,7 +42,7 @@ class TimeZoneError(ScheduleError):
 
 
 class Firing(NamedTuple):
-    """When a schedule fires next."""
+    """The next firing of a schedule."""
 
     due_ns: int
     text: str

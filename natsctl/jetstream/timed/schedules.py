@@ -1,4 +1,4 @@
-"""Messages that the stream produces by itself, at the times that stored schedules name.
+"""Messages that a stream produces at the times of its stored schedules.
 
 Theory of operation. A schedule is a stored message, flagged TIMED; it counts as long as nothing but what schedules
 produce was stored on its subject behind it, so that replacing, deleting or purging it needs no bookkeeping here: what
@@ -6,10 +6,10 @@ comes up in `_deadlines` and no longer counts is dropped. Firing stores the prod
 published, and waits in `_fired` until that is durable. Only then a schedule that fires once is taken out, or the next
 moment of one that repeats is entered.
 
-Once and no more. A crash between the two leaves a schedule that is due although it has fired. What it produced names
-it in its header and was stored when it was due or later, so the recovery looks at its target's messages from that time
-on: `Nats-Schedule-Next` says how it goes on. It also looks at the newest messages that are gone but still in the log,
-for a limit may have pushed one out with the commit that brought it. The journal keeps the next moment of schedules that
+Once and no more. A crash between the two leaves a schedule that is due although it has fired. What it produced names it
+in its header and was stored when it was due or later, so the recovery looks at its target's messages from that time on:
+`Nats-Schedule-Next` holds the next step. It also looks at the newest messages that are gone but still in the log, for a
+limit may have pushed one out with the commit that brought it. The journal keeps the next moment of schedules that
 repeat, so that there is little to look at, and what they produced may be gone by then.
 """
 
@@ -42,9 +42,9 @@ NEXT_FIRING: Final = 0x18
 BATCH: Final = 64
 """Schedules that fire in one turn."""
 RETRY_NS: Final = SECOND_NS
-"""When a schedule tries again whose message the stream did not take."""
+"""Wait of a schedule whose message the stream refused."""
 SOON_NS: Final = 5_000_000
-"""When a schedule looks again at messages that are not durable yet."""
+"""Wait of a schedule for messages that are not durable yet."""
 MAX_LOOK_BACK: Final = 65_536
 """Messages of a target that recovery looks at for what a schedule produced."""
 READ_BATCH: Final = 256
@@ -61,7 +61,7 @@ class Fired(NamedTuple):
     seq: int
     subject: bytes
     next_ns: int
-    """When the schedule fires again, 0: never."""
+    """Time of the next firing, 0: never."""
 
 
 class Schedules:
@@ -77,9 +77,9 @@ class Schedules:
         self._moved: dict[int, int] = {}
         self._remnants: dict[bytes, tuple[int, int, bytes]] | None = None
         self.active = False
-        """Whether schedules fire here."""
+        """True if schedules fire in this stream."""
         self.produces = False
-        """Whether what is being stored was made by a schedule."""
+        """True while a message of a schedule is being stored."""
 
     def stop(self) -> None:
         """Fire nothing more."""
@@ -94,7 +94,7 @@ class Schedules:
     # Schedules that come
 
     def note(self, seq: int, ts_ns: int, header: bytes) -> None:
-        """Take note of a schedule that was stored just now; what is past fires a moment later."""
+        """Add a schedule that was stored just now; one in the past fires a moment later."""
         now_ns = self._stream.engine.clock.now_ns()
         try:
             firing = next_firing(header, min(ts_ns, now_ns), now_ns)
@@ -104,7 +104,7 @@ class Schedules:
             self._enter(firing.due_ns if firing.due_ns > now_ns else now_ns + GRANULARITY_NS, seq)
 
     def load(self, message: StoredMessage) -> None:
-        """Take note of a schedule that was stored in an earlier life: a moment that was missed is made up for once."""
+        """Add a schedule that was stored before the start: one missed firing is made up for."""
         now_ns = self._stream.engine.clock.now_ns()
         try:
             firing = first_firing(message.header, min(message.ts_ns, now_ns))
@@ -122,7 +122,7 @@ class Schedules:
         self._enter(max(due_ns, now_ns + GRANULARITY_NS), message.seq)
 
     def _last_step(self, schedule: StoredMessage, from_ns: int) -> bytes:
-        """Return what the last message says of its schedule that this one produced since `from_ns`, b"" if none did."""
+        """Return the next step in the last message that a schedule produced since `from_ns`, b"" without one."""
         store = self._stream.store
         target = PendingMessage(headers.get(schedule.header, headers.SCHEDULE_TARGET) or b"", b"", b"", b"")
         self._stream.pipeline.map_subject(target)
@@ -138,7 +138,7 @@ class Schedules:
         return step
 
     def _last_step_in_log(self, schedule: StoredMessage, from_ns: int) -> bytes:
-        """Return what the newest removed messages say of a schedule; all schedules look at them once."""
+        """Return the next step in the newest removed messages of a schedule; they are read once for all schedules."""
         if self._remnants is None:
             store, self._remnants = self._stream.store, {}
             with suppress(StoreDamagedError):
@@ -158,11 +158,11 @@ class Schedules:
                 self._look()
 
     def _is_stale(self) -> bool:
-        """Tell whether most deadlines are of schedules that are gone."""
+        """Return whether most deadlines belong to schedules that are gone."""
         return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
 
     def _counts(self, seq: int, subject: bytes) -> bool:
-        """Tell whether nothing has taken the place of a schedule; what schedules produce does not."""
+        """Return whether no message has replaced a schedule; messages that schedules produce do not count."""
         store = self._stream.store
         if store.last_seq_of(subject) == seq:
             return True
@@ -185,7 +185,7 @@ class Schedules:
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Let the next schedules fire whose time has come, and ask again where there is more."""
+        """Fire the next due schedules, and ask for another turn if there are more."""
         store, engine = self._stream.store, self._stream.engine
         if not store.healthy or not self.active:
             return 0
@@ -198,7 +198,7 @@ class Schedules:
             if seq > store.durable_seq:
                 self._deadlines.add(now_ns + SOON_NS, seq)
             else:
-                with suppress(StoreDamagedError):  # the store has reported it; what can not be read is not passed on
+                with suppress(StoreDamagedError):  # the store has reported it; what cannot be read is not passed on
                     self._fire(seq, due_ns, now_ns)
         if len(due) == limit or (self._is_stale() and self._deadlines.sweep(store.holds)):
             engine.ready(self)
@@ -237,7 +237,7 @@ class Schedules:
         return store.get(source_seq) if source_seq else schedule
 
     def _store(self, message: PendingMessage) -> int:
-        """Store a produced message and return its sequence, 0 where the stream can not take it now."""
+        """Store a produced message and return its sequence, 0 where the stream cannot take it now."""
         pipeline = self._stream.pipeline
         pipeline.map_subject(message)
         self.produces = True
@@ -274,11 +274,11 @@ class Schedules:
 
     @property
     def waiting(self) -> bool:
-        """Whether a firing is not durable yet."""
+        """Return whether a firing is not durable yet."""
         return bool(self._fired)
 
     def refused(self, durable_seq: int) -> None:
-        """Let the schedules fire again whose messages the store could not keep."""
+        """Fire the schedules again whose messages the store could not keep."""
         lost = [fired for fired in self._fired if fired.produced_seq > durable_seq]
         self._fired = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
         now_ns = self._stream.engine.clock.now_ns()
@@ -303,7 +303,7 @@ class Schedules:
                 self._moved[seq] = next_ns
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return what a journal written anew must say of schedules."""
+        """Return the records of schedules for a rewritten journal."""
         holds = self._stream.store.holds
         self._moved = {seq: next_ns for seq, next_ns in self._moved.items() if holds(seq)}
         if self._stream.store.storage != "file":

@@ -1,6 +1,6 @@
-"""What one stream knows of messages that carry a time of their own, from their storing or from an earlier life.
+"""The TTLs and schedules of one stream's messages, recorded when they are stored and loaded after a restart.
 
-Theory of operation. The intake tells `stored` of every message that goes the slow path. After a restart, a restore or
+Theory of operation. The publish path calls `stored` for every message on its slow path. After a restart, a restore or
 an update that turns a feature on, the messages that the store has flagged TIMED are read once, some per turn of the
 ready queue, oldest first; the store names them without reading others. max_age waits until that is done, because only
 then it is known what it must spare.
@@ -31,7 +31,7 @@ BATCH: Final = 256
 
 
 def is_timed(header: bytes) -> bool:
-    """Tell whether a message carries a time of its own, so that the store has to flag it."""
+    """Return whether a message has a TTL or a schedule, so that the store has to flag it."""
     return b"\r\nNats-TTL:" in header or b"\r\nNats-Schedule:" in header
 
 
@@ -69,7 +69,7 @@ class TimedMessages:
         self.schedules.stop()
 
     def listeners(self) -> list[Callable[[int, PendingMessage], None]]:
-        """Return who must be told of stored messages."""
+        """Return the callbacks for stored messages."""
         config = self._stream.config
         wanted = config.allow_msg_ttl or config.allow_msg_schedules
         if config.sources or config.mirror is not None:  # what is foreign was not refused here
@@ -77,7 +77,7 @@ class TimedMessages:
         return [self.stored] if wanted else []
 
     def stored(self, seq: int, message: PendingMessage) -> None:
-        """Take note of a message that was stored just now."""
+        """Record a message that was stored just now."""
         header = message.header
         if b"\r\nNats-" not in header:
             return
@@ -102,7 +102,7 @@ class TimedMessages:
 
     @property
     def loading(self) -> bool:
-        """Whether messages of an earlier life are still to be read."""
+        """Return whether messages stored before the start are still to be read."""
         return bool(self._loading)
 
     def _load(self) -> None:
@@ -170,5 +170,5 @@ class TimedMessages:
         self.schedules.refused(durable_seq)
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return what a journal written anew must say."""
+        """Return the records for a rewritten journal."""
         return self.schedules.records()

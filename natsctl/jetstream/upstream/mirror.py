@@ -1,9 +1,9 @@
 """A mirror: the origin's messages under their own sequences and times.
 
-Theory of operation. Where the mirror continues is its own last sequence, so nothing has to be remembered. Sequences
-that the origin no longer has, or that the filter leaves out, become gaps. An origin that ends below what is here was
-made anew, or lost messages: its next messages would come under sequences that are taken, so that is shown as an error
-until it has passed them; the origin is asked for its last sequence whenever the connection is made.
+Theory of operation. The mirror continues after its own last sequence, so nothing has to be recorded. Sequences that the
+origin no longer has, or that the filter leaves out, become gaps. An origin that ends below what is here was made anew,
+or lost messages: its next messages would come under sequences that are taken, so that is shown as an error until it has
+passed them; the origin is asked for its last sequence whenever the connection is made.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RANDOM: Final = 8
 
 
 class _Seen(Model):
-    """What is read of the origin's info."""
+    """The used part of the origin's info."""
 
     state: StreamState = field(default_factory=lambda: StreamState())
     error: ApiError | None = None
@@ -66,7 +66,7 @@ class Mirror:
             info.filter_subject = ""  # nats-server learns of it with its first request
         return info
 
-    # What the connection asks
+    # Called by the connection
 
     def request(self) -> ConsumerConfig:
         """Return where the consumer is to begin and what it shall deliver."""
@@ -83,7 +83,7 @@ class Mirror:
         return config
 
     def known_identity(self) -> str:
-        """Return nothing: a mirror goes by sequences alone."""
+        """Return "": a mirror continues by sequences alone."""
         return ""
 
     def connected(self, delivered_seq: int, identity: str) -> int:
@@ -141,13 +141,13 @@ class Mirror:
         self._stream.upstreams.taken(self.upstream.lag)
 
     def _refuses(self, message: PendingMessage) -> bool:
-        """Tell whether there is no room for a message now."""
+        """Return whether there is no room for a message now."""
         refusal = check_account(self._stream, message)
         refusal = refusal or self._stream.limits.refuse(message.subject, message.header, message.payload)
         return refusal is not None
 
     def _take_with_header(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
-        """Store a message whose header may tell what it replaces."""
+        """Store a message whose header may contain a rollup."""
         stream, config = self._stream, self._stream.config
         stream.pipeline.store_mirrored(seq, ts_ns, subject, header, payload)
         if config.allow_rollup_hdrs and not config.deny_purge:
@@ -183,7 +183,7 @@ class Mirror:
 
 
 def set_first_start(config: ConsumerConfig, source: StreamSource) -> None:
-    """Have a consumer begin where the configuration of a mirror or source says."""
+    """Set the start of a consumer by the configuration of a mirror or source."""
     if source.opt_start_seq:
         config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, source.opt_start_seq
     elif source.opt_start_time is not None:

@@ -32,12 +32,12 @@ def short_hash(text: str) -> str:
 
 
 def identity(stream: StreamContext) -> str:
-    """Return what tells a stream from another one of its name that was made earlier or later."""
+    """Return the identity of a stream, which differs from that of another stream of the same name."""
     return short_hash(format_time(stream.created_ns))
 
 
 def source_fields(source: StreamSource) -> tuple[str, str, str]:
-    """Return the name, filters and destinations by which the messages of a source are told from those of others."""
+    """Return the name, filters and destinations that identify the messages of a source."""
     name = source.name
     if source.external is not None:
         name += ":" + short_hash(source.external.api)
@@ -55,7 +55,7 @@ def source_index(source: StreamSource) -> str:
 
 
 def stable_name(stream: StreamContext) -> str:
-    """Return what tells the consumers of one mirror or sourcing stream from those of others."""
+    """Return the part of a consumer's name that identifies a mirror or sourcing stream."""
     parts = [stream.name, stream.account.name]
     if stream.engine.options.domain:
         parts.append(stream.engine.options.domain)

@@ -1,8 +1,8 @@
-"""One source of a stream: the origin's messages as new ones, each with a header that tells where it is from.
+"""One source of a stream: the origin's messages as new ones, each with a header that names its origin.
 
-Where a source continues is told by the newest of those headers; `source_set.py` keeps that in the journal. Where it
-begins is decided, and written down, with its first connection. An origin
-that was made anew has another identity; its messages are then taken from the beginning, as those of another stream.
+The newest of those headers holds the position; `source_set.py` keeps it in the journal. Where it begins is decided, and
+written down, with its first connection. An origin that was made anew has another identity; its messages are then taken
+from the beginning, as those of another stream.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOWHERE: Final = Position(0, "")
 
 
 class Origin(NamedTuple):
-    """What a source header says; `place`, the index of the source, is empty in headers of servers before 2.10."""
+    """The fields of a source header; `place`, the index of the source, is empty in headers of servers before 2.10."""
 
     stream: str
     place: str
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
 
 def read_origin(header: bytes) -> Origin | None:
-    """Return what the source header of a stored message says, None where there is none that can be read."""
+    """Return the fields of a stored message's source header, None without a valid one."""
     value = headers.get(header, headers.STREAM_SOURCE)
     if value is None:
         return None
@@ -83,7 +83,7 @@ class Source:
         self._anew = False
         self._skipped = 0
         self.fresh = False
-        """Whether nothing is known of this source, so that its first connection decides where it begins."""
+        """True for a source without a position: its first connection decides where it begins."""
         self.upstream = Upstream(stream, self)
 
     def info(self) -> StreamSourceInfo:
@@ -95,7 +95,7 @@ class Source:
             info.filter_subject = ""
         return info
 
-    # What the connection asks
+    # Called by the connection
 
     def request(self) -> ConsumerConfig:
         """Return where the consumer is to begin and what it shall deliver."""
@@ -128,7 +128,7 @@ class Source:
         return "" if self._anew else self.position.identity
 
     def connected(self, delivered_seq: int, identity: str) -> int:
-        """Take note that deliveries follow behind `delivered_seq`; return the newest sequence that is here already."""
+        """Record that deliveries follow behind `delivered_seq`; return the newest sequence that is here already."""
         known = self.position.identity
         if self._anew or (identity and known and identity != known):
             self.position = NOWHERE
@@ -176,7 +176,7 @@ class Source:
 
 
 def _base(header: bytes) -> bytes:
-    """Return a header block, open at its end, without what concerned its first publishing or told of another origin."""
+    """Return a header block, open at its end, without the headers of its first publishing or of another origin."""
     header = without_conditions(header)
     if header and b"\r\nNats-Stream-Source:" in header:
         header = headers.remove(header, headers.STREAM_SOURCE)

@@ -1,16 +1,17 @@
 """The sources of one stream, and how far each has come.
 
-Theory of operation. Every sourced message says in its header where it is from, so what is stored tells where each
-source goes on, as long as the newest message of each is there. Because it may be deleted, expire or be consumed, the
-positions also go into the journal, with the commit that holds the messages: a record says that the positions of some
-sources were such when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out those
-of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes what it
-found before anything is asked of an origin; so that a position is never ahead of what is stored, and never behind.
-(The journal is written right after the messages. After a crash between the two, messages that a limit pushed out within
-the very commit that brought them are not in the stream any more, but still in its log, where they are read too.)
+Theory of operation. Every sourced message names its origin in a header, so the stored messages hold the position of
+each source, as long as the newest message of each is there. Because it may be deleted, expire or be consumed, the
+positions also go into the journal, with the commit that holds the messages: a record holds the positions of some
+sources at the time when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out
+those of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes
+what it found before anything is asked of an origin; so that a position is never ahead of what is stored, and never
+behind. (The journal is written right after the messages. After a crash between the two, messages that a limit pushed
+out within the very commit that brought them are not in the stream any more, but still in its log, where they are read
+too.)
 
-A source whose position no record tells (the stream was restored from a snapshot, or comes from another server) looks
-for its newest header from the end of the stream, some messages per turn, before it connects; the first look is taken at
+A source without a recorded position (the stream was restored from a snapshot, or comes from another server) looks for
+its newest header from the end of the stream, some messages per turn, before it connects; the first look is taken at
 once, because a crash right after the first commit leaves messages without a record.
 """
 
@@ -45,7 +46,7 @@ _decoder: Final = msgspec.msgpack.Decoder(Record)
 
 
 class SourceSet:
-    """Makes, keeps and journals the sources of one stream."""
+    """The sources of one stream and their journal records."""
 
     __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources")
 
@@ -86,7 +87,7 @@ class SourceSet:
             del self._known[known]
 
     def start(self) -> None:
-        """Let every source begin; the positions of all that is stored are known."""
+        """Start every source; the positions of all stored messages are known."""
         self._ready = True
         for source in self.sources.values():
             self._begin(source)
@@ -98,7 +99,7 @@ class SourceSet:
             source.upstream.stop()
 
     def delete_consumers(self) -> None:
-        """Have every origin forget what it keeps for this stream."""
+        """Delete this stream's consumers at every origin."""
         for source in self.sources.values():
             source.upstream.delete_consumer()
 
@@ -129,7 +130,7 @@ class SourceSet:
             self._stream.consumer_set.rewrite_if_large()
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return what a journal written anew must say of the sources."""
+        """Return the records of the sources for a rewritten journal."""
         if not self._known or self._stream.store.storage != "file":
             return []
         body = (self._stream.store.last_seq, [(index, *position) for index, position in self._known.items()])

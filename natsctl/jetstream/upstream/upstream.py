@@ -1,14 +1,14 @@
-"""The connection of a mirror or a source to its origin: a consumer over there that delivers to a subject over here.
+"""The connection of a mirror or a source to its origin: a consumer on the origin that delivers to a local subject.
 
 Theory of operation. Everything goes over subjects of the account, so that an origin in another account, domain or
-server is reached like one next door. `connect` asks the origin's API for a consumer (flow control, heartbeats, no
-acks; or a reset of the durable one that the configuration names) and, when it is there, subscribes to its deliver
-subject. What arrives goes in batches to the taker, which stores it. `sseq` is the newest sequence of the origin that
+server is reached like one next door. `connect` asks the origin's API for a consumer (flow control, heartbeats, no acks;
+or a reset of the durable one that the configuration names) and, when it is there, subscribes to its deliver subject.
+Deliveries go in batches to the mirror or source, which stores them. `sseq` is the newest sequence of the origin that
 was taken, `dseq` the newest delivery of this consumer; a delivery that skips one, or a heartbeat that counts more of
 them, means a loss, and the consumer is made anew behind `sseq`.
 
 Flow control is answered only when everything that came before it is durable here: a slow disk holds the origin back,
-what is in flight is bounded by the origin's window, and a work queue over there removes nothing that could be lost
+what is in flight is bounded by the origin's window, and a work queue on the origin removes nothing that could be lost
 here. Failures wait longer each time, up to `RETRY_MAX_NS`. Source: server/stream.go of nats-server.
 """
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from natsctl.jetstream.stream_context import StreamContext
 
 ANSWER_NS: Final = 30 * SECOND
-"""How long to wait for a consumer to be made. Source: nats-server."""
+"""Longest wait for the creation of a consumer. Source: nats-server."""
 RESET_ANSWER_NS: Final = 5 * SECOND
-"""How long to wait for a consumer to be reset. Source: nats-server."""
+"""Longest wait for the reset of a consumer. Source: nats-server."""
 RETRY_NS: Final = SECOND // 2
 """Wait after the first failure; it doubles with each further one."""
 RETRY_MAX_NS: Final = 10 * SECOND
@@ -64,7 +64,7 @@ Taken = tuple[int, int, bytes, bytes, bytes]
 
 
 class StoreLaterError(Exception):
-    """The taker can not store a message now: deliver it again, and what follows, a little later."""
+    """The taker cannot store a message now: deliver it again, and what follows, a little later."""
 
 
 class MessageSink(Protocol):
@@ -81,10 +81,10 @@ class MessageSink(Protocol):
         """Return what the origin was when its last message was taken, "" when that is not known."""
 
     def connected(self, delivered_seq: int, identity: str) -> int:
-        """Take note that deliveries follow behind `delivered_seq`; return the newest sequence that is here already."""
+        """Record that deliveries follow behind `delivered_seq`; return the newest sequence that is here already."""
 
     def recreated(self) -> None:
-        """Take note that the origin is another stream than it was: begin anew."""
+        """Start over, because the origin is another stream than before."""
 
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages in order. Raises StoreError or StoreLaterError; then `taken_seq` says how far it came."""
@@ -133,7 +133,7 @@ class Upstream:
         self._watch = Alarm(timers, self._look)
         self._answers: Subscription | None = None
         self._absent: Watch | None = None
-        """Waits for somebody to answer the origin's API."""
+        """Waits for interest in the origin's API."""
         self._messages: Subscription | None = None
         self._awaits = b""
         self._deliver = b""
@@ -169,7 +169,7 @@ class Upstream:
         self._cancel()
 
     def delete_consumer(self) -> None:
-        """Ask the origin to forget a consumer that it keeps for this stream; nobody waits for an answer."""
+        """Ask the origin to delete this stream's consumer, without waiting for an answer."""
         if self._sink.source.consumer is None and self.consumer_name:
             verb = f"CONSUMER.DELETE.{self._sink.source.name}.{self.consumer_name}"
             self._stream.account.publish_from(origin.api_subject(self._sink.source, verb), b"", b"", b"")
@@ -222,7 +222,7 @@ class Upstream:
             self._absent = stream.account.watch_interest(subject, partial(self._came, subject))
 
     def _came(self, subject: bytes) -> None:
-        """The origin's server, which was not there, may be now: do not wait for the alarm."""
+        """Connect at once, because the origin may be reachable again."""
         if self._stream.account.has_interest(subject):
             self._fails = 0
             self.start()
@@ -388,7 +388,7 @@ class Upstream:
         if self.error is not None and self.error.err_code == ErrCode.SOURCE_CONSUMER_FLOW_CONTROL_STALLED:
             self.error = None
 
-    # What it tells
+    # Information
 
     @property
     def asked(self) -> bool:

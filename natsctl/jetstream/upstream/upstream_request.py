@@ -1,7 +1,7 @@
-"""What a mirror or source asks its origin for: a consumer that is made for it, or a durable one put back.
+"""The requests of a mirror or source to its origin: creation of a consumer, or reset of a durable one.
 
-Newer servers are told which level of the API the request needs and which stream the origin was; older ones, which
-refuse that, are asked for a plain direct consumer. Source: server/stream.go of nats-server.
+Requests to newer servers name the required API level and the identity of the origin; older ones, which refuse that, are
+asked for a plain direct consumer. Source: server/stream.go of nats-server.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RANDOM: Final = 8
 
 
 class Made(Model):
-    """What is read of the answer to a consumer's creation or reset."""
+    """The used part of the answer to a consumer's creation or reset."""
 
     stream_name: str = field(default_factory=blank)
     name: str = field(default_factory=blank)
@@ -69,7 +69,7 @@ def reset(source: StreamSource, consumer: str) -> tuple[bytes, bytes]:
 def creation(
     stream: StreamContext, source: StreamSource, letter: str, config: ConsumerConfig, level: int
 ) -> tuple[bytes, bytes]:
-    """Return subject and body that make a consumer; `config`, which says where and what, gets all the rest."""
+    """Return subject and body that make a consumer; `config` has start and filters, and gets the rest."""
     rng = stream.engine.rng
     config.deliver_subject = origin.deliver_subject(source, letter, nuid(rng, _RANDOM))
     config.ack_policy, config.ack_wait, config.max_deliver = AckPolicy.NONE, ACK_WAIT_NS, 1

@@ -1,4 +1,4 @@
-"""Where one stream's messages come from besides its publishers: the stream it mirrors, the streams it sources from.
+"""The mirror and the sources of one stream.
 
 Theory of operation. `configure` follows the configuration; `start` (a new stream) or `recover` (after a restart) lets
 connections begin. A mirror that may answer direct gets in its origin's place does so from the first time that it has
