@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from natsctl.api.catalogue import ApiError
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.publish.pending_message import PendingMessage
-from natsctl.jetstream.publish.publish_checks import AFTER_DEDUPE, BEFORE_DEDUPE, COMMON, MAX_RECORD_BYTES, check_message
+from natsctl.jetstream.publish.publish_checks import (
+    AFTER_DEDUPE,
+    BEFORE_DEDUPE,
+    COMMON,
+    MAX_RECORD_BYTES,
+    check_message,
+)
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 
