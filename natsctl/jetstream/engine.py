@@ -62,7 +62,7 @@ class Engine:
         options: JetStreamOptions | None = None,
         notice: Callable[[str], None] = ignore_notice,
     ) -> None:
-        """Bind to a store that is open and a broker; streams are taken over by `recover`.
+        """Bind to an open store and a broker; `recover` starts the stored streams.
 
         `notice` is called with a sentence for the operator.
         """
@@ -100,7 +100,7 @@ class Engine:
         return self.accounts.get(name)
 
     def recover(self) -> None:
-        """Take over every stream that the store holds, expire due messages, and resume the consumers.
+        """Start every stream that the store holds, expire due messages, and resume the consumers.
 
         A stream that this version cannot read stays unchanged and offline; the store reports it.
         """
@@ -108,7 +108,7 @@ class Engine:
         self._take_over(tuple(self.store.streams))
 
     def adopt(self, account: str) -> None:
-        """Take over what the store holds of an account that has been given JetStream; before `recover` nothing."""
+        """Start the stored streams of an account that JetStream was switched on for; before `recover` do nothing."""
         if self._recovered:
             self._take_over(tuple(key for key in self.store.streams if key.startswith(f"{account}/")))
 
@@ -148,7 +148,7 @@ class Engine:
             raise
 
     def shut_down(self) -> None:
-        """End what is under way and every open pull request; for a server that stops and takes no more requests."""
+        """End jobs and open pull requests; for a server that stops and takes no more requests."""
         for js in self.accounts.values():
             for stream in tuple(js.streams.values()):
                 stream.work.finish()
@@ -164,7 +164,7 @@ class Engine:
     def offline(self) -> dict[str, str]:
         """Return why each stream of the store that is not served is not, by key: its account, a slash and its name.
 
-        A stream that lost even its name goes by its folder, without a slash.
+        A stream whose name is lost is listed by its folder, without a slash.
         """
         return {**self.store.damaged, **self.unreadable}
 
@@ -175,7 +175,7 @@ class Engine:
             self.store.faults.remove(fault)
 
     def remove_streams(self, account: str) -> list[DurableChange]:
-        """Remove every stream of an account, also those that cannot be read, and return what leaves the disk."""
+        """Remove every stream of an account, also those that cannot be read, and return the removals under way."""
         js = self.accounts.get(account)
         return [] if js is None else js.remove_all()
 

@@ -63,7 +63,7 @@ class Quota:
         return error(ErrCode.STREAM_MAX_STREAM_BYTES_EXCEEDED) if 0 < largest < config.max_bytes else None
 
     def refuse_reservation(self, config: StreamConfig) -> ApiError | None:
-        """Return why there is no room for what a stream, new or about to change, may hold, or None."""
+        """Return the reason why there is no room for the reservation of a new or changed stream, or None."""
         if 0 < self.limits.max_consumers < config.max_consumers:
             return error(ErrCode.MAXIMUM_CONSUMERS_LIMIT)
         js, storage = self._js, config.storage

@@ -84,7 +84,7 @@ class Stream:
         self.count_bytes()
 
     def _refused(self, durable_seq: int, fault: StoreError) -> None:
-        """Go back to `durable_seq`: the store could not keep what came after it."""
+        """Return to `durable_seq`: the store could not keep later messages."""
         if isinstance(fault, StoreFullError):
             self.engine.disk_full.met(self.name)
         self.pipeline.refused(durable_seq, fault)
@@ -92,7 +92,7 @@ class Stream:
         self.upstreams.refused()
 
     def recover(self) -> None:
-        """Continue after a restart, or with what was restored: ids of the duplicate window, expiry, consumers."""
+        """Continue after a restart or a restore: duplicate window, expiry, consumers."""
         records = self.store.records()
         self.dedupe.recover(records)
         self.timed.recover(records)
@@ -105,7 +105,7 @@ class Stream:
         self.retention.recovered()
 
     def stop(self, deleted: bool) -> None:
-        """Capture nothing more; with `deleted`, consumers end for good."""
+        """Stop capturing messages; with `deleted`, consumers are deleted."""
         self._release()
         self.pipeline.stop()
         self.upstreams.stop(deleted)
@@ -144,7 +144,7 @@ class Stream:
         return faults[0] if faults else None
 
     def revert(self, config: StreamConfig, to: StreamConfig) -> None:
-        """Go back from `config` to what was before it: the store could not keep the change."""
+        """Revert from `config` to the previous one: the store could not keep the change."""
         if self.config is config:
             self.config = to
             self._derive()
@@ -191,7 +191,7 @@ class Stream:
             consumer.on_removed(gone.seq, gone.subject, reason)
 
     def remove(self, seq: int, erase: bool = False) -> bool:
-        """Take one message out and return whether it was there. Raises StoreError."""
+        """Remove one message and return whether it existed. Raises StoreError."""
         gone = self.store.remove(seq, erase)
         if gone is None:
             return False
@@ -200,7 +200,7 @@ class Stream:
         return True
 
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
-        """Take messages out as `StreamStore.purge` does and return how many went. Raises StoreError."""
+        """Remove messages as `StreamStore.purge` does and return their number. Raises StoreError."""
         return finish(self.purging(filters, below_seq, keep))
 
     def purging(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> Steps[int]:
@@ -237,7 +237,7 @@ class Stream:
             yield from consumer.recounting()
 
     def _oldest_of(self, filters: Filters | None) -> int:
-        """Return the first sequence that a purge takes, 0 for none."""
+        """Return the first sequence that a purge removes, 0 for none."""
         if filters and len(filters.literals) == 1:
             return self.store.first_seq_of(filters.literals[0])
         return self.store.first_match(filters or ALL, self.store.first_seq)
@@ -297,7 +297,7 @@ class Stream:
 
     @property
     def write_error(self) -> str:
-        """Return why nothing more is written, "" as long as the disk does its part."""
+        """Return the reason why writing has stopped, "" while it works."""
         if self.store.fault is not None:
             return self.store.fault
         return "no space left on the store's disk" if self.store.full and not self.engine.store.has_room else ""

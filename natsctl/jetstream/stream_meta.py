@@ -31,6 +31,6 @@ class StreamMeta(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> StreamMeta:
-        """Return what `encode` wrote; raises msgspec.MsgspecError for anything else."""
+        """Return the decoded metadata; raises msgspec.MsgspecError for anything else."""
         record = _decoder.decode(raw)
         return cls(record.created_ns, record.config, record.restoring)

@@ -44,12 +44,12 @@ class AccountUsage:
 
     @property
     def full(self) -> bool:
-        """Return whether the server takes nothing more."""
+        """Return whether the server refuses all messages."""
         return self._server.full
 
     @property
     def limited(self) -> bool:
-        """Return whether every message has to be asked about."""
+        """Return whether every message has to be checked."""
         return self.limit >= 0
 
     def refuses(self, size: int) -> bool:

@@ -43,7 +43,7 @@ class _Job(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A call that waits: with what it costs, and whether it only reads."""
+    """A waiting call, with its cost, and whether it only reads."""
 
     call: Callable[..., object]
     arguments: tuple[Any, ...]
@@ -74,7 +74,7 @@ class Workplace(Protocol):
 
 
 class Work:
-    """The jobs of one stream, and what waits for them."""
+    """The jobs of one stream, and the calls that wait for them."""
 
     __slots__ = (
         "_changes",
@@ -110,7 +110,7 @@ class Work:
     # Jobs
 
     def begin(self, steps: Steps[Any], then: Callable[[Any], object] | None = None) -> None:
-        """Begin a job, or queue it behind those under way; `then` is called with its result.
+        """Begin a job, or queue it after those under way; `then` is called with its result.
 
         A StoreError ends a job without a result: the store has reported it.
         """
@@ -153,7 +153,7 @@ class Work:
             job.then(result)
 
     def run(self, budget: int) -> int:
-        """Go on with what is to be done, for a slice."""
+        """Continue the remaining work, for a slice."""
         spent, budget = 0, min(budget, SLICE)
         try:
             while spent < budget and (self._jobs or self._held):
@@ -217,7 +217,7 @@ class Work:
         serve()
 
     def hold(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Make a call that stands for one message once it is its turn."""
+        """Make a call for one message when its turn comes."""
         self._hold(_Held(call, arguments, 1, sum(len(a) for a in arguments if isinstance(a, bytes)), False))
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:

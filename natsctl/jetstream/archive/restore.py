@@ -109,7 +109,7 @@ class Restore:
         self._alarm = Alarm(engine.timers, self._stalled)
 
     def start(self) -> str:
-        """Take chunks and return where."""
+        """Subscribe to chunks and return the subject."""
         self._subscription = self._js.account.subscribe(self._subject.encode(), self._on_chunk)
         event = RestoreCreate(stream=self._config.name, client=self._client)
         self._js.advise(event.subject(), event)
@@ -141,7 +141,7 @@ class Restore:
             self._engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Take in up to `budget` items of the chunks that wait."""
+        """Process up to `budget` items of the waiting chunks."""
         taken = 0
         budget = min(budget, RUN_ITEMS)
         while self._chunks and taken < budget and self._failure is None and not self._ending:
@@ -179,7 +179,7 @@ class Restore:
         return taken
 
     def _read(self, chunk: bytes, budget: int) -> int:
-        """Take in items of one chunk and return how many; `_reading` is None when it holds no more."""
+        """Process items of one chunk and return their number; `_reading` is None when it holds no more."""
         self._reading = self._reading or self._reader.read(chunk)
         taken = 0
         for item in self._reading:

@@ -215,7 +215,7 @@ class Snapshot:
             self._account.publish(self._to, reply, b"", chunk)
 
     def _finish(self) -> None:
-        """Send what is left, less than a chunk."""
+        """Send the rest, less than a chunk."""
         if self._ready:
             self._account.publish(self._to, b"", b"", bytes(self._ready))
         self._end(204, "")

@@ -70,7 +70,7 @@ class Staging:
         self.store: StreamStore | None = None
 
     def take(self, item: Item) -> None:
-        """Take one item in. Raises ArchiveError or StoreError."""
+        """Process one item. Raises ArchiveError or StoreError."""
         self._check_kept()
         if isinstance(item, Gone):
             self._gone(item)
@@ -82,7 +82,7 @@ class Staging:
             self._messages(item)
 
     def _check_kept(self) -> None:
-        """Raise StoreError when a commit could not keep what was taken in, perhaps some messages ago."""
+        """Raise StoreError when a commit could not keep received messages."""
         if self._lost is not None:
             raise self._lost
 
@@ -140,7 +140,7 @@ class Staging:
         return True
 
     def _count(self, size: int) -> None:
-        """Count what is stored as used. Raises StorageLimitError beyond a limit."""
+        """Count stored bytes as used. Raises StorageLimitError beyond a limit."""
         self._usage.moved(size - self._counted_bytes)
         self._counted_bytes = size
         if self._usage.room < 0:
@@ -172,7 +172,7 @@ class Staging:
         self._consumers[name] = consumer
 
     def _open(self, first_seq: int) -> StreamStore:
-        """Make the store. Raises StreamExistsError when the name was taken meanwhile."""
+        """Create the store. Raises StreamExistsError when the name was taken meanwhile."""
         self._created_ns = self._created_ns or self._js.engine.clock.now_ns()
         meta = StreamMeta(self._created_ns, self._config, restoring=True)
         storage: Literal["memory", "file"] = "memory" if self._config.storage is StorageType.MEMORY else "file"
@@ -182,7 +182,7 @@ class Staging:
         return self.store
 
     def complete(self) -> StreamStore:
-        """Put what belongs to the end into the store and return it. Raises StoreError."""
+        """Write last sequence, ids and consumers into the store and return it. Raises StoreError."""
         self._check_kept()
         store = self._with_last_seq()
         if self._ids:
@@ -213,7 +213,7 @@ class Staging:
         return self.store
 
     def handed_over(self) -> StreamStore:
-        """Return the store for good; what it uses is counted by its stream from here on."""
+        """Hand over the store; its stream counts its bytes from here on."""
         self._count_no_more()
         store, self.store = self.store, None
         assert store is not None

@@ -235,7 +235,7 @@ class Consumer:
         return sent
 
     def flush(self) -> None:
-        """Journal what changed, and answer double acks once it is durable."""
+        """Journal the changes, and answer double acks once they are durable."""
         if self.log.acked:
             self.settle_acks()
         self.journal.changed(self)
@@ -363,7 +363,7 @@ class Consumer:
     # Information
 
     def floor_seq(self) -> int:
-        """Return behind which stream sequence a reset begins: with nothing pending, what was looked at counts too."""
+        """Return the stream sequence after which a reset begins: with nothing pending, skipped messages count too."""
         floor = self.state.oldest_floor().stream_seq
         if self.state.pending or not self.needs_ack or not self.state.delivered_cseq:
             return floor

@@ -40,7 +40,7 @@ class Acks:
         self.configure()
 
     def configure(self) -> None:
-        """Take ack policy and sampling from the configuration."""
+        """Read ack policy and sampling from the configuration."""
         self._policy = self._consumer.config.ack_policy
         self._percent = sample_percent(self._consumer.config)
         self._simple = self._policy is AckPolicy.EXPLICIT and not self._percent
@@ -86,13 +86,13 @@ class Acks:
         return _numbers(subject)[1] > state.floor_cseq and (payload in PLAIN or payload.startswith((NEXT, TERM)))
 
     def _settle_most(self, sseq: int, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
-        """Take an ack once most of what it settles has been settled in steps."""
+        """Handle an ack once most of its messages have been acknowledged in steps."""
         self._consumer.stream.work.begin(
             self._settling_most(sseq), lambda _: self.handle(subject, token, reply, payload)
         )
 
     def _settling_most(self, sseq: int) -> Steps[None]:
-        """Acknowledge what is below `sseq`, but for a few, as clients could have done one after another."""
+        """Acknowledge messages below `sseq`, except for a few, as separate acks of clients would."""
         self._consumer.stream.work.shut()
         state = self._consumer.state
         order, pending = state.order, state.pending
@@ -174,7 +174,7 @@ class Acks:
 
 
 def _numbers(subject: bytes) -> tuple[int, int]:
-    """Return the delivery count and the consumer sequence that an ack subject names, 0 for what is no number."""
+    """Return the delivery count and the consumer sequence in an ack subject, 0 for a token that is not a number."""
     tokens = subject.split(b".", _SSEQ_TOKEN + 2)
     deliveries, cseq = tokens[_SSEQ_TOKEN - 1], tokens[_SSEQ_TOKEN + 1]
     return int(deliveries) if deliveries.isdigit() else 0, int(cseq) if cseq.isdigit() else 0

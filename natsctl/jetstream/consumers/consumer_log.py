@@ -61,7 +61,7 @@ class Changed(msgspec.Struct, array_like=True):
 
 
 class Record(NamedTuple):
-    """A journal record as the store takes it."""
+    """A journal record in the store's form."""
 
     kind: int
     body: bytes
@@ -105,45 +105,45 @@ class ChangeLog:
         self.acked: list[int] = []
 
     def first(self, sseqs: Sequence[int], now_ns: int) -> None:
-        """Note first deliveries that wait for acks."""
+        """Record first deliveries that wait for acks."""
         self.ops.append((_FIRST, now_ns, _run(sseqs)))
 
     def first_unacked(self, number: int, last_sseq: int, now_ns: int) -> None:
-        """Note first deliveries that need no acks."""
+        """Record first deliveries that need no acks."""
         self.ops.append((_FIRST_UNACKED, now_ns, number, last_sseq))
 
     def again(self, sseq: int, now_ns: int) -> None:
-        """Note one redelivery."""
+        """Record one redelivery."""
         self.ops.append((_AGAIN, now_ns, sseq))
 
     def settled(self, now_ns: int) -> None:
-        """Put the acks gathered so far, the latest at `now_ns`, before what comes."""
+        """Record the acks gathered so far, the latest at `now_ns`."""
         self.ops.append((_ACKED, now_ns, _run(self.acked)))
         self.acked = []
 
     def acked_through(self, sseq: int, cseq: int, now_ns: int) -> None:
-        """Note that everything pending up to and including `sseq` was acknowledged by an ack that named `cseq`."""
+        """Record that everything pending up to and including `sseq` was acknowledged by an ack that named `cseq`."""
         self.ops.append((_ACKED_THROUGH, sseq, cseq, now_ns))
 
     def given_up(self, sseq: int) -> None:
-        """Note that a message reached max_deliver."""
+        """Record that a message reached max_deliver."""
         self.ops.append((_GIVEN_UP, sseq))
 
     def touched(self, sseq: int, ts_ns: int) -> None:
-        """Note that the ack wait of a message counts from `ts_ns`."""
+        """Record that the ack wait of a message counts from `ts_ns`."""
         self.ops.append((_TOUCHED, sseq, ts_ns))
 
     def placed(self, delivered_sseq: int, floor_cseq: int, floor_sseq: int) -> None:
-        """Note where a purge has put the consumer."""
+        """Record the position after a purge."""
         self.ops.append((_PLACED, delivered_sseq, floor_cseq, floor_sseq))
 
     def reset(self, next_seq: int) -> None:
-        """Note that delivery starts over at `next_seq`; what was gathered before is pointless now."""
+        """Record that delivery starts over at `next_seq`; earlier changes are dropped."""
         self.acked.clear()
         self.ops = [(_RESET, next_seq)]
 
     def forgotten(self, sseqs: Sequence[int]) -> None:
-        """Note that the messages of pending entries are gone from the stream."""
+        """Record that the messages of pending entries are gone from the stream."""
         self.ops.append((_FORGOTTEN, _run(sseqs)))
 
     def forget(self) -> None:
@@ -152,7 +152,7 @@ class ChangeLog:
         self.acked = []
 
     def take(self, number: int, now_ns: int) -> Record | None:
-        """Return one record for everything gathered, or None, and begin anew."""
+        """Return one record of all changes, or None, and clear them."""
         if self.acked:
             self.settled(now_ns)
         ops = self.ops

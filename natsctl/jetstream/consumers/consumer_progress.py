@@ -1,4 +1,4 @@
-"""Between a consumer's living state and what archives keep of it."""
+"""The conversion between a consumer's state and its form in archives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def archived(consumer: ConsumerContext) -> ArchivedConsumer:
 
 
 def progress_of(state: ConsumerState) -> Progress:
-    """Return how far a consumer is."""
+    """Return the progress of a consumer."""
     floor = state.floor()
     below = min(map(itemgetter(0), state.pending.values()), default=floor.consumer_seq + 1) - 1  # all of it in C
     return Progress(
@@ -33,7 +33,7 @@ def progress_of(state: ConsumerState) -> Progress:
 
 
 def state_of(progress: Progress) -> ConsumerState:
-    """Return the state of a consumer that continues there. Raises ArchiveError for what cannot be."""
+    """Return the state of a consumer that continues there. Raises ArchiveError for an impossible state."""
     state = ConsumerState(progress.delivered_sseq + 1)
     state.delivered_cseq = progress.delivered_cseq
     below = progress.delivered_cseq

@@ -26,7 +26,7 @@ class Scope(NamedTuple):
 
 
 def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None]:
-    """Drop what is pending of the purged messages and move positions."""
+    """Drop pending entries of purged messages and move positions."""
     state, store = consumer.state, consumer.stream.store
     scope = scope_of(consumer, purged)
     gone = {seq for seq in state.redelivered if seq < store.first_seq and seq not in state.pending}

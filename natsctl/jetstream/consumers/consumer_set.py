@@ -138,7 +138,7 @@ class ConsumerSet:
         consumer.events.action(ActionType.DELETE)
 
     def undo(self, consumer: Consumer) -> None:
-        """Take back a creation that could not be made durable."""
+        """Undo a creation that could not be made durable."""
         if self._stream.consumers.get(consumer.name) is consumer:
             self._drop(consumer)
 
@@ -222,7 +222,7 @@ class ConsumerSet:
                 self._append(_created(consumer))
 
     def rewrite(self) -> None:
-        """Write the journal anew: the duplicate window's records and one per consumer. Raises StoreError."""
+        """Rewrite the journal: the duplicate window's records and one per consumer. Raises StoreError."""
         kept: Sequence[Consumer] = [c for c in self._stream.consumers.values() if c.number]
         for consumer in kept:
             consumer.log.forget()  # the state that is written holds it already
@@ -241,7 +241,7 @@ class ConsumerSet:
         self._rewriting = False
 
     def rewrite_if_large(self) -> None:
-        """Write the journal anew if it has grown much larger than what it describes. Raises StoreError."""
+        """Rewrite the journal if it has grown much larger than its contents. Raises StoreError."""
         bound = max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes)
         if not self._rewriting and self._stream.store.journal_bytes > bound:
             self.rewrite()

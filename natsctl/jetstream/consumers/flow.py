@@ -63,7 +63,7 @@ class FlowControl:
         return len(deliveries) - start, False
 
     def ask(self, reply: bytes) -> None:
-        """Note that a request with this reply subject went out behind everything sent so far."""
+        """Record that a request with this reply subject went out behind everything sent so far."""
         self.asked = reply
         self._covered = self.unanswered
 
@@ -77,7 +77,7 @@ class FlowControl:
         return True
 
     def forget(self) -> None:
-        """Start anew for another subscriber."""
+        """Reset for another subscriber."""
         self.window, self.unanswered, self.asked, self._covered = FLOW_WINDOW_START, 0, b"", 0
 
 
@@ -93,7 +93,7 @@ class RateLimit:
         self._last_ns = now_ns
 
     def wait_ns(self, size: int, now_ns: int) -> int:
-        """Take the tokens for `size` bytes and return 0, or take none and return how long to wait."""
+        """Take the tokens for `size` bytes and return 0, or take none and return the wait."""
         bits = min(size * _BITS, self._burst)
         grown = self._tokens + (now_ns - self._last_ns) * self._bits_per_s / _SECOND_NS
         self._tokens, self._last_ns = min(grown, float(self._burst)), now_ns
@@ -121,5 +121,5 @@ class Replay:
         return max(self._last_sent_ns + gap - now_ns, 0) if gap > REPLAY_GAP_NS else 0
 
     def sent(self, ts_ns: int, now_ns: int) -> None:
-        """Note that the message stored at `ts_ns` went out."""
+        """Record that the message stored at `ts_ns` went out."""
         self._last_ts_ns, self._last_sent_ns = ts_ns, now_ns

@@ -33,7 +33,7 @@ Stored = tuple[int, bytes]
 
 
 class Interest:
-    """The consumers of one stream by what they take."""
+    """The consumers of one stream by their filters."""
 
     __slots__ = ("_everyone", "_everyone_listed", "_filters", "_known", "_known_size", "_patterns")
 
@@ -65,7 +65,7 @@ class Interest:
         return True
 
     def leave(self, consumer: ConsumerContext) -> None:
-        """Forget a consumer."""
+        """Remove a consumer."""
         self._known.clear()
         self._known_size, self._everyone_listed = 0, None
         self._everyone.pop(consumer, None)
@@ -82,7 +82,7 @@ class Interest:
         return (*self._everyone_listed, *choosers) if choosers else self._everyone_listed
 
     def overlapping(self, patterns: Iterable[bytes]) -> dict[ConsumerContext, None]:
-        """Return the consumers that take a subject which one of some filters takes as well."""
+        """Return the consumers whose filters overlap some patterns."""
         found = dict(self._everyone)
         for pattern in patterns:
             found.update(self._patterns.overlapping(pattern))

@@ -68,7 +68,7 @@ class Undelivered:
             self.recount()
 
     def refilter(self, filters: Filters, everything: bool) -> None:
-        """Use other filters from here on: what was passed over with the old ones stays passed over."""
+        """Use other filters from here on: messages skipped with the old ones stay skipped."""
         self._take_filters(filters, everything)
         self.recount()
 
@@ -78,11 +78,11 @@ class Undelivered:
         self._everything = everything
 
     def recount(self) -> None:
-        """Count what waits anew (by the store's index, not by reading)."""
+        """Count num_pending anew (by the store's index, not by reading)."""
         finish(self.recounting())
 
     def recounting(self) -> Steps[None]:
-        """Count what waits anew, in steps between which nothing is delivered and nothing changes."""
+        """Count num_pending anew, in steps between which nothing is delivered and nothing changes."""
         if self._snapshot:
             left = self._snapshot[self._snapshot_at :]
             self._snapshot = (yield from self._store.finding_present(left)) or _NO_SNAPSHOT
@@ -151,7 +151,7 @@ class Undelivered:
             self.count -= 1
 
     def _pass(self, seq: int) -> None:
-        """Move on in the snapshot behind `seq`."""
+        """Advance in the snapshot past `seq`."""
         at = bisect_right(self._snapshot, seq, self._snapshot_at)
         if self._gone:
             self._gone.difference_update(self._snapshot[self._snapshot_at : at])
@@ -169,7 +169,7 @@ class Undelivered:
         self._looked_seq = self._store.durable_seq
 
     def delivered(self, number: int, last_seq: int) -> None:
-        """Move on behind `last_seq`, the last of `number` messages that went out."""
+        """Advance past `last_seq`, the last of `number` delivered messages."""
         self.count -= number
         self.next_seq = last_seq + 1
         if self._snapshot:

@@ -45,7 +45,7 @@ class Pin:
         self._consumer.events.pinned(request.group, self.id)
 
     def used(self, group: str) -> None:
-        """Start the timeout anew: the pinned client has asked for more."""
+        """Restart the timeout: the pinned client has sent another request."""
         self._group = group
         now_ns = self._consumer.engine.clock.monotonic_ns()
         self._alarm.set(now_ns + self._consumer.config.priority_timeout)

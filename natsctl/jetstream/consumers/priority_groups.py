@@ -70,7 +70,7 @@ class Priority:
         return Verdict.WRONG_PIN if request.pin_id else Verdict.PASS
 
     def enqueue(self, waiting: list[OpenRequest], request: OpenRequest) -> None:
-        """Put a request where it belongs: behind all others, or behind those of its priority."""
+        """Queue a request after all others, or after those of its priority."""
         if self.policy is PriorityPolicy.PRIORITIZED:
             for place, other in enumerate(waiting):
                 if other.priority > request.priority:
@@ -91,7 +91,7 @@ def priority_of(consumer: ConsumerContext) -> Priority | None:
 
 
 def group_states(groups: list[str], pin: Pin | None) -> list[PriorityGroupState]:
-    """Return what CONSUMER.INFO shows of priority groups: the first one, as in nats-server."""
+    """Return the priority groups for CONSUMER.INFO: the first one, as in nats-server."""
     if pin is None or not pin.id:
         return [PriorityGroupState(group=groups[0], pinned_ts=ZERO_TIME)]
     return [PriorityGroupState(group=groups[0], pinned_client_id=pin.id, pinned_ts=format_time(pin.since_ns))]

@@ -48,7 +48,7 @@ class PullDelivery:
     # Called by the consumer
 
     def start(self) -> None:
-        """Begin; there is nothing open yet."""
+        """Do nothing: no request is open yet."""
 
     def stop(self, deleted: bool) -> None:
         """End every request; with `deleted`, send the status of a deleted consumer."""
@@ -61,7 +61,7 @@ class PullDelivery:
                 self._status(request.reply, requests.CONSUMER_DELETED)
 
     def configure(self) -> None:
-        """Take the priority policy from the configuration; a pin stays where the policy stays."""
+        """Read the priority policy from the configuration; a pin stays where the policy stays."""
         fresh = priority_of(self._consumer)
         old = self.priority
         if fresh is None or old is None or fresh.policy is not old.policy:
@@ -70,7 +70,7 @@ class PullDelivery:
             self.priority = fresh
 
     def shut_down(self) -> None:
-        """End every request because the server goes away: clients then look for the consumer elsewhere, or anew."""
+        """End every request because the server stops, so that clients look for the consumer again."""
         for request in tuple(self.waiting):
             self._end(request, request.ended(b"409 Server Shutdown"))
 
@@ -108,7 +108,7 @@ class PullDelivery:
     # Requests
 
     def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
-        """Take a request from `$JS.API.CONSUMER.MSG.NEXT…`."""
+        """Handle a request from `$JS.API.CONSUMER.MSG.NEXT…`."""
         if not header or not is_refused(header):
             self.request(reply, payload)
         elif reply:
@@ -202,11 +202,11 @@ class PullDelivery:
         return sent
 
     def rest(self) -> None:
-        """Do what follows when a paused consumer has requests."""
+        """End the requests of a paused consumer that do not wait."""
         self._nothing_more()
 
     def _nothing_more(self) -> None:
-        """End the requests that do not wait, unless acks alone are what holds messages up."""
+        """End the requests that do not wait, unless only missing acks hold up messages."""
         consumer = self._consumer
         held_up = not consumer.lifetime.paused and (
             consumer.budget.pacing() or (not consumer.redelivery.queued and not consumer.budget.room())
@@ -216,7 +216,7 @@ class PullDelivery:
                 self._end(request, requests.NO_MESSAGES)
 
     def _ends_without_messages(self, request: OpenRequest) -> bool:
-        """Return whether there being nothing to deliver ends a request: what came before it is no longer on its way."""
+        """Return whether a lack of messages ends a request: all messages received before it can be read."""
         store = self._consumer.stream.store
         return request.ends_without_messages() and (request.seen_seq <= store.durable_seq or not store.unsettled)
 
@@ -284,7 +284,7 @@ class PullDelivery:
         return False
 
     def _taker(self, size: int, vacant: bool, now_ns: int) -> OpenRequest | None:
-        """Bring the request that takes the next message to the head and return it; what cannot take it is ended."""
+        """Move the request for the next message to the head and return it; requests that cannot take it end."""
         waiting, priority, passed = self.waiting, self.priority, 0
         while waiting:
             request = waiting[0]
@@ -310,7 +310,7 @@ class PullDelivery:
         return None
 
     def _fits(self, request: OpenRequest, size: int) -> bool:
-        """Take `size` from what a request may get in bytes; one that it does not fit ends."""
+        """Deduct `size` from the max_bytes of a request; a request without room for it ends."""
         if size > request.bytes_left:
             self._end(request, request.ended(b"409 Message Size Exceeds MaxBytes"))
             return False
@@ -353,7 +353,7 @@ class PullDelivery:
         self._consumer.account.publish(reply, b"", block, b"")
 
     def _look(self) -> None:
-        """End expired requests, send idle heartbeats, and arm the alarm for what comes next."""
+        """End expired requests, send idle heartbeats, and arm the timer for the next event."""
         consumer = self._consumer
         now_ns = consumer.engine.clock.monotonic_ns()
         for request in tuple(self.waiting):

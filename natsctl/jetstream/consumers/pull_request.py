@@ -1,4 +1,4 @@
-"""One pull request: how its body reads, why it is refused, and what is left of it while it is open.
+"""One pull request: parsing, refusal, and its remaining messages while it is open.
 
 A body is nothing, a whole number or a JSON object; anything else asks for one message, as in nats-server. A number
 below 1 is served one message, and the status of its end counts from the number that was sent. Source: nats-server,
@@ -107,7 +107,7 @@ class OpenRequest:
 
 
 def parse(body: bytes) -> tuple[PullRequest, bool]:
-    """Return what a request asks for, and whether it came as JSON. Raises PullRequestError."""
+    """Return the parsed request, and whether it came as JSON. Raises PullRequestError."""
     text = body.strip()
     if text[:1] != b"{":
         return PullRequest(batch=int(text) if _NUMBER.fullmatch(text) else 1), False
@@ -123,7 +123,7 @@ def parse(body: bytes) -> tuple[PullRequest, bool]:
 
 
 def _decode_exactly(text: bytes) -> PullRequest:
-    """Read what the quick decoder does not take; raises PullRequestError with nats-server's words."""
+    """Parse a body that the quick decoder rejects; raises PullRequestError with nats-server's text."""
     try:
         return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
     except (DecodeError, msgspec.MsgspecError) as fault:
@@ -134,7 +134,7 @@ def _decode_exactly(text: bytes) -> PullRequest:
 
 
 def refusal(config: ConsumerConfig, asked: PullRequest, formal: bool) -> bytes:
-    """Return the status that refuses a request for what it asks of this consumer, b"" when it may be served."""
+    """Return the status that refuses a request to this consumer, b"" when it may be served."""
     if 0 < config.max_batch < asked.batch:
         return b"NATS/1.0 409 Exceeded MaxRequestBatch of %d\r\n\r\n" % config.max_batch
     if 0 < config.max_expires < asked.expires:
@@ -147,7 +147,7 @@ def refusal(config: ConsumerConfig, asked: PullRequest, formal: bool) -> bytes:
 
 
 def _misuse(config: ConsumerConfig, asked: PullRequest) -> bytes:
-    """Return what is wrong with the priority keys of a request, b"" for nothing."""
+    """Return the fault in the priority keys of a request, b"" for none."""
     policy = config.priority_policy or PriorityPolicy.NONE
     if (asked.min_pending or asked.min_ack_pending) and policy is not PriorityPolicy.OVERFLOW:
         return b"Not a Overflow Priority consumer"

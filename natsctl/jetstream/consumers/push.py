@@ -71,7 +71,7 @@ class PushDelivery:
         self.limit_rate()
 
     def limit_rate(self) -> None:
-        """Take the rate limit from the configuration."""
+        """Read the rate limit from the configuration."""
         config = self._consumer.config
         self._rate = None
         if config.rate_limit_bps > 0:
@@ -82,7 +82,7 @@ class PushDelivery:
     # Called by the consumer
 
     def start(self) -> None:
-        """Begin to watch for interest."""
+        """Watch for interest."""
         self._watch = self._consumer.account.watch_interest(self._subject, self._interest_changed)
         self._interest_changed()
         if self._consumer.config.idle_heartbeat:
@@ -166,7 +166,7 @@ class PushDelivery:
         return sent
 
     def _held_up(self) -> bool:
-        """Return whether the client must take or answer something before it gets more."""
+        """Return whether the client must read or answer before it gets more."""
         return (self._flow is not None and self._flow.stalled()) or self._consumer.budget.congested(self._subject)
 
     def _deliver(self, budget: int) -> int:

@@ -72,7 +72,7 @@ class Redelivery:
         return self._watched > _STALE_FACTOR * len(self.state.pending) + _STALE_SLACK
 
     def rebuilding(self) -> Steps[None]:
-        """Set every deadline anew from the state (after recovery, an update, or too many stale ones).
+        """Rebuild every deadline from the state (after recovery, an update, or too many stale ones).
 
         Another one that begins meanwhile, or `clear`, takes its place.
         """
@@ -137,7 +137,7 @@ class Redelivery:
         return queue[0] if queue else 0
 
     def take(self) -> None:
-        """Take the head out of the queue."""
+        """Remove the head of the queue."""
         self.queued.discard(self.queue.popleft())
 
     def forget(self, sseq: int) -> None:
@@ -149,7 +149,7 @@ class Redelivery:
                 self.queue.clear()  # `head` would pass over each of them
 
     def clear(self) -> None:
-        """Forget every deadline and the queue."""
+        """Drop all deadlines and the queue."""
         self.due.clear()
         self.queue, self.queued = _NO_QUEUE, _NOTHING_QUEUED
         self._since = None

@@ -52,17 +52,17 @@ class Retention:
         """True if acknowledged messages are removed."""
 
     def configure(self) -> None:
-        """Take the policy from the configuration."""
+        """Read the policy from the configuration."""
         policy = self._stream.config.retention
         self.removes = policy is not RetentionPolicy.LIMITS
         self.by_interest = policy is RetentionPolicy.INTEREST
 
     def stop(self) -> None:
-        """Remove nothing more."""
+        """Stop removing messages."""
         self.removes, self._sweep_seq = False, 0
 
     def recovered(self) -> None:
-        """Sweep what was acknowledged before a crash and not yet removed."""
+        """Sweep messages that were acknowledged before a crash and not yet removed."""
         for consumer in self._stream.consumers.values():
             self.interest.enter(consumer)
         if self.removes and (len(self.interest) or self.by_interest):
@@ -81,7 +81,7 @@ class Retention:
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_deleted(self, consumer: ConsumerContext) -> None:
-        """Record that a consumer is gone for good."""
+        """Handle the deletion of a consumer."""
         self.interest.leave(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
 
@@ -187,7 +187,7 @@ class Retention:
             self._stream.engine.ready(self)
 
     def committed(self) -> None:
-        """Go on with a sweep that waited for messages to become durable."""
+        """Continue a sweep that waited for messages to become durable."""
         if self._sweep_seq:
             self._stream.engine.ready(self)
 

@@ -41,7 +41,7 @@ class Retry:
         self.redelivery = Redelivery(consumer.state, consumer.config.ack_wait, consumer.config.backoff)
 
     def configure(self) -> None:
-        """Take ack wait and backoff from the configuration and set every deadline anew, as a job of the stream."""
+        """Read ack wait and backoff from the configuration and set every deadline anew, as a job of the stream."""
         config = self._consumer.config
         waits = config.ack_wait, tuple(config.backoff)
         same = self.redelivery.due and waits == (self.redelivery.wait_ns, self.redelivery.backoff)
@@ -61,7 +61,7 @@ class Retry:
             self._arm()
 
     def stop(self) -> None:
-        """Forget every deadline and what was to be redelivered."""
+        """Drop all deadlines and the redelivery queue."""
         self._alarm.cancel()
         self.redelivery.clear()
 
@@ -70,7 +70,7 @@ class Retry:
         self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
 
     def deliver(self, send: Send) -> int:
-        """Send the head of the queue, or drop it where it is gone or given up, and return what that counts as.
+        """Send the head of the queue, or drop it if it is gone or given up, and return the cost.
 
         0 means that it cannot go now.
         """
@@ -197,7 +197,7 @@ class Retry:
             yield STEP
 
     def _redeliveries(self, sseq: int) -> int:
-        """Return what nats-server calls deliveries of a message that is gone: how often again, at least 1."""
+        """Return the deliveries that nats-server reports for a removed message: its redeliveries, at least 1."""
         return max(self._consumer.state.deliveries(sseq) - 1, 1)
 
     def _given_up(self, sseq: int) -> bool:
@@ -226,7 +226,7 @@ class Retry:
             self._alarm.no_later_than(deadline_ns - self._offset_ns)
 
     def _on_deadline(self) -> None:
-        """Queue what is due, or give it up; what more is due comes with the next call."""
+        """Queue due messages, or give them up; the rest follows with the next call."""
         most = GIVEN_UP_PER_CALL if self._consumer.config.max_deliver > 0 else 0
         for sseq in self.redelivery.expired(self._consumer.now_ns(), most):
             if not self._given_up(sseq):

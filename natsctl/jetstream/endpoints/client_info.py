@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def client_info(broker: Broker, account: Account, request: ApiRequest) -> ClientInfo:
-    """Return what is known of the client behind a request in `account`; without one it is the server itself.
+    """Return the client behind a request in `account`; without one, the server itself.
 
     Of who asks from another account it is what that account shares, and the account that was asked as the service.
     """

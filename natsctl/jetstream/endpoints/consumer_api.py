@@ -96,7 +96,7 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """CONSUMER.PAUSE: until the time given, or (absent or past) go on."""
+    """CONSUMER.PAUSE: pause until the given time, or (absent or past) resume."""
     consumer = _find(js, request)
     if isinstance(consumer, ApiError):
         return consumer
@@ -135,7 +135,7 @@ def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """CONSUMER.RESET: start over at a sequence, or behind the ack floor; a missing consumer is not answered."""
+    """CONSUMER.RESET: start over at a sequence, or after the ack floor; a missing consumer is not answered."""
     consumer = _find(js, request)
     if isinstance(consumer, ApiError) or not request.reply:
         return PENDING

@@ -93,7 +93,7 @@ class Run(_Batch):
         self._seen_up_to = stream.store.durable_seq
 
     def begin(self) -> None:
-        """Count what is pending and send. Raises StoreError."""
+        """Count the pending messages and send. Raises StoreError."""
         store = self._stream.store
         self._pending = store.count(self._filters, self._at, store.durable_seq)
         self._stream.engine.ready(self)

@@ -161,7 +161,7 @@ class DirectGet:
             self._answer_one(reply, request, newest)
 
     def _answering(self, reply: bytes, request: DirectGetRequest) -> Steps[None]:
-        """Answer what may concern many subjects."""
+        """Answer a request that may match many subjects."""
         try:
             if request.multi_last:
                 yield from LastOfSubjects(self._stream, reply, request).beginning()

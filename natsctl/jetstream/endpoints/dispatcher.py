@@ -60,7 +60,7 @@ LEGACY_STREAM_INFO: Final = "$JS.STREAM.INFO"
 
 
 class Dispatcher:
-    """The API of one account; `total` and `errors` count what was answered."""
+    """The API of one account; `total` and `errors` count its answers."""
 
     __slots__ = ("_js", "_queue", "_subs", "errors", "total")
 
@@ -76,7 +76,7 @@ class Dispatcher:
         ]
 
     def stop(self) -> None:
-        """Take no requests any more."""
+        """Stop taking requests."""
         for sub in self._subs:
             self._js.account.unsubscribe(sub)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.SNAPSHOT; archives are a quarter of what JetStream imports, and most servers never see one."""
+    """Serve STREAM.SNAPSHOT; archives are a quarter of JetStream's imports, and most servers never need them."""
     from natsctl.jetstream.archive.snapshot import snapshot
 
     return snapshot(js, request)

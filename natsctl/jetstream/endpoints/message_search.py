@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_request(body: bytes) -> DirectGetRequest | None:
-    """Return what a direct get asks for, unknown keys ignored and null as absent; None where it cannot be read."""
+    """Return the decoded direct get, unknown keys ignored and null as absent; None if it is invalid."""
     try:
         value = msgspec.json.decode(body)
         if not isinstance(value, dict):
@@ -90,7 +90,7 @@ def newest(store: StreamStore, request: StreamMsgGetRequest) -> int:
 
 
 def _last(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> StoredMessage | None:
-    """Return the newest durable message of what `newest` looks at.
+    """Return the newest durable message among those that `newest` examines.
 
     On a subject that is written all the time limits have taken it out by then, for one that is not durable yet: the
     one that was the newest when the request arrived is read all the same.
@@ -112,7 +112,7 @@ def patterns_of(request: StreamMsgGetRequest) -> Filters | None:
 
 
 def filters_of(request: StreamMsgGetRequest) -> Filters:
-    """Return which subjects a search forward takes."""
+    """Return the filter of a forward search."""
     return patterns(request.next_by_subj) if request.next_by_subj else ALL
 
 
@@ -140,5 +140,5 @@ def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int, 
 
 
 def patterns(*subjects: str) -> Filters:
-    """Return the filter that takes some subjects."""
+    """Return the filter for some subjects."""
     return Filters([subject.encode("utf-8", "surrogateescape") for subject in subjects])

@@ -98,7 +98,7 @@ class SystemApi:
             )
 
     def _purge(self, request: ApiRequest) -> None:
-        """Remove every stream of an account; answered once they are gone for good."""
+        """Remove every stream of an account; the answer follows once they are deleted."""
         name = request.tokens[0]
         if "/" in name or "\\" in name:
             request.answer(error(ErrCode.STREAM_GENERAL_ERROR, err="account name can not contain path separators"))

@@ -135,7 +135,7 @@ class ApiRequest:
         return PENDING
 
     def when_settled(self, stores: Iterable[StreamStore], look: Callable[[bool], Outcome]) -> Outcome:
-        """Return what `look` finds, or find and send it once every message received before can be read.
+        """Return the result of `look`, or send it once every message received before can be read.
 
         So a client that published without waiting for the ack reads its messages, and none that may be lost are read.
         `look` is given whether the stores have kept those messages. It is called once, however much arrives meanwhile.
@@ -175,7 +175,7 @@ def settled(function: EndpointFunction) -> EndpointFunction:
 
 
 def _in_turn(function: EndpointFunction, js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
-    """Serve a request behind the long work that its stream has begun meanwhile."""
+    """Serve a request after the long work that its stream has begun meanwhile."""
     yield 0
     return function(js, request)
 

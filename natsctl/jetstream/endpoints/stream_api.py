@@ -114,7 +114,7 @@ def _created(stream: Stream) -> StreamCreateAnswer:
 
 
 def _with_levels(stream: Stream) -> StreamInfo:
-    """Return what create, update and info show: also what this server is."""
+    """Return the info for create, update and info, with the server's version and level."""
     info = stream.info()
     api_level.show(info, stream.engine.broker.options.version)
     return info
@@ -271,7 +271,7 @@ def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def _offline(js: JetStreamAccount, wanted: StreamsRequest) -> dict[str, str]:
-    """Return the streams that are not served, with the reasons; what they capture is not known."""
+    """Return the streams that are not served, with the reasons; their subjects are not known."""
     return {} if wanted.subject else js.offline.reasons()
 
 

@@ -106,7 +106,7 @@ class Template:
         return list(self._js.templates.made.get(self.config.name, {}))
 
     def info(self) -> StreamTemplateInfo:
-        """Return what create and info show."""
+        """Return the info for create and info."""
         return StreamTemplateInfo(config=self.config, streams=self.streams())
 
     def _on_message(
@@ -178,12 +178,12 @@ class Templates:
         return self._templates.get(name)
 
     def stream_created(self, config: StreamConfig) -> None:
-        """Note a stream that a template owns."""
+        """Add a stream that a template owns."""
         if config.template_owner:
             self.made.setdefault(config.template_owner, {})[config.name] = None
 
     def stream_deleted(self, config: StreamConfig) -> None:
-        """Forget a stream that a template owned."""
+        """Remove a stream that a template owned."""
         if config.template_owner:
             self.made.get(config.template_owner, {}).pop(config.name, None)
 
@@ -215,7 +215,7 @@ class Templates:
         return template
 
     def adopt(self, store: StreamStore) -> None:
-        """Take over a template that the store recovered. Raises msgspec.MsgspecError."""
+        """Start a template that the store recovered. Raises msgspec.MsgspecError."""
         config = _decode(store.meta)
         self._templates[config.name] = Template(self._js, config, store)
 
@@ -233,7 +233,7 @@ class Templates:
             self._js.engine.store.delete(template.store.key)
 
     def remove_by_name(self, name: str) -> list[DurableChange]:
-        """Do what `remove` does, for the template of that name."""
+        """Remove the template of that name, as `remove` does."""
         return self.remove(self._templates[name])
 
     def remove(self, template: Template) -> list[DurableChange]:

@@ -63,12 +63,12 @@ class AtomicBatches:
         return len(self._open)
 
     def configure(self) -> None:
-        """Forget what is open where batches are allowed no more."""
+        """Drop the open batches if batches are no longer allowed."""
         if self._open and not self._stream.config.allow_atomic:
             self.stop()
 
     def stop(self) -> None:
-        """Forget every open batch."""
+        """Drop every open batch."""
         for batch_id in tuple(self._open):
             self._close(batch_id)
         self._alarm.cancel()

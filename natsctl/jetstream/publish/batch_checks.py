@@ -137,7 +137,7 @@ def _check_scheduler(stream: StreamContext, ahead: Ahead, message: PendingMessag
 
 
 def _check_rollup_place(ahead: Ahead, message: PendingMessage) -> ApiError | None:
-    """Refuse a rollup that would take messages of the batch itself away."""
+    """Refuse a rollup that would remove messages of the batch itself."""
     if message.rollup == b"sub" and message.subject in ahead.subjects:
         return error(ErrCode.STREAM_ROLLUP_FAILED, err="batch rollup sub invalid")
     return (

@@ -115,7 +115,7 @@ class FreshTotals:
 
 
 def last_total(stream: StreamContext, subject: bytes) -> Total | None:
-    """Return what is stored of a counter, zero where nothing is, None where it is no counter's message."""
+    """Return the stored total of a counter, zero without a message, None for an invalid one."""
     last = stream.pipeline.totals.last(subject)
     if last is None:
         return Total()

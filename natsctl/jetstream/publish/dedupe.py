@@ -75,7 +75,7 @@ class Dedupe:
         return len(self._entries) - self._head
 
     def configure(self) -> None:
-        """Take the window from the configuration."""
+        """Read the window from the configuration."""
         self._window_ns = self._stream.config.duplicate_window
 
     def stop(self) -> None:
@@ -142,7 +142,7 @@ class Dedupe:
             self._stream.store.request_sync()
 
     def _prune(self, now_ns: int) -> bool:
-        """Forget what is older than the window, some of it at a time; return whether more may be left."""
+        """Drop some of the entries older than the window; return whether more may be left."""
         entries, head, oldest_ns = self._entries, self._head, now_ns - self._window_ns
         end = min(head + PRUNE_STEP, len(entries))
         while head < end and entries[head][1] <= oldest_ns:

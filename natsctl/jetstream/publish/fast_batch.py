@@ -106,14 +106,14 @@ class FastBatches:
         return len(self._open)
 
     def configure(self) -> None:
-        """Forget what is open where batches are allowed no more."""
+        """Drop the open batches if batches are no longer allowed."""
         config = self._stream.config
         self._plain = not (config.allow_msg_counter or config.discard is DiscardPolicy.NEW)
         if self._open and not config.allow_batched:
             self.stop()
 
     def stop(self) -> None:
-        """Forget every open batch."""
+        """Drop every open batch."""
         for batch in tuple(self._open.values()):
             self._close(batch)
         self._alarm.cancel()
@@ -292,7 +292,7 @@ class FastBatches:
     # Progress
 
     def committed(self, durable_seq: int) -> None:
-        """Record what became durable."""
+        """Handle messages that became durable."""
         waiting = self.waiting
         while waiting and waiting[0].seq <= durable_seq:
             stored = waiting.popleft()
@@ -300,7 +300,7 @@ class FastBatches:
                 self._persisted(stored)
 
     def _persisted(self, stored: Stored) -> None:
-        """Send the flow acks that are due behind each of some messages, and the batch's ack behind its last."""
+        """Send the flow acks that are due after some messages, and the batch's ack after its last."""
         batch = stored.batch
         while (due := max(batch.acked + batch.every, stored.first)) < stored.last:
             batch.persisted = due

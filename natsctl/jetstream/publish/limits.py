@@ -31,7 +31,7 @@ class Limits:
         """True if there is any limit."""
 
     def configure(self) -> None:
-        """Take the limits from the configuration."""
+        """Read the limits from the configuration."""
         config = self._stream.config
         self.any = max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
 
@@ -72,7 +72,7 @@ class Limits:
 
     @property
     def trims_together(self) -> bool:
-        """Return whether messages may be stored first and trimmed then: what goes is the same.
+        """Return whether messages may be stored first and trimmed then, with the same removals.
 
         It is not where a smaller message takes the place of a larger one, so that an older one would have fitted.
         """
@@ -87,7 +87,7 @@ class Limits:
         self._trim_stream()
 
     def _trim_subject(self, subject: bytes, most: int = 0) -> int:
-        """Drop what is too much of a subject, with `most` so many at most, and return how many went."""
+        """Remove messages of a subject beyond its limit, at most `most` (0: all), and return their number."""
         stream, store = self._stream, self._stream.store
         per_subject, dropped = stream.config.max_msgs_per_subject, 0
         if per_subject > 0:
@@ -118,7 +118,7 @@ class Limits:
         return dropped
 
     def recovered(self) -> None:
-        """Drop what a crash left: of a commit, which writes what it takes out behind what it brings, or of a job."""
+        """Complete removals that a crash interrupted: of a commit, which writes them last, or of a job."""
         if self._stream.store.healthy:
             finish(self.enforcing())
 

@@ -1,12 +1,12 @@
 """The publish path of a stream: checks, sequence, limits, and the ack once the message is durable.
 
 Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only passes
-through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes a
-`PendingMessage` and goes through `take`: a batch may keep it, `check_message` asks the checks in their order,
-`store_checked` appends and tells those who keep something beside the message (`_after_store`). When a commit ends,
-`committed` takes the durable prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the
-consumers. With `persist_mode` async a commit ends when the messages are written: an ack then outlives the process, and
-within a second the machine.
+through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes a `PendingMessage`
+and goes through `take`: a batch may keep it, `check_message` asks the checks in their order, `store_checked` appends
+and tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the
+durable prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With
+`persist_mode` async a commit ends when the messages are written: an ack then outlives the process, and within a second
+the machine.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PublishPipeline:
         self.totals = FreshTotals(stream.store)
 
     def configure(self) -> None:
-        """Derive from the configuration which path messages take."""
+        """Derive the path of messages from the configuration."""
         config, storage = self._stream.config, self._stream.store.storage
         for part in (self.acks, self._limits, self.republish, self.atomic, self.fast):
             part.configure()
@@ -117,7 +117,7 @@ class PublishPipeline:
     # Publishing
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Take one message; the broker's handler."""
+        """Handle one message; the broker's handler."""
         direct = self._direct or (self._bounded and self._limits.has_room(subject, (payload,)))
         if header or not direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
             if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
@@ -135,7 +135,7 @@ class PublishPipeline:
             self._limits.trim(subject)
 
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
-        """Take messages in order; the broker's handler for runs. b"": on several subjects."""
+        """Handle messages in order; the broker's handler for runs. b"": on several subjects."""
         if any(map(_header_of, messages)):
             self._take_headed(subject, messages)
             return
@@ -167,7 +167,7 @@ class PublishPipeline:
             take(subject, reply, header, payload, None)
 
     def _take_headed(self, subject: bytes, messages: Sequence[Op]) -> None:
-        """Take a run with headers: together, where each asks for nothing but that its own new id be remembered."""
+        """Handle a run with headers: together, if each contains only a new message id."""
         ids = [_only_id(op[3]) for op in messages]
         sizes = [len(op[3]) + len(op[4]) for op in messages]
         if (
@@ -211,7 +211,7 @@ class PublishPipeline:
         return first_seq + len(payloads) - 1
 
     def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Take a message whose header begins with an id: quickly, if the id is all that it holds."""
+        """Handle a message whose header begins with an id: on the fast path, if it contains nothing else."""
         size = len(header)
         if (
             header.find(b"\r\n", len(ONLY_ID)) + 4 != size
@@ -236,7 +236,7 @@ class PublishPipeline:
             self._limits.trim(subject)
 
     def take(self, message: PendingMessage) -> None:
-        """Take one message that something may refuse, rewrite or keep for later."""
+        """Handle one message that may be refused, rewritten or kept for a batch."""
         _clean(message)
         if control := control_subject(message):
             self.fast.take(message, control)

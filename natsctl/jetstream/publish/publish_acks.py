@@ -69,7 +69,7 @@ class PublishAcks:
             self._late.append((seq, reply, body))
 
     def stored(self, waiting: Sequence[Entry], durable_seq: int) -> None:
-        """Acknowledge what became durable."""
+        """Acknowledge messages that became durable."""
         if not self._no_ack:
             ack, extras = self.opening, self._extras
             if extras:

@@ -37,7 +37,7 @@ MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
 
 
 def check_bounds(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse what no file can hold, everything once the stream is sealed, and what is too large, in this order."""
+    """Refuse records that no file can hold, any message of a sealed stream, and too large ones, in this order."""
     size = len(message.header) + len(message.payload)
     if size > MAX_RECORD_BYTES // 2 and (refusal := check_record(stream, message)) is not None:
         return refusal
@@ -114,7 +114,7 @@ def check_expected_id(stream: StreamContext, message: PendingMessage) -> ApiErro
 
 
 def check_rollup(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse a rollup that is not permitted; set which one is asked for."""
+    """Refuse a rollup that is not permitted; set the requested kind."""
     rollup = message.fields.get(headers.ROLLUP)
     if rollup is None:
         return None

@@ -35,7 +35,7 @@ class Republish:
         """True if the stream republishes."""
 
     def configure(self) -> None:
-        """Take subjects and form from the configuration."""
+        """Read subjects and form from the configuration."""
         wanted = self._stream.config.republish
         self._mapping, self.active = None, wanted is not None and bool(wanted.dest)
         if wanted is not None and wanted.dest:
@@ -63,7 +63,7 @@ class Republish:
         self._waiting.append((seq, to, block, payload))
 
     def committed(self, durable_seq: int) -> None:
-        """Publish what became durable."""
+        """Publish messages that became durable."""
         waiting, self._waiting = self._waiting, []
         account = self._stream.account
         for message in waiting:

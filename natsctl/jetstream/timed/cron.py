@@ -93,7 +93,7 @@ def _later(moment: datetime, seconds: int) -> datetime:
 
 
 def _at(moment: datetime) -> datetime:
-    """Return a moment of the calendar; one that a change of clocks skips becomes the one behind the gap."""
+    """Return a calendar time; one that a change of clocks skips becomes the one after the gap."""
     return moment.astimezone(UTC).astimezone(moment.tzinfo)
 
 
@@ -106,7 +106,7 @@ def parse_cron(pattern: str) -> Cron:
 
 
 def _field(word: str, bounds: _Bounds) -> Field:
-    """Return what a list of ranges allows."""
+    """Return the values of a list of ranges."""
     values: set[int] = set()
     star = False
     for part in word.split(","):
@@ -118,7 +118,7 @@ def _field(word: str, bounds: _Bounds) -> Field:
 
 
 def _range(part: str, bounds: _Bounds) -> Field:
-    """Return what `*`, `n`, `n-m`, each with or without `/step`, allows; `n/step` reaches to the end."""
+    """Return the values of `*`, `n` or `n-m`, each with or without `/step`; `n/step` reaches to the end."""
     span, *steps = part.split("/")
     ends = span.split("-")
     if len(steps) > 1:

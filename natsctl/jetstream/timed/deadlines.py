@@ -36,7 +36,7 @@ class Bucket:
         self.in_order = False
 
     def add(self, due_ns: int, seq: int) -> None:
-        """Take one entry in."""
+        """Add one entry."""
         self.seqs.append(seq)
         self.dues.append(due_ns)
         self.in_order = False
@@ -44,7 +44,7 @@ class Bucket:
             self.lowest = due_ns
 
     def take(self, now_ns: int, limit: int) -> list[tuple[int, int]]:
-        """Take out and return up to `limit` (sequence, time) pairs due by `now_ns`, the earliest first."""
+        """Remove and return up to `limit` (sequence, time) pairs due by `now_ns`, the earliest first."""
         if not self.in_order:
             order = sorted(range(len(self.dues)), key=self.dues.__getitem__, reverse=True)
             self.seqs = array("Q", map(self.seqs.__getitem__, order))
@@ -58,7 +58,7 @@ class Bucket:
         return taken
 
     def sweep(self, start: int, lives: Callable[[int], bool]) -> int:
-        """Drop what is gone among SWEEP_STEP entries from `start` on and return how many of them are kept."""
+        """Drop entries of removed messages among SWEEP_STEP from `start` on and return the number kept."""
         stop = min(start + SWEEP_STEP, len(self.seqs))
         kept = [at for at in range(start, stop) if lives(self.seqs[at])]
         if len(kept) < stop - start:
@@ -110,7 +110,7 @@ class Deadlines:
         return bucket.lowest if bucket is not None else None
 
     def take_due(self, now_ns: int, limit: int) -> list[tuple[int, int]]:
-        """Take out and return up to `limit` (sequence, time) pairs whose time has come, by sequence."""
+        """Remove and return up to `limit` due (sequence, time) pairs, by sequence."""
         due: list[tuple[int, int]] = []
         while len(due) < limit:
             bucket = self._first()
@@ -138,7 +138,7 @@ class Deadlines:
             self._sweep = [bucket for bucket in self._sweep if bucket is not era]
 
     def sweep(self, lives: Callable[[int], bool]) -> bool:
-        """Look whether some more entries are still of use; return whether the round goes on."""
+        """Drop stale entries in one step; return whether the sweep continues."""
         if not self._sweep:
             self._sweep, self._sweep_at = [*self._near.values(), *self._far.values()], 0
         while self._sweep and self._sweep_at >= len(self._sweep[-1].seqs):

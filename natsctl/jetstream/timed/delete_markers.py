@@ -23,7 +23,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class DeleteMarkers:
-    """Takes out what expired, and leaves markers where the stream wants them."""
+    """Removal of expired messages, with markers where the stream wants them."""
 
     __slots__ = ("_header", "_stream", "ttl_ns")
 
@@ -34,7 +34,7 @@ class DeleteMarkers:
         """Lifetime of a marker; 0: the stream leaves none."""
 
     def configure(self) -> None:
-        """Take the lifetime of markers from the configuration, in whole seconds."""
+        """Read the lifetime of markers from the configuration, in whole seconds."""
         self.ttl_ns = max(self._stream.config.subject_delete_marker_ttl, 0) // _SECOND_NS * _SECOND_NS
         self._header = headers.encode(
             [
@@ -57,7 +57,7 @@ class DeleteMarkers:
             stream.removed(gone, reason)
 
     def _is_marker(self, seq: int) -> bool:
-        """Return whether a message is a marker itself, or what a KV client left in place of a value."""
+        """Return whether a message is a marker itself, or a KV client's marker of a purged key."""
         try:
             message = self._stream.store.get(seq)
         except StoreDamagedError:
@@ -68,7 +68,7 @@ class DeleteMarkers:
         return bool(headers.get(message.header, headers.MARKER_REASON)) or operation == _KV_PURGE
 
     def _leave(self, subject: bytes) -> bool:
-        """Store a marker; False when the store does not take it, so that the message has to wait.
+        """Store a marker; False when the store refuses it, so that the message has to wait.
 
         No limit refuses it: it takes the place of a message.
         """

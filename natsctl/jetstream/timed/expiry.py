@@ -48,14 +48,14 @@ class Expiry:
         self._alarm = Alarm(stream.engine.timers, self._look)
 
     def configure(self) -> None:
-        """Take max_age from the configuration."""
+        """Read max_age from the configuration."""
         self._max_age_ns = self._stream.config.max_age
         self._cursor = self._over = 0
         self._alarm.cancel()
         self.arm()
 
     def stop(self) -> None:
-        """Expire nothing more."""
+        """Stop expiring messages."""
         self._max_age_ns = 0
         self._alarm.cancel()
 
@@ -120,7 +120,7 @@ class Expiry:
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Take out what is due, up to `budget` messages of a walk; ask again where there is more."""
+        """Remove due messages, up to `budget` of a walk; ask for another turn if there are more."""
         stream, store = self._stream, self._stream.store
         if stream.work.defers(self):
             return 0
@@ -151,7 +151,7 @@ class Expiry:
         yield from self._stream.purging(below_seq=below_seq)
 
     def _walk(self, first_kept: int, limit: int) -> int:
-        """Take out up to `limit` messages one by one, leaving those that never go."""
+        """Remove up to `limit` messages one by one, except those that never expire."""
         for done in range(limit):
             seq = self._next(first_kept)
             if not seq:

@@ -74,7 +74,7 @@ def parse_go_duration(text: bytes) -> int | None:
 
 
 def check_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse a lifetime where the stream allows none; flag a message that has one."""
+    """Refuse a TTL if the stream allows none; flag a message that has one."""
     text = message.fields.get(headers.TTL)
     if text is None:
         return None
@@ -87,7 +87,7 @@ def check_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None
 
 
 def read_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse a lifetime that is none; raise one to what delete markers need. Asked last, for a message that is kept."""
+    """Refuse an invalid TTL; raise one to that of delete markers. The last check, for a message that is stored."""
     text = message.fields.get(headers.TTL)
     if text is None or stream.retention.refuses(message.subject):
         return None
@@ -98,7 +98,7 @@ def read_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
 
 
 def check_batch_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse a lifetime in a batch, one that is none too; what is kept is as `check_ttl` and `read_ttl` leave it."""
+    """Refuse a disabled or invalid TTL in a batch; a valid one is handled by `check_ttl` and `read_ttl`."""
     text = message.fields.get(headers.TTL)
     if text is not None and not message.own and parse_ttl(text) != 0:
         if not stream.config.allow_msg_ttl:
@@ -139,12 +139,12 @@ class MessageTtl:
         return len(self._deadlines) + len(self._ahead)
 
     def stop(self) -> None:
-        """Remove nothing more."""
+        """Stop removing messages."""
         self.active = False
         self._alarm.cancel()
 
     def clear(self) -> None:
-        """Forget every message."""
+        """Drop every message."""
         self._alarm.cancel()
         self._deadlines, self._ahead, self._never = Deadlines(), Deadlines(), array("Q")
 

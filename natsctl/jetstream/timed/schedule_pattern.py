@@ -93,7 +93,7 @@ def first_firing(header: bytes, ts_ns: int) -> Firing | None:
 
 
 def next_firing(header: bytes, ts_ns: int, now_ns: int) -> Firing | None:
-    """Return when a schedule fires after `ts_ns`; what has passed by `now_ns` is left out. Raises as `first_firing`."""
+    """Return the next firing after `ts_ns`, without those missed by `now_ns`. Raises as `first_firing`."""
     firing = first_firing(header, ts_ns)
     if firing is not None and firing.repeats and firing.due_ns < now_ns:
         return first_firing(header, _round(now_ns))

@@ -82,12 +82,12 @@ class Schedules:
         """True while a message of a schedule is being stored."""
 
     def stop(self) -> None:
-        """Fire nothing more."""
+        """Stop firing schedules."""
         self.active = False
         self._alarm.cancel()
 
     def clear(self) -> None:
-        """Forget every schedule."""
+        """Drop every schedule."""
         self._alarm.cancel()
         self._deadlines, self._remnants = Deadlines(), None
 
@@ -207,7 +207,7 @@ class Schedules:
         return len(due)
 
     def _fire(self, seq: int, due_ns: int, now_ns: int) -> None:
-        """Store what a schedule produces."""
+        """Store the message that a schedule produces."""
         schedule = self._stream.store.get(seq)
         if schedule is None or not self._counts(seq, schedule.subject):
             return
@@ -248,14 +248,14 @@ class Schedules:
         return outcome if isinstance(outcome, int) else 0
 
     def _settled(self, fired: Fired) -> None:
-        """Go on behind a firing: to the next moment, or to the schedule's end."""
+        """Continue after a firing: set the next time, or end the schedule."""
         if fired.next_ns:
             self._deadlines.add(fired.next_ns, fired.seq)
         else:
             self._end(fired.seq, fired.subject)
 
     def _end(self, seq: int, subject: bytes) -> None:
-        """Take a schedule out, and what else its subject holds up to it."""
+        """Remove a schedule and all earlier messages on its subject."""
         stream = self._stream
         if stream.store.count_of(subject) == 1:
             stream.remove(seq)
@@ -265,7 +265,7 @@ class Schedules:
     # Commits
 
     def committed(self, durable_seq: int) -> None:
-        """Go on behind the firings that became durable."""
+        """Continue after the firings that became durable."""
         done = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
         self._fired = [fired for fired in self._fired if fired.produced_seq > durable_seq]
         for fired in done:
@@ -296,7 +296,7 @@ class Schedules:
             stream.consumer_set.rewrite_if_large()
 
     def read_journal(self, records: list[tuple[int, bytes]]) -> None:
-        """Take over what an earlier life wrote."""
+        """Read the records written before the start."""
         for kind, body in records:
             if kind == NEXT_FIRING:
                 seq, next_ns = _decoder.decode(body)

@@ -58,12 +58,12 @@ class TimedMessages:
         self._loaded_for = wanted
 
     def recover(self, records: Iterable[tuple[int, bytes]]) -> None:
-        """Begin to take over what was stored in an earlier life."""
+        """Start loading messages stored before the start."""
         self.schedules.read_journal(list(records))
         self._load()
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Stop loading, TTLs and schedules."""
         self._loading = array("Q")
         self.ttl.stop()
         self.schedules.stop()
@@ -93,7 +93,7 @@ class TimedMessages:
             self._end_schedule(message.fields.get(headers.SCHEDULER, b""))
 
     def _end_schedule(self, subject: bytes) -> None:
-        """Do what a message asks that ends a schedule."""
+        """End the schedule that a message names."""
         config = self._stream.config
         if subject and config.allow_rollup_hdrs and not config.deny_purge and self._stream.store.count_of(subject):
             self._stream.work.begin(self._stream.purging(Filters((subject,))))
@@ -135,7 +135,7 @@ class TimedMessages:
         return len(wanted)
 
     def _read(self, wanted: array[int]) -> Iterable[StoredMessage]:
-        """Return messages, neighbours in one go; what is damaged was reported by the store and is left out."""
+        """Return messages, adjacent ones in one read; damaged ones were reported by the store and are skipped."""
         store = self._stream.store
         if wanted[-1] - wanted[0] < 2 * len(wanted):
             flagged = frozenset(wanted)
@@ -159,14 +159,14 @@ class TimedMessages:
     # Commits
 
     def committed(self, durable_seq: int) -> None:
-        """Go on with what waited for messages to become durable."""
+        """Continue work that waited for messages to become durable."""
         if self.schedules.waiting:
             self.schedules.committed(durable_seq)
         if self._loading:
             self._stream.engine.ready(self)
 
     def refused(self, durable_seq: int) -> None:
-        """Go back to `durable_seq`: the store could not keep what came after it."""
+        """Return to `durable_seq`: the store could not keep later messages."""
         self.schedules.refused(durable_seq)
 
     def records(self) -> list[tuple[int, bytes]]:

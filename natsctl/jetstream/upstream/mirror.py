@@ -60,7 +60,7 @@ class Mirror:
         self.upstream.stop()
 
     def info(self) -> StreamSourceInfo:
-        """Return what stream infos show."""
+        """Return the entry for stream infos."""
         info = self.upstream.info()
         if not self.upstream.asked:
             info.filter_subject = ""  # nats-server learns of it with its first request
@@ -69,7 +69,7 @@ class Mirror:
     # Called by the connection
 
     def request(self) -> ConsumerConfig:
-        """Return where the consumer is to begin and what it shall deliver."""
+        """Return the start and the filters of the consumer."""
         store, source = self._stream.store, self.source
         config = ConsumerConfig(
             name=origin.mirror_consumer(self._stream),
@@ -87,7 +87,7 @@ class Mirror:
         return ""
 
     def connected(self, delivered_seq: int, identity: str) -> int:
-        """Leave out what the origin does not have; return the last sequence."""
+        """Skip the sequences that the origin does not have; return the last sequence."""
         store = self._stream.store
         if store.last_seq < delivered_seq:
             store.skip_to(delivered_seq)
@@ -97,7 +97,7 @@ class Mirror:
         return max(delivered_seq, store.last_seq)
 
     def recreated(self) -> None:
-        """Do nothing: no identity is ever asked for."""
+        """Do nothing: no identity is ever requested."""
 
     def taken_seq(self) -> int:
         """Return the last sequence."""
@@ -196,7 +196,7 @@ def compile_mappings(source: StreamSource) -> list[SubjectMapping]:
 
 
 def apply_mappings(mappings: Sequence[SubjectMapping], subject: bytes) -> bytes:
-    """Return where the first transform that takes a subject maps it to, or the subject."""
+    """Return the result of the first transform that matches a subject, or the subject."""
     for mapping in mappings:
         mapped = mapping.apply(subject)
         if mapped is not None:
@@ -205,7 +205,7 @@ def apply_mappings(mappings: Sequence[SubjectMapping], subject: bytes) -> bytes:
 
 
 def without_conditions(header: bytes) -> bytes:
-    """Return a header block without what concerned its first publishing: expectations and batches."""
+    """Return a header block without the headers of its first publishing: expectations and batches."""
     if b"\r\nNats-Expected-" not in header and b"\r\nNats-Batch-" not in header:
         return header
     lines = header[:-4].split(b"\r\n")

@@ -63,12 +63,12 @@ def stable_name(stream: StreamContext) -> str:
 
 
 def mirror_consumer(stream: StreamContext) -> str:
-    """Return the name of the consumer that a mirror asks its origin for."""
+    """Return the name of the consumer that a mirror requests."""
     return "JS_MIRROR_" + short_hash(stable_name(stream))
 
 
 def source_consumer(stream: StreamContext, source: StreamSource, sources: Sequence[StreamSource]) -> str:
-    """Return the name of the consumer that a source asks its origin for; of its own where a stream is taken twice."""
+    """Return the name of the consumer that a source requests; a distinct one if a stream is sourced twice."""
     text = short_hash(stable_name(stream))
     if sum(other.name == source.name for other in sources) > 1:
         text += " " + source_index(source)

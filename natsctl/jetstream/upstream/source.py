@@ -28,7 +28,7 @@ ACK_PREFIX: Final = b"$JS.ACK."
 
 
 class Position(NamedTuple):
-    """The newest message that was taken of an origin, and which stream the origin was then."""
+    """The newest stored message of an origin, and the origin's identity at that time."""
 
     seq: int
     identity: str
@@ -67,7 +67,7 @@ class Source:
     """One source of one stream."""
 
     def __init__(self, stream: StreamContext, sources: SourceSet, source: StreamSource) -> None:
-        """Prepare to take from the stream that `source` names."""
+        """Prepare to source from the stream that `source` names."""
         self._stream = stream
         self.letter = "S"
         self._sources = sources
@@ -87,7 +87,7 @@ class Source:
         self.upstream = Upstream(stream, self)
 
     def info(self) -> StreamSourceInfo:
-        """Return what stream infos show."""
+        """Return the entry for stream infos."""
         info = self.upstream.info()
         if not self._anew and self.position.seq > self._skipped:
             info.seq = self.position.seq
@@ -98,7 +98,7 @@ class Source:
     # Called by the connection
 
     def request(self) -> ConsumerConfig:
-        """Return where the consumer is to begin and what it shall deliver."""
+        """Return the start and the filters of the consumer."""
         source = self.source
         config = ConsumerConfig(
             name=origin.source_consumer(self._stream, source, self._stream.config.sources),
@@ -114,7 +114,7 @@ class Source:
         return config
 
     def _begin_late(self, config: ConsumerConfig) -> None:
-        """Leave out what is older than the stream's newest message, once messages have gone. Source: nats-server."""
+        """Skip messages older than the stream's newest one, once messages were removed. Source: nats-server."""
         store, starts_at = self._stream.store, self.source.opt_start_time
         newest_ns = min(store.last_ts_ns, self._stream.engine.clock.now_ns())
         if config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE or not newest_ns:
@@ -124,11 +124,11 @@ class Source:
             config.opt_start_time = format_time(newest_ns)
 
     def known_identity(self) -> str:
-        """Return what the origin was when its last message was taken."""
+        """Return the origin's identity when its last message was stored."""
         return "" if self._anew else self.position.identity
 
     def connected(self, delivered_seq: int, identity: str) -> int:
-        """Record that deliveries follow behind `delivered_seq`; return the newest sequence that is here already."""
+        """Record that deliveries follow after `delivered_seq`; return the newest stored sequence of the origin."""
         known = self.position.identity
         if self._anew or (identity and known and identity != known):
             self.position = NOWHERE
@@ -142,7 +142,7 @@ class Source:
         return max(self.position.seq, delivered_seq)
 
     def recreated(self) -> None:
-        """Begin anew with the next connection."""
+        """Start over with the next connection."""
         self._anew = True
 
     def taken_seq(self) -> int:

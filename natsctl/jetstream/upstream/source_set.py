@@ -62,7 +62,7 @@ class SourceSet:
         return bool(self.sources)
 
     def configure(self) -> None:
-        """Take the sources from the configuration: new ones begin, those that are no longer there end."""
+        """Read the sources from the configuration: start new ones, stop removed ones."""
         sources = self._stream.config.sources
         wanted = {origin.source_index(source): source for source in sources}
         names = {(source.name, origin.source_consumer(self._stream, source, sources)) for source in sources}
@@ -104,11 +104,11 @@ class SourceSet:
             source.upstream.delete_consumer()
 
     def infos(self) -> list[StreamSourceInfo]:
-        """Return what stream infos show."""
+        """Return the entry for stream infos."""
         return [source.info() for source in self.sources.values()]
 
     def _begin(self, source: Source) -> None:
-        """Connect a source, when it is known where it goes on."""
+        """Connect a source, once its position is known."""
         known = self._known.get(source.index)
         if known is not None:
             source.position = known
@@ -137,7 +137,7 @@ class SourceSet:
         return [(SOURCED, _encode(body))]
 
     def refused(self) -> None:
-        """Go back to what is stored: the store could not keep its newest messages."""
+        """Return to the stored positions: the store could not keep its newest messages."""
         store = self._stream.store
         if not self.sources or not store.healthy:
             return
@@ -174,7 +174,7 @@ class SourceSet:
             self.start()
 
     def _read_journal(self, journal: Iterable[tuple[int, bytes]], last_seq: int) -> tuple[dict[str, Position], int]:
-        """Return positions, and the sequence up to which they take account of what is stored."""
+        """Return positions, and the stream sequence up to which they are valid."""
         known: dict[str, Position] = {}
         through = 0
         for kind, body in journal:
@@ -186,7 +186,7 @@ class SourceSet:
         return known, through
 
     def _read_headers(self, through: int) -> None:
-        """Bring positions up to date by the messages behind `through`, removed or not."""
+        """Update positions from the messages after `through`, removed or not."""
         for message in self._stream.store.remnants(through + 1):
             found = read_origin(message.header) if message.header else None
             if found is not None and found.place:
@@ -203,7 +203,7 @@ class SourceSet:
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Look at the next messages of a search, newest first, and connect what was found."""
+        """Examine the next messages of a search, newest first, and connect the sources found."""
         store, end = self._stream.store, self._search_seq
         if not self._searching:
             return 0
@@ -222,7 +222,7 @@ class SourceSet:
         return len(messages)
 
     def _found(self, stream: str, index: str, position: Position) -> None:
-        """Take a header as that of its source; one without an index is of every source of that stream."""
+        """Apply a header to its source; one without an index applies to every source of that stream."""
         if index:
             matching = [source for source in (self._searching.get(index),) if source is not None]
         else:

@@ -64,7 +64,7 @@ Taken = tuple[int, int, bytes, bytes, bytes]
 
 
 class StoreLaterError(Exception):
-    """The taker cannot store a message now: deliver it again, and what follows, a little later."""
+    """A message cannot be stored now: it and later ones are to be delivered again a little later."""
 
 
 class MessageSink(Protocol):
@@ -75,13 +75,13 @@ class MessageSink(Protocol):
     """M for mirrors, S for sources."""
 
     def request(self) -> ConsumerConfig:
-        """Return where the consumer is to begin and what it shall deliver."""
+        """Return the start and the filters of the consumer."""
 
     def known_identity(self) -> str:
-        """Return what the origin was when its last message was taken, "" when that is not known."""
+        """Return the origin's identity when its last message was stored, "" when unknown."""
 
     def connected(self, delivered_seq: int, identity: str) -> int:
-        """Record that deliveries follow behind `delivered_seq`; return the newest sequence that is here already."""
+        """Record that deliveries follow after `delivered_seq`; return the newest stored sequence of the origin."""
 
     def recreated(self) -> None:
         """Start over, because the origin is another stream than before."""
@@ -125,7 +125,7 @@ class Upstream:
     )  # fmt: skip
 
     def __init__(self, stream: StreamContext, taker: MessageSink) -> None:
-        """Prepare; nothing is asked before `start`."""
+        """Prepare; nothing is requested before `start`."""
         timers = stream.engine.timers
         self._stream = stream
         self._sink = taker
@@ -267,7 +267,7 @@ class Upstream:
     # Listening
 
     def _listen(self, made: requests.Made, identity: str) -> None:
-        """Take what the consumer delivers."""
+        """Subscribe to the consumer's deliveries."""
         account = self._stream.account
         self.error, self._fails, self._beats, self.dseq = None, 0, 0, 0
         self._alarm.cancel()
@@ -306,7 +306,7 @@ class Upstream:
             self._take([(subject, reply, header, payload)])
 
     def _take(self, deliveries: Sequence[Delivery]) -> None:
-        """Take deliveries in order, and connect again where one is missing."""
+        """Handle deliveries in order, and reconnect if one is missing."""
         if self._stream.work.closed:
             self._stream.work.hold(self._take, deliveries)
             return
@@ -392,7 +392,7 @@ class Upstream:
 
     @property
     def asked(self) -> bool:
-        """Return whether the origin was ever asked for a consumer."""
+        """Return whether a consumer was ever requested from the origin."""
         return bool(self._awaits)
 
     def info(self) -> StreamSourceInfo:

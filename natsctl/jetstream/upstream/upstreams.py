@@ -30,7 +30,7 @@ class Upstreams:
         self.sources = SourceSet(stream)
 
     def configure(self) -> None:
-        """Take mirror and sources from the configuration."""
+        """Read mirror and sources from the configuration."""
         source = self._stream.config.mirror
         if self._mirror is not None and source != self._mirror.source:
             self._mirror.upstream.delete_consumer()
@@ -45,12 +45,12 @@ class Upstreams:
         self.sources.configure()
 
     def start(self) -> None:
-        """Connect; nothing was ever taken."""
+        """Connect a new stream."""
         self.sources.start()
         self._start_mirror()
 
     def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
-        """Go on after a restart, or with a stream that came as a snapshot."""
+        """Continue after a restart or a restore."""
         self.sources.recover(journal)
         self._start_mirror()
 
@@ -71,7 +71,7 @@ class Upstreams:
         self.sources.stop()
 
     def refused(self) -> None:
-        """Take again what the store could not keep."""
+        """Fetch again the messages that the store could not keep."""
         self.sources.refused()
         if self._mirror is not None and self._stream.store.healthy:
             mirror = self._mirror
