@@ -30,6 +30,12 @@ _NAMES = {
 }
 """Types whose id does not follow from the tag or the name."""
 _ROOMS = ("cli", "client", "plan", "spark")
+_IDS = {
+    "cli.spark:SparkServer": OURS + "shapes.v1.spark_server",
+    "cli.spark:WarmStart": OURS + "shapes.v1.warm_start",
+    "spark.files.export:Exported": OURS + "export.v1.exported",
+}
+"""Ids that do not follow from the module of a type: they stay when a type moves."""
 _EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun", "schema.shapes:Names")
 """What every command may print."""
 
@@ -65,6 +71,8 @@ def _id(bare: str) -> str:
     if not colon:
         tag = _tag(_type(bare))
         return tag or _NAMES.get(name) or API + _snake(name)
+    if bare in _IDS:
+        return _IDS[bare]
     below = [one for one in module.split(".") if one not in _ROOMS]
     nouns = below[:-1] or below
     return OURS + ".".join([*nouns, "v1", _snake(name)])

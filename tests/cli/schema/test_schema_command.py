@@ -165,3 +165,8 @@ def test_failures_and_dry_runs_have_their_schema(natsctl: Callable[..., Any]) ->
     jsonschema.validate(json.loads(failed.err), schema_of("io.natsctl.schema.v1.failed"))
     planned = natsctl("str", "add", "S", "--subjects", "s", "--dry-run", "-j")
     jsonschema.validate(planned.json, schema_of("io.natsctl.schema.v1.dry_run"))
+
+
+def test_ids_stay_when_types_move_to_other_modules() -> None:
+    moved = ("export.v1.exported", "saved.v1.saved_plan", "shapes.v1.spark_server", "shapes.v1.warm_start")
+    assert {f"io.natsctl.{name}" for name in moved} <= kinds().keys()
