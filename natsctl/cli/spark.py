@@ -171,7 +171,7 @@ def status(json: Json = False) -> int:
 
 
 def _seconds(text: str) -> float:
-    """The length of --idle-stop. Raises UsageError."""
+    """Return the length of --idle-stop. Raises UsageError."""
     from natsctl.api.units import SECOND, parse_duration
 
     try:
@@ -184,7 +184,7 @@ def _seconds(text: str) -> float:
 
 
 def _running() -> BackgroundServer:
-    """The server that runs, also one of another version of Spark. Raises SparkNotRunningError."""
+    """Return the running server, also one of another version of Spark. Raises SparkNotRunningError."""
     from natsctl.spark.session.connect import recorded_server
 
     server = recorded_server()

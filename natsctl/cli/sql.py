@@ -1,4 +1,4 @@
-"""Queries over streams: `natsctl sql`, answered by Spark, or by the server alone where its counts are enough."""
+"""Queries over streams: `natsctl sql`, answered by Spark, or from the server's counts where these are enough."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FILE = "@"
 
 
 def read_query(words: str) -> str:
-    """The query that was given: itself, `@FILE`, or `-` for stdin. Raises UsageError for none."""
+    """Return the query: as given, from `@FILE`, or from stdin for `-`. Raises UsageError for none."""
     text = words
     if words == STDIN:
         text = sys.stdin.read()
@@ -68,24 +68,24 @@ class NoStreamBackupError(NatsctlError):
 
 
 class Tables(Protocol):
-    """Where tables are: which there are, and the options of the data source for one."""
+    """The tables of a server or of backups, and the options with which the data source reads them."""
 
     on_server: bool
-    """Whether a server has them."""
+    """Whether a server has the tables."""
 
     @property
     def catalogue(self) -> Catalogue:
         """The tables by name."""
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
-        """The options of the data source that read a stream, given those of the server."""
+        """Return the options of the data source that read a stream, given those of the server."""
 
     def state(self, stream: str) -> dict[str, Any]:
-        """How many messages a stream has, from where to where, as STREAM.INFO tells it."""
+        """Return the number of messages of a stream and its first and last sequence, as in STREAM.INFO."""
 
 
 class ServerTables:
-    """Streams of the server that the command's session is of."""
+    """Streams of the server of the command's session."""
 
     on_server = True
 
@@ -96,11 +96,11 @@ class ServerTables:
         self.catalogue = Catalogue(session.run(lambda manager: manager.stream_names()))
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
-        """The server's options, and the stream; messages that expire while they are read are no failure."""
+        """Return the server's options, and the stream; messages that expire while they are read are no failure."""
         return {**base, "stream": stream, "failOnDataLoss": "false"}
 
     def state(self, stream: str) -> dict[str, Any]:
-        """What the server knows of it."""
+        """Return the state in the server's stream information."""
         return dict(self._session.run(lambda manager: manager.stream_info(stream)).raw.get("state") or {})
 
 
@@ -116,7 +116,7 @@ class BackupTables:
         self.catalogue = Catalogue(self._paths)
 
     def check(self, stream: str) -> None:
-        """Raises NoStreamBackupError where there is none of that stream."""
+        """Raise NoStreamBackupError if there is no backup of that stream."""
         from natsctl.cli.suggest import did_you_mean
 
         if stream not in self._paths:
@@ -126,11 +126,11 @@ class BackupTables:
             )
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
-        """The path of the stream's backup alone: no server is asked."""
+        """Return the path of the stream's backup alone: no server is contacted."""
         return {"backup": str(self._paths[stream].resolve())}  # Spark in background runs in another folder
 
     def state(self, stream: str) -> dict[str, Any]:
-        """What the backup's description says."""
+        """Return the state in the backup's description."""
         from natsctl.client.backup.opened import open_backup
 
         with open_backup(self._paths[stream]) as opened:
@@ -138,7 +138,7 @@ class BackupTables:
 
 
 def backups_by_stream(path: Path) -> dict[str, Path]:
-    """The backups of streams at or below a path. Raises UsageError where there is none, or two of one stream."""
+    """Return the backups of streams at or below a path. Raises UsageError for none, or for two of one stream."""
     from natsctl.client.backup.found import find_backups
 
     found: dict[str, Path] = {}
@@ -156,14 +156,14 @@ def backups_by_stream(path: Path) -> dict[str, Path]:
 
 
 MOST_ROWS = 1000
-"""Rows of a table where nothing else is asked for: what a person may want to look through."""
+"""The default number of rows of a table."""
 
 Look = Callable[[], "Result"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How answers are shown: as what, how often, and with how many rows (None for all)."""
+    """Options about the output of answers: format, repetition, and number of rows (None for all)."""
 
     json: bool = False
     csv: bool = False
@@ -220,7 +220,7 @@ class Shown:
 
 
 def rows_shown(given: int | None, all_rows: bool) -> int | None:
-    """How many rows are shown at most; None for all."""
+    """Return the most rows to show; None for all."""
     if given is None:
         return None if all_rows else MOST_ROWS
     return given or None
@@ -230,14 +230,14 @@ T = TypeVar("T")
 
 
 class SparkQueries:
-    """Answers queries over tables; views that queries make stay while the session of Spark does."""
+    """Queries that Spark answers; views that they create last as long as the session of Spark."""
 
     def __init__(self, session: Session, spark: SparkFlags, tables: Tables) -> None:
         self._session, self._spark, self._tables = session, spark, tables
         self._known: tuple[SparkSession, Queries] | None = None
 
     def check(self, text: str) -> None:
-        """Raises UsageError and UnknownTableError for what needs no Spark to be known."""
+        """Raise UsageError and UnknownTableError for faults that are found without Spark."""
         from natsctl.cli.suggest import did_you_mean
         from natsctl.spark.session.connect import remote_for
         from natsctl.spark.sql.queries import check_changes_nothing, check_named
@@ -248,23 +248,23 @@ class SparkQueries:
             check_named(text, self._tables.catalogue, did_you_mean)
 
     def run(self, text: str, limit: int | None, *, bar: bool = True) -> Result:
-        """The rows of a query, `limit` at most."""
+        """Return the rows of a query, `limit` at most."""
         return self._ask(lambda queries: queries.run(text, limit), bar, self._messages(text))
 
     def explain(self, text: str) -> str:
-        """How Spark would answer a query."""
+        """Return the plan of Spark for a query."""
         return self._ask(lambda queries: queries.explain(text), True, 0)
 
     @contextmanager
     def staying(self, text: str = "") -> Iterator[None]:
-        """Have one session of Spark for all that is asked meanwhile: of that query, if it is known."""
+        """Keep one session of Spark for all queries meanwhile, sized for `text` if it is known."""
         from natsctl.spark.session import open_session
 
         with open_session(replace(self._spark.options, messages=self._messages(text))):
             yield
 
     def _messages(self, text: str) -> int:
-        """How many messages the tables of a query have."""
+        """Return the number of messages in the tables of a query."""
         from natsctl.spark.sql.relations import relations
 
         found = self._tables.catalogue.find_all(named.name for named in relations(text))
@@ -283,7 +283,7 @@ class SparkQueries:
         )
 
     def _queries(self, opened: SparkSession, options: dict[str, str]) -> Queries:
-        """The queries of that session, with the views that they have made there."""
+        """Return the queries of that session, with the views that they have created there."""
         from natsctl.cli.suggest import did_you_mean
         from natsctl.spark.sql.queries import Queries
 
@@ -371,7 +371,7 @@ def _answer(
 
 
 def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: Shown, use_spark: bool) -> None:
-    """Answer queries until the person has no more. Raises UsageError where there is nobody to ask."""
+    """Answer queries until the user ends the prompt. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a query is needed", hint="give QUERY, @FILE, or - for stdin")
 
@@ -384,13 +384,16 @@ def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: Sho
 
 
 def tables_of(session: Session, backup: Path | None) -> Tables:
-    """The tables of the server, or of backups."""
+    """Return the tables of the server, or of backups."""
 
     return ServerTables(session) if backup is None else BackupTables(backup)
 
 
 def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Look | None:
-    """What answers a query without Spark: which tables there are, and where it is `whole` what the server counts."""
+    """Return the answer to a query without Spark: lists of tables, and if `whole` the server's counts;
+
+    None for others.
+    """
     from natsctl.spark.sql.queries import listed
 
     if (found := listed(text, tables.catalogue)) is not None:
@@ -399,7 +402,7 @@ def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Loo
 
 
 def counting(session: Session, tables: Tables, text: str) -> Look | None:
-    """What answers a query from what the server counts; None where messages must be read."""
+    """Return the answer to a query from the server's counts; None if messages must be read."""
     from natsctl.spark.sql.counted import counted_query, facts_for
     from natsctl.spark.sql.result import Result
 
@@ -435,18 +438,18 @@ _KEYWORDS = (
 
 
 class Prompt:
-    """Reads queries from a person and shows their answers; a mistake ends a query, not the prompt."""
+    """Prompt that reads queries and shows their answers; a mistake ends a query, not the prompt."""
 
     def __init__(
         self, asked: SparkQueries, tables: Tables, shown: Shown, counting: Callable[[str], Look | None]
     ) -> None:
-        """`counting` gives what answers a query without Spark, or None."""
+        """Take `counting`, which returns the answer to a query without Spark, or None."""
         self._asked, self._tables, self._shown, self._counting = asked, tables, shown, counting
         self._spark = ExitStack()
         self._warm = False
 
     def run(self) -> None:
-        """Answer queries until the person ends the prompt with Ctrl-D, `quit` or `exit`."""
+        """Answer queries until the user ends the prompt with Ctrl-D, `quit` or `exit`."""
         asking = _asking(self._tables)
         with self._spark:
             while True:
@@ -484,7 +487,7 @@ class Prompt:
 
 
 def _asking(tables: Tables) -> Any:
-    """What reads a line, with those before it and words that may be meant."""
+    """Return the function that reads a line, with history and completion."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
@@ -505,6 +508,6 @@ def _asking(tables: Tables) -> Any:
 
 
 def history_path() -> Path:
-    """Where the queries of earlier prompts are: `natsctl/sql_history` in XDG_STATE_HOME (~/.local/state)."""
+    """Return the path of the history of queries: `natsctl/sql_history` in XDG_STATE_HOME (~/.local/state)."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "natsctl" / "sql_history"

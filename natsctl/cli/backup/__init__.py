@@ -1,4 +1,4 @@
-"""`natsctl backup`: everything of an account as files, and looks into backups without a server."""
+"""`natsctl backup`: backups of an account's configuration and data, and commands that read backups without a server."""
 
 from typing import TYPE_CHECKING
 

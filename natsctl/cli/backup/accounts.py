@@ -157,7 +157,7 @@ def _announce(session: Session, folder: Path) -> None:
 
 
 def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, json: bool) -> AccountOutcome:
-    """The outcome of work on all streams, under one bar."""
+    """Return the outcome of work on all streams, under one bar."""
     from natsctl.client.backup.attempts import Lifeline
 
     async def run(manager: Manager) -> AccountOutcome:
@@ -169,7 +169,7 @@ def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, js
 
 
 def _show(what: str, done: AccountOutcome, json: bool, critical_warnings: bool) -> int:
-    """Show what became of the streams; the answer is the exit status."""
+    """Show the results of all streams; return the exit status."""
     if json:
         from msgspec import to_builtins
 
@@ -185,7 +185,7 @@ def _show(what: str, done: AccountOutcome, json: bool, critical_warnings: bool) 
 
 
 SAVED = ("stream", "consumer", "account", "kv", "object")
-"""Nouns that somebody may mean to back up."""
+"""Nouns that can be backed up, and the commands for that."""
 
 
 def backup(
@@ -216,7 +216,7 @@ def backup(
 
 
 def _check_order(folder: Path) -> None:
-    """Raise UsageError where the folder's name is a noun: `backup stream` was meant to be `stream backup`."""
+    """Raise UsageError if the folder has the name of a noun: `backup stream` was meant to be `stream backup`."""
     from natsctl.cli.nouns import BY_WORD
 
     word = str(folder)

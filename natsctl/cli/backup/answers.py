@@ -1,4 +1,4 @@
-"""What `-j` prints about backups: the documents of natsctl.client.backup, under the names that schemas show."""
+"""Documents about backups that `-j` prints: those of natsctl.client.backup, under the names that schemas show."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _show(stream: str, message: ArchivedMessage, raw: bool, json: bool) -> None:
 
 
 def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
-    """The message for a person: what it is, its headers, its body, an empty line."""
+    """Return the message as text: a heading, its headers, its body, an empty line."""
     from natsctl.api import headers
     from natsctl.api.times import format_time
     from natsctl.cli.render.message import render_headers
@@ -183,7 +183,7 @@ def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
 
 
 def _document(message: ArchivedMessage, subject: str) -> dict[str, object]:
-    """The message as STREAM.MSG.GET gives it."""
+    """Return the message as STREAM.MSG.GET returns it."""
     from msgspec import to_builtins
 
     from natsctl.api.messages import StoredMsg
@@ -247,7 +247,7 @@ def validate(
 
 
 def _judge(paths: list[Path], *, bar: bool, quiet: bool) -> list[Verdict]:
-    """The verdicts, with a bar over the size of all files."""
+    """Return the verdicts; a bar shows the progress over the size of all files."""
     from natsctl.client.backup.verify import verify as judge
 
     sizes = [_size(path) for path in paths]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _END: Final = 1 << 63
-"""A time in ns behind that of any message."""
+"""A time in ns after that of any message."""
 Subjects = Annotated[
     list[str] | None,
     typer.Option(
@@ -81,7 +81,7 @@ ExcludePayloads = Annotated[
 
 
 def read_pick(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> Pick:
-    """What the flags say. Raises UsageError."""
+    """Return the selection of the flags. Raises UsageError."""
     from natsctl.client.backup.pick import Pick
 
     first, last = _sequences(seq)
@@ -107,7 +107,7 @@ def narrowed(
     payloads: list[str] | None,
     exclude_payloads: list[str] | None,
 ) -> Pick:
-    """Return the pick with the filters of the `nats` tool's flags beside it. Raises UsageError."""
+    """Return the selection, narrowed by the flags of the `nats` tool. Raises UsageError."""
     since_ns = max(pick.since_ns, _moment("--after", after))
     until_ns = min(pick.until_ns or _END, _moment("--before", before) - 1 if before else _END)
     first, last = max(pick.first_seq, _sequence("--first-seq", first_seq)), pick.last_seq
@@ -171,7 +171,7 @@ def _moment(flag: str, text: str | None) -> int:
 
 
 def _sequences(text: str) -> tuple[int, int]:
-    """The first and last sequence of `N`, `FROM-TO`, `FROM-` or `-TO`; 0 for an open end."""
+    """Return the first and last sequence of `N`, `FROM-TO`, `FROM-` or `-TO`; 0 for an open end."""
     first, dash, last = text.replace("..", "-").partition("-")
     parts = [part.strip() for part in (first, last)]
     if any(part and not part.isdecimal() for part in parts) or (text and not any(parts)):

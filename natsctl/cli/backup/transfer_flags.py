@@ -1,4 +1,4 @@
-"""Flags, values and progress that commands of backups share."""
+"""Flags, their values and progress of backups, which several commands share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PARALLEL = 4
 
 
 def read_size(flag: str, text: str | None) -> int:
-    """The bytes that a flag says, 0 where it is not given. Raises UsageError."""
+    """Return the bytes that a flag gives, 0 without it. Raises UsageError."""
     if text is None:
         return 0
     try:
@@ -65,7 +65,7 @@ def read_size(flag: str, text: str | None) -> int:
 
 
 def read_idle(text: str) -> float:
-    """Seconds of --idle-timeout. Raises UsageError."""
+    """Return the seconds of --idle-timeout. Raises UsageError."""
     try:
         seconds = parse_duration(text) / 1e9
     except ValueError as error:
@@ -76,7 +76,7 @@ def read_idle(text: str) -> float:
 
 
 def read_existing(text: str) -> Existing:
-    """What --on-existing says. Raises UsageError."""
+    """Return the value of --on-existing. Raises UsageError."""
     from natsctl.client.backup.restore import OnExisting as Existing
 
     try:
@@ -86,14 +86,14 @@ def read_existing(text: str) -> Existing:
 
 
 def sayer(json: bool) -> Say:
-    """Where sentences for the person who waits go: to stderr, nowhere where a program reads."""
+    """Return the function that reports progress in words: to stderr, or nowhere with -j."""
     from natsctl.cli.render.text import safe
 
     return (lambda text: None) if json else (lambda text: output.log(safe(text)))
 
 
 def load_overrides(config: str | None) -> dict[str, Any]:
-    """The configuration in a file given by --config, empty without one."""
+    """Return the configuration in the file of --config, empty without one."""
     if not config:
         return {}
     from natsctl.api.stream import StreamConfig
@@ -107,7 +107,7 @@ OnProgress = Callable[["Progress"], None]
 
 @contextmanager
 def shown(begin: Callable[[Progress], str], verb: str, *, bar: bool, quiet: bool) -> Iterator[OnProgress]:
-    """A function to call at each step; the first call tells `begin(progress)`, and with `quiet` nothing is told."""
+    """Yield a function to call at each step; the first call prints `begin(progress)`, and `quiet` prints nothing."""
     if quiet:
         yield lambda progress: None
         return
@@ -120,7 +120,7 @@ def shown(begin: Callable[[Progress], str], verb: str, *, bar: bool, quiet: bool
                 begun = True
                 (output.note if bar and sys.stderr.isatty() else output.log)(begin(progress))
             done = progress.archive_bytes
-            # The size of the stream is a guess at what its archive will have: grow the guess rather than pass 100%.
+            # The size of the stream is an estimate of its archive's size: raise the estimate rather than pass 100%.
             tracker.at(done, max(progress.total_bytes, done) or None)
 
         yield step

@@ -1,1 +1,1 @@
-"""Desired state: commands that read documents, compare them with an account, and make it so."""
+"""Commands of desired state: they read documents, compare them with an account, and apply them."""

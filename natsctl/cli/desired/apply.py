@@ -1,4 +1,4 @@
-"""Changes that documents describe, carried out: `natsctl apply` and `natsctl destroy`."""
+"""Documents applied to the account: `natsctl apply` and `natsctl destroy`."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ KeepBackup = Annotated[
 ]
 
 BAR_FROM = 20
-"""Changes from which on a bar shows at a terminal how far it is."""
+"""The number of changes from which on a bar shows the progress at a terminal."""
 _ON_FAILURE = ("continue", "stop")
 
 
 class Running(NamedTuple):
-    """How changes are carried out: a bundle of flags for commands."""
+    """Flags about how changes are applied, shared by commands."""
 
     on_failure: OnFailure = "continue"
     concurrency: Concurrency = CONCURRENCY
@@ -70,7 +70,7 @@ class Running(NamedTuple):
     progress: Progress = True
 
     def options(self, backup_folder: Path = Path(), keep_backup: bool = False) -> ApplyOptions:
-        """The same for plan/apply. Raises UsageError."""
+        """Return the same as options of desired/apply. Raises UsageError."""
         from natsctl.plan.apply.carry import ApplyOptions
 
         if self.on_failure not in _ON_FAILURE:
@@ -79,14 +79,14 @@ class Running(NamedTuple):
 
 
 def is_destructive(plan: Plan) -> bool:
-    """Whether anything is removed or replaced, or an update takes something away."""
+    """Return whether the plan removes or replaces anything, or an update causes a loss."""
     return any(change.action in ("delete", "replace") or change.losses for change in plan.changes)
 
 
 def agreed(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> bool:
-    """Return whether to go on: what a plan loses is shown and asked about; `typed` asks for a name or a number.
+    """Return whether to continue: the losses of a plan are shown and confirmed; `typed` asks for a name or a number.
 
-    Raises NotConfirmedError where nobody can be asked.
+    Raises NotConfirmedError without a terminal.
     """
     from natsctl.cli.consent import check_consent, confirmed
     from natsctl.cli.desired.plan import show_plan
@@ -101,16 +101,16 @@ def agreed(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> b
 
 
 def losses(plan: Plan) -> str:
-    """What is removed, replaced or lost, in words: `delete 2 streams with 1,234 messages and replace Stream A`."""
+    """Return the losses in words: `delete 2 streams with 1,234 messages and replace Stream A`."""
     from natsctl.cli.render.plans import render_losses
 
     return render_losses(plan)
 
 
 def recovered(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
-    """Finish interrupted replacements, and return what became of each; in a dry run the plan names them.
+    """Finish interrupted replacements, and return the result of each; in a dry run the plan names them.
 
-    Raises PlanConflictError where one of the streams `concerned` is being replaced by another process.
+    Raises PlanConflictError if another process is replacing one of the streams `concerned`.
     """
     from natsctl.client.backup.attempts import Lifeline
 
@@ -128,7 +128,7 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
 
 
 def still_valid(session: Session, saved: Plan) -> Plan:
-    """The same plan, if the account is what it was made for; raises PlanChangedError, which names what is not."""
+    """Return the plan if the account has not changed since; raises PlanChangedError, which lists the changes."""
     from natsctl.cli.desired.plan import patiently
     from natsctl.plan.saved import PlanChangedError, changed_since
     from natsctl.plan.world import read_world
@@ -141,7 +141,7 @@ def still_valid(session: Session, saved: Plan) -> Plan:
 
 
 def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
-    """What became of the plan; each change has its line on stderr as it ends, unless a program reads."""
+    """Return the outcome of the plan; each change has its line on stderr as it ends, except with -j."""
     from natsctl.cli.live import progress
     from natsctl.cli.render.plans import render_result
     from natsctl.client.backup.attempts import Lifeline
@@ -168,14 +168,14 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
 
 
 def sayer(json: bool) -> Any:
-    """Where a run says what it is at: stderr, unless a program reads it."""
+    """Return the function that reports progress in words: to stderr, or nowhere with -j."""
     from natsctl.client.backup.progress import mute
 
     return mute if json else lambda text: output.log(safe(text))
 
 
 def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) -> int:
-    """Print how it went, and return the exit status."""
+    """Print the outcome, and return the exit status."""
     if json:
         from msgspec import to_builtins
 
@@ -191,7 +191,7 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
 
 
 def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
-    """End a dry run: the plan and the requests that would be sent. Drift is an exit status of its own."""
+    """End a dry run: print the plan and its requests. Drift is an exit status of its own."""
     from natsctl.cli.consent import show_preview
     from natsctl.client.preview import DryRunError
     from natsctl.plan.apply.carry import preview
@@ -275,7 +275,7 @@ def apply(
 
 
 def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
-    """The plan that was given in place of documents, None where documents were. Raises UsageError."""
+    """Return the saved plan that was given in place of documents, None for documents. Raises UsageError."""
     from natsctl.plan.documents.files import STDIN
     from natsctl.plan.saved import decode_plan, is_saved_plan
 

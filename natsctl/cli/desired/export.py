@@ -44,7 +44,7 @@ Full = Annotated[
 
 
 class Writing(NamedTuple):
-    """How documents are written, and where to: a bundle of flags for commands."""
+    """Flags about the format and destination of documents, shared by commands."""
 
     full: Full = False
     split: Split = False
@@ -53,13 +53,16 @@ class Writing(NamedTuple):
     force: Replace = False
 
     def to(self, json: bool, header: Sequence[str] = (), is_meant: Callable[[str], bool] | None = None) -> Destination:
-        """Where they go. Raises UsageError."""
+        """Return the destination. Raises UsageError."""
         return Destination(self.path, self.format, self.split, self.force, json, header, is_meant)
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What the flags say; `is_meant` judges names of streams: whether this command would have written them."""
+    """The destination of documents;
+
+    `is_meant` returns whether this command would have written a stream of that name.
+    """
 
     path: str = ""
     format: str = ""
@@ -75,7 +78,7 @@ class Destination:
 
     @property
     def is_json(self) -> bool:
-        """Whether documents are written as JSON: -j means that where they go to stdout."""
+        """Whether documents are written as JSON: the meaning of -j if they go to stdout."""
         return self.format == "json" or (not self.format and (self.path.endswith(".json") or self._json_answer))
 
     @property
@@ -84,7 +87,7 @@ class Destination:
 
 
 def write(session: Session, exporter: Exporter, to: Destination) -> None:
-    """Write documents, and tell of files. Raises UsageError, StorageError."""
+    """Write documents, and report the files. Raises UsageError, StorageError."""
     if not to.path or to.path == "-":
         _print(exporter, to)
         return
@@ -120,7 +123,7 @@ def _print(exporter: Exporter, to: Destination) -> None:
 
 
 def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
-    """The files to write."""
+    """Return the files to write."""
     from natsctl.plan.export.folder import file_names, is_folder
 
     if not is_folder(to.path):
@@ -140,7 +143,7 @@ def _text(exporter: Exporter, assets: list[Written], to: Destination) -> str:
 
 
 def _stale(to: Destination, written: list[Path]) -> list[str]:
-    """Documents in the folder of streams that are gone, or that stand there in the other format too."""
+    """Return the files of streams that no longer exist, or that have a file in the other format too."""
     from natsctl.plan.export.folder import is_folder, other_documents, stream_of
 
     if to.is_meant is None or not is_folder(to.path):
@@ -161,7 +164,7 @@ def _tell(to: Destination, written: int, unchanged: int, stale: Sequence[str]) -
 
 
 MQTT = "$MQTT_"
-"""How the streams begin that servers make for MQTT."""
+"""The prefix of streams that servers create for MQTT."""
 
 
 @flagged()
@@ -199,7 +202,7 @@ def export(
 
 
 async def _read(manager: Manager, names: list[str]) -> World:
-    """The streams that are named, or all but those of MQTT. Raises ApiResponseError for a name without a stream."""
+    """Return the named streams, or all but those of MQTT. Raises ApiResponseError for a name without a stream."""
     from natsctl.plan.world import read_world
 
     every = await manager.stream_names()
@@ -214,7 +217,7 @@ async def _read(manager: Manager, names: list[str]) -> World:
 
 
 def _is_named(stream: str, name: str) -> bool:
-    """Whether a word means a stream: by its name, or by that of the bucket that it is."""
+    """Return whether a word means a stream: its name, or the name of its bucket."""
     from natsctl.cli.resolve import is_match
     from natsctl.plan.asset import AssetKey
 
@@ -244,7 +247,7 @@ def _header(world: World, names: list[str], time: bool) -> list[str]:
 
 
 async def _templates(manager: Manager) -> list[str]:
-    """The names of stream templates, where the server has any and tells of them."""
+    """Return the names of stream templates, if the server has any and the user may list them."""
     from natsctl.api.errors import NotAuthorisedError
     from natsctl.client.backup.configuration import may_have_templates
 
@@ -255,7 +258,7 @@ async def _templates(manager: Manager) -> list[str]:
 
 
 def _told(world: World, wanted: DocumentSet, templates: list[str]) -> int:
-    """Tell of what documents can not hold, and of streams that could not be shown: these are missing."""
+    """Report parts of the account that documents cannot hold, and streams that could not be read: these are missing."""
     from natsctl.cli.render.text import safe
     from natsctl.plan.export.export import remarks
 

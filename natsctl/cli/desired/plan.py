@@ -62,7 +62,7 @@ MaxRemovals = Annotated[
 
 
 def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, destroy: bool = False) -> Plan:
-    """The plan that makes the account be as documents say, or that removes what they describe."""
+    """Return the plan that makes the account match the documents, or that removes what they describe."""
     from datetime import UTC, datetime
 
     from natsctl.api.units import plural
@@ -84,7 +84,7 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
 
 
 async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -> T:
-    """Return the result of reading that is begun again where a server of several has died."""
+    """Return the result of reading, which is restarted if one of several servers dies."""
     from natsctl.client.backup.attempts import Lifeline
 
     lifeline = Lifeline(manager)
@@ -92,7 +92,7 @@ async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -
 
 
 def check_owned(wanted: DocumentSet) -> None:
-    """Raise UsageError where nobody has said whose assets may be pruned."""
+    """Raise UsageError if no owner is named whose assets may be pruned."""
     if not wanted.is_owned:
         raise UsageError(
             "--prune needs an owner: the documents name none",
@@ -101,7 +101,7 @@ def check_owned(wanted: DocumentSet) -> None:
 
 
 async def _unfinished(manager: Manager) -> list[str]:
-    """What an apply would begin with: replacements of streams that were interrupted, or go on."""
+    """Return notes on interrupted or running replacements, which an apply would finish first."""
     from natsctl.plan.apply.holding import PREFIX, names_of
 
     names = [name.removeprefix(PREFIX) for name in await names_of(manager)]
@@ -109,7 +109,7 @@ async def _unfinished(manager: Manager) -> list[str]:
 
 
 def show_plan(plan: Plan) -> None:
-    """Show a person what would happen, on stderr."""
+    """Show the plan on stderr."""
     from natsctl.cli.render.plans import render_plan
 
     output.note(render_plan(plan, output.width()))
@@ -159,7 +159,7 @@ def plan(
 
 
 def _save(made: Plan, path: Path, json: bool) -> None:
-    """Write the plan to a file that is nobody else's. Raises UsageError."""
+    """Write the plan to a file that only the user can read. Raises UsageError."""
     from natsctl.client.whole_file import PRIVATE, whole_file
     from natsctl.plan.saved import encode_plan
 
@@ -221,7 +221,7 @@ class Asset(Model, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, change: Change) -> Asset:
-        """The asset of a change."""
+        """Return the asset of a change."""
         fault = change.refused if change.before is not None and not change.differences else ""
         return cls(
             kind=change.kind,
@@ -233,7 +233,7 @@ class Asset(Model, kw_only=True, omit_defaults=False):
 
     @property
     def key(self) -> AssetKey:
-        """Where it is on the server."""
+        """The key of the asset on the server."""
         return AssetKey(self.stream, self.consumer)
 
 
@@ -248,7 +248,7 @@ class Drift(Model, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, plan: Plan) -> Drift:
-        """What a plan that prunes says of the account."""
+        """Return the drift in a plan that prunes."""
         drift = cls(owner=plan.owner, equal=plan.unchanged)
         for change in plan.changes:
             if change.action is Action.DELETE:
@@ -263,5 +263,5 @@ class Drift(Model, kw_only=True, omit_defaults=False):
 
     @property
     def is_any(self) -> bool:
-        """Whether anything differs."""
+        """Whether there is any drift."""
         return bool(self.different or self.missing or self.extra)

@@ -1,4 +1,4 @@
-"""Documents that a command reads, and their check without a server: `natsctl validate`."""
+"""Documents that a command reads, and their validation without a server: `natsctl validate`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Validated(Model, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, documents: DocumentSet, faults: Sequence[Fault]) -> Validated:
-        """The verdict about what was read."""
+        """Return the verdict on documents."""
         files = {name: CheckedFile(file=name, assets=[], faults=[]) for name in documents.files}
         for key, one in documents.wanted.items():
             asset = CheckedAsset(kind=one.kind, stream=key.stream, consumer=key.consumer, line=one.place.line)
@@ -92,7 +92,7 @@ AllowEmpty = Annotated[
 
 
 class Named(NamedTuple):
-    """Which documents a command works on: a bundle of flags for commands."""
+    """Flags that name the documents of a command."""
 
     paths: Paths = None
     files: Files = None
@@ -101,7 +101,7 @@ class Named(NamedTuple):
 
     @property
     def all(self) -> list[str]:
-        """What was named either way. Raises UsageError where nothing was."""
+        """All paths, however they were given. Raises UsageError without any."""
         named = [*(self.files or ()), *(self.paths or ())]
         if not named:
             raise UsageError("documents are needed: give -f PATH", hint="a file, a folder, or - for stdin")
@@ -119,9 +119,9 @@ class Named(NamedTuple):
         return found
 
     def load(self, *, allow_empty: bool = True) -> DocumentSet:
-        """What the documents say; what was passed over is told on stderr. Raises DocumentError, UsageError.
+        """Return the documents; skipped parts are reported on stderr. Raises DocumentError, UsageError.
 
-        Without `allow_empty` documents that describe nothing are a mistake: likely a file that was not written.
+        Without `allow_empty` an empty set is an error: probably a file that was not written.
         """
         import os
 
@@ -135,7 +135,7 @@ class Named(NamedTuple):
 
 
 def check_not_empty(documents: DocumentSet) -> None:
-    """Raises UsageError where documents describe no asset at all."""
+    """Raise UsageError if documents describe no asset at all."""
     if not documents.wanted:
         count = len(documents.files)
         where = (
@@ -148,7 +148,7 @@ def check_not_empty(documents: DocumentSet) -> None:
 
 
 def show_notes(documents: DocumentSet) -> None:
-    """Tell on stderr what was passed over, and what is likely not meant."""
+    """Report skipped parts and probable mistakes on stderr."""
     from natsctl.cli.render.text import safe
 
     for text in documents.notes:

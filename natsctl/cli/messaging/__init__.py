@@ -1,1 +1,1 @@
-"""Messages out and in: publish, request, subscribe."""
+"""Messages published, requested and received: `natsctl publish`, `request`, `reply` and `subscribe`."""

@@ -1,7 +1,7 @@
-"""Messages on their way in and out: bodies, headers, and how what was received is shown.
+"""Bodies and headers of messages: from flags and stdin, and printed.
 
-A body on the command line is that text and nothing else. Without one, stdin is the body: read where it is no terminal,
-where a person sits at stdin and stdout, and with --force-stdin; the rule of the nats tool.
+A body on the command line is used as it is. Without one, stdin is the body: if it is no terminal, if stdin and stdout
+are both terminals, and with --force-stdin; the rule of the nats tool.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Message(Model, kw_only=True):
 STDIN = "-"
 """The file name that stands for stdin."""
 SILENT_S = 2.0
-"""Seconds without input after which a person is reminded that a body is read."""
+"""Seconds without input after which a reminder is printed that a body is being read."""
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
 Body = Annotated[
@@ -76,9 +76,9 @@ Translate = Annotated[
 
 
 def check_target(subject: str) -> None:
-    """Raise UsageError for a subject with wildcards: nobody would get the message.
+    """Raise UsageError for a subject with wildcards, which no subscription would receive.
 
-    Subjects of the system are left alone, as some requests carry a filter in theirs.
+    Subjects of the system are not checked, as some requests carry a filter in theirs.
     """
     if not subject.startswith("$") and not {"*", ">"}.isdisjoint(subject.split(".")):
         raise UsageError(
@@ -94,9 +94,9 @@ def reads_stdin(words: str | None, force_stdin: bool = False) -> bool:
 
 
 def read_body(words: str | None, force_stdin: bool = False) -> bytes:
-    """Return the body that the command line gives, else all of stdin where that is to be read, else none.
+    """Return the body of the command line, else all of stdin if that is to be read, else an empty one.
 
-    A lone `-` is no body, as in the nats tool; behind `--` it is that text.
+    A lone `-` is no body, as in the nats tool; after `--` it is that text.
     """
     if words is not None:
         return b"" if isinstance(words, Dash) else words.encode("utf-8", "surrogateescape")
@@ -107,7 +107,7 @@ def read_body(words: str | None, force_stdin: bool = False) -> bytes:
 
 
 def _remind_if_silent() -> None:
-    """Print on stderr that a body is read, for a person who types it or waits for a pipe without a word."""
+    """Print on stderr that a body is being read, if none arrives."""
     if not sys.stderr.isatty():
         return
     try:
@@ -131,7 +131,7 @@ def filled(message: Outgoing, count: int, templates: bool) -> Iterator[Outgoing]
 
 
 def read_headers(words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
-    """The headers that `-H KEY:VALUE` flags give, names exactly as written, all of one name. Raises UsageError."""
+    """Return the headers of `-H KEY:VALUE` flags, names as given, with all values of a name. Raises UsageError."""
     headers: list[tuple[str, str]] = []
     for word in words or ():
         key, colon, value = word.partition(":")
@@ -142,15 +142,14 @@ def read_headers(words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
 
 
 def received(message: ClientMessage) -> Received:
-    """The message, with the moment it came."""
+    """Return the message with its time of arrival."""
     return Received(message.subject, message.reply, message.headers.pairs, message.body, time.time_ns())
 
 
 def shown_body(payload: bytes, *, raw: bool = False, translated: bool = False) -> bytes:
     """Return a body as `sub` and `req` of the nats tool print it, byte for byte.
 
-    It ends with a newline, and one or two more are below it, which `raw` leaves away; an empty body is named, unless a
-    program made it.
+    It ends with a newline, and one or two more follow unless `raw`; an empty body is named, unless a program made it.
     """
     line = payload or (b"" if translated else b"nil body")
     line += b"\n" * (not payload.endswith(b"\n"))
@@ -158,7 +157,7 @@ def shown_body(payload: bytes, *, raw: bool = False, translated: bool = False) -
 
 
 def emit_body(payload: bytes) -> None:
-    """Print a body on stdout for a person: harmless on a terminal, byte for byte in a pipe."""
+    """Print a body on stdout: escaped on a terminal, byte for byte in a pipe."""
     if sys.stdout.isatty():
         output.emit(body_text(payload))
     else:
@@ -166,7 +165,7 @@ def emit_body(payload: bytes) -> None:
 
 
 def show_message(head: str, headers: Sequence[tuple[str, str]], payload: bytes) -> None:
-    """Print a message on stdout for a person: a line about it, its headers if it has some, and its body."""
+    """Print a message on stdout: a heading, its headers if it has some, and its body."""
     lines = [head, ""]
     if headers:
         lines += ["Headers:", "", *(f"  {line}" for line in render_headers(headers)), "", "Data:", ""]

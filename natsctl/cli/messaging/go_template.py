@@ -1,9 +1,9 @@
-"""Go templates, as far as people write them on command lines: actions, pipelines, variables, if, with and range.
+"""Go templates in the extent that command lines use: actions, pipelines, variables, if, with and range.
 
-A template is parsed once into nodes, and executed with functions and data. `TemplateError` is what Go refuses as well;
-`UsageError` names what Go accepts and natsctl does not (`define`, `template`, `block`, `break`, `continue`, `call`,
-`js`), so that nothing is expanded to something else than by a tool in Go. Text is a str with surrogate escapes, lengths
-and indices count bytes, as in Go. Source: Go's documentation of text/template.
+A template is parsed once into nodes, and executed with functions and data. `TemplateError` is raised for templates that
+Go refuses as well; `UsageError` names features that Go has and natsctl lacks (`define`, `template`, `block`, `break`,
+`continue`, `call`, `js`), so that the result never differs from that of a tool in Go. Text is a str with surrogate
+escapes, lengths and indices count bytes, as in Go. Source: Go's documentation of text/template.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from natsctl.cli.messaging.go_values import (
 )
 
 MAX_OUTPUT: Final = 64 * 1024 * 1024
-"""Characters that a template may grow to: the largest payload that any server takes, in bytes."""
+"""The most characters of a result: the largest payload that any server accepts, in bytes."""
 MAX_DEPTH: Final = 100
 """Levels of parentheses and blocks."""
 
@@ -101,9 +101,9 @@ def expand(
     data: Mapping[str, Any] | None = None,
     mark: Callable[[str], str] | None = None,
 ) -> str:
-    """Return the template `text` executed, with `mark` of what it writes of a foreign text.
+    """Return the executed template `text`; `mark` is applied to foreign text that it writes.
 
-    Raises TemplateError, and UsageError for what is not supported.
+    Raises TemplateError, and UsageError for unsupported features.
     """
     if "{{" not in text:
         return text
@@ -115,12 +115,12 @@ def expand(
 
 @functools.lru_cache(maxsize=64)
 def parse(text: str, functions: frozenset[str]) -> list[Node]:
-    """Return the nodes of a template. Raises TemplateError, and UsageError for what is not supported."""
+    """Return the nodes of a template. Raises TemplateError, and UsageError for unsupported features."""
     return _Parser(text, functions | BUILTINS.keys()).template()
 
 
 def _pieces(text: str) -> list[str | list[Token]]:
-    """Return the texts, and the actions as tokens, of a template; trimmed as `{{-` and `-}}` ask for."""
+    """Return the texts, and the actions as tokens, of a template; trimmed by `{{-` and `-}}`."""
     pieces: list[str | list[Token]] = []
     at, trim = 0, False
     while True:
@@ -178,7 +178,7 @@ class _Parser:
         return nodes
 
     def _nodes(self) -> tuple[list[Node], list[Token] | None]:
-        """Return nodes up to the next `else` or `end`, and the words of that."""
+        """Return nodes up to the next `else` or `end`, and the words of that action."""
         nodes: list[Node] = []
         while self._at < len(self._pieces):
             piece = self._pieces[self._at]
@@ -253,7 +253,7 @@ class _Parser:
             while self._tokens and self._tokens[0].kind == "space":
                 self._tokens.pop(0)
             if commands and (self._tokens[0].text if self._tokens else "") == end:
-                del self._tokens[:1]  # Go takes a pipe with nothing behind it
+                del self._tokens[:1]  # Go accepts a pipe with nothing behind it
                 return tuple(commands)
             command = self._command()
             if commands and command[0].kind not in ("word", "field") and not command[0].fields:
@@ -346,7 +346,7 @@ class _Run:
         self._length = 0
 
     def nodes(self, nodes: Sequence[Node], dot: Any, variables: _Scope | dict[str, Any]) -> None:
-        """Execute nodes; what they declare is gone behind them, what they set stays set."""
+        """Execute nodes; variables that they declare end with them, others keep their new values."""
         scope = _Scope(variables)
         for node in nodes:
             if isinstance(node, str):
@@ -455,11 +455,11 @@ class _Scope:
         self._own: dict[str, Any] = {}
 
     def declare(self, name: str, value: Any) -> None:
-        """Make a variable of this block."""
+        """Declare a variable of this block."""
         self._own[name] = value
 
     def assign(self, name: str, value: Any) -> None:
-        """Set the variable where it was declared."""
+        """Assign to the variable in the block of its declaration."""
         if name in self._own or isinstance(self._around, dict):
             self._own[name] = value
         else:
@@ -473,7 +473,7 @@ class _Scope:
 
 
 def _field_of(value: Any, name: str) -> Any:
-    """Return a field of the data: a value, or what its function makes."""
+    """Return a field of the data: a value, or the result of its function."""
     if not isinstance(value, Mapping) or name not in value:
         raise TemplateError(f"can't evaluate field {name}")
     found = value[name]

@@ -16,11 +16,11 @@ from natsctl.api.errors import UsageError
 
 
 class TemplateError(ValueError):
-    """A template that Go refuses too, while it is parsed or executed."""
+    """Go refuses the template too, while it is parsed or executed."""
 
 
 class Foreign(str):
-    """Text from another party, as of a request; what functions make of it is foreign too."""
+    """Text from another party, such as a request; results of functions on it are foreign too."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ _LARGEST_WIDTH: Final = 1_000_000
 
 
 def unquoted(text: str) -> Any:
-    """Return the text that a string literal of Go stands for, or the number of a character. Raises TemplateError."""
+    """Return the text of a string literal of Go, or the number of a character. Raises TemplateError."""
     body = text[1:-1]
     if "\\" in _ESCAPES.sub("", body) or (text[0] == "'" and body == "'"):
         raise TemplateError(f"bad literal {text}")
@@ -47,7 +47,7 @@ def unquoted(text: str) -> Any:
 
 
 def _as_python(found: re.Match[str]) -> str:
-    """Return an escape of a byte as the surrogate that stands for it, others as they are."""
+    """Return the escape of a byte as its surrogate, others unchanged."""
     escape = found[0]
     base = {"x": (2, 16)}.get(escape[1], (1, 8) if escape[1].isdigit() else None)
     if base is None:
@@ -57,7 +57,7 @@ def _as_python(found: re.Match[str]) -> str:
 
 
 def read_number(text: str) -> int | float:
-    """Return the number that a constant of Go stands for. Raises TemplateError."""
+    """Return the number of a constant of Go. Raises TemplateError."""
     try:
         if re.fullmatch(r"[+-]?0_?[0-7_]+", text):
             value = int(text, 8)

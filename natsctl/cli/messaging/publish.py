@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 
 
 LINES_AHEAD = 1000
-"""Lines that are read and not yet sent."""
+"""Lines that are read ahead of the sending."""
 _CHUNK_BYTES = 64 * 1024
 
 
 class Input:
-    """The bodies that BODY, --force-stdin and --send-on ask for. Raises UsageError for an unknown --send-on."""
+    """The bodies of BODY, --force-stdin and --send-on. Raises UsageError for an unknown --send-on."""
 
     def __init__(self, words: str | None, force_stdin: bool, send_on: str) -> None:
         if send_on not in ("eof", "newline"):
@@ -72,14 +72,14 @@ class Input:
         self._body = b"" if self.lines else read_body(words, force_stdin)
 
     def all(self) -> Iterator[bytes]:
-        """Every body, waiting for each."""
+        """Yield every body, waiting for each."""
         if self.lines:
             yield from _lines()
         else:
             yield self._body
 
     async def arriving(self) -> AsyncIterator[bytes]:
-        """Every body as it comes, while the loop goes on."""
+        """Yield every body as it arrives, without blocking the loop."""
         if not self.lines:
             yield self._body
             return
@@ -94,7 +94,7 @@ class Input:
                     loop.call_soon_threadsafe(queue.put_nowait, line)
                 loop.call_soon_threadsafe(queue.put_nowait, None)
             except RuntimeError:
-                return  # the loop has ended: nobody wants more
+                return  # the loop has ended: the rest is not needed
 
         threading.Thread(target=read, daemon=True).start()
         while (line := await queue.get()) is not None:
@@ -103,7 +103,7 @@ class Input:
 
 
 def _lines() -> Iterator[bytes]:
-    """The lines of stdin without their ends; a last one may lack its end."""
+    """Yield the lines of stdin without their ends; a last one may lack its end."""
     rest = b""
     for chunk in _chunks():
         *whole, rest = (rest + chunk).split(b"\n")
@@ -131,9 +131,9 @@ class Published(Model, kw_only=True):
 
 
 MANY = 20
-"""Messages above which progress is shown instead of each message."""
+"""The number of messages above which progress is shown instead of each message."""
 SHOWN_DRY = 100
-"""Messages of a dry run that are shown whole; the count says how many there are."""
+"""Messages of a dry run that are shown whole; the rest are counted."""
 
 _DURATION = TEXT.named("DURATION")
 STREAM_FLAGS = (
@@ -159,7 +159,7 @@ STREAM_FLAGS = (
     Flag("--schedule-source", SUBJECT, "schedule_source", "publish the last message of this subject instead"),
     Flag("--schedule-ttl", _DURATION, "schedule_ttl", "time to live of the scheduled messages"),
 )
-"""What is asked of a stream; each implies --jetstream."""
+"""Flags that concern a stream; each implies --jetstream."""
 FLAGS = (
     Flag("--jetstream", ON, "jetstream", "wait for the stream's ack and show it", aliases=("-J", "--wait", "-w")),
     Flag("--atomic", ON, "atomic", "store all messages or none, with one ack; with --count or --send-on newline"),
@@ -168,7 +168,7 @@ FLAGS = (
 
 
 class Pause(NamedTuple):
-    """How long to wait between two messages: `least_s`, and up to `jitter_s` more."""
+    """The pause between two messages: `least_s`, and up to `jitter_s` more."""
 
     least_s: float
     jitter_s: float
@@ -183,7 +183,7 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """What to publish, how often and how."""
+    """The messages to publish, their number and options."""
 
     subject: str
     input: Input
@@ -197,31 +197,31 @@ class Publishing:
 
     @property
     def total(self) -> int | None:
-        """How many messages there will be, None where stdin decides."""
+        """The number of messages, None where stdin decides."""
         return None if self.input.lines else self.count
 
     @property
     def many(self) -> bool:
-        """Whether single messages are too many to tell of each."""
+        """Whether there are too many messages to report each."""
         return self.total is None or self.total > MANY
 
     def messages(self) -> Iterator[Outgoing]:
-        """Each message, waiting for stdin where that has them."""
+        """Yield each message, waiting for stdin if needed."""
         for body in self.input.all():
             yield from self._of(body)
 
     async def arriving(self) -> AsyncIterator[Outgoing]:
-        """Each message as its body comes."""
+        """Yield each message as its body arrives."""
         async for body in self.input.arriving():
             for message in self._of(body):
                 yield message
 
     def _of(self, body: bytes) -> Iterator[Outgoing]:
-        """The messages with one body, numbered from 1 as templates count them."""
+        """Yield the messages with one body, numbered from 1 as templates count them."""
         yield from filled(Outgoing(self.subject, body, self.headers), self.count, self.templates)
 
     def tell(self, message: Outgoing) -> None:
-        """Say that a message is out."""
+        """Report a sent message."""
         if not self.quiet and not self.json and not self.many:
             output.log(f'Published {plural(len(message.body), "byte")} to "{safe(message.subject)}"')
 
@@ -275,7 +275,7 @@ def publish(
 
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
-    """Raise DryRunError with what would be published."""
+    """Raise DryRunError with the messages."""
     from natsctl.client.messaging.batch import numbered
     from natsctl.client.preview import DryRunError, Planned
 
@@ -344,5 +344,5 @@ def _show_ack(answer: Answer[Any], outgoing: Publishing, *, single: bool) -> Non
         show(answer.raw)
     elif not outgoing.quiet:
         output.emit(render_ack(answer.value))
-        if outgoing.total is None:  # whoever writes the lines may wait for what became of each
+        if outgoing.total is None:  # the sender of the lines may wait for each result
             sys.stdout.flush()

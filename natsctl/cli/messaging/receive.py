@@ -51,14 +51,14 @@ class CloudEvent(Model, kw_only=True):
 
 
 BREATH = 1000
-"""Messages shown at a stretch before the connection and Ctrl-C get their turn."""
+"""Messages shown without a break before the connection and Ctrl-C get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """What to listen on, and when to end: after `count` messages (0 never), or after `wait_s` without one.
+    """The subjects to listen on, and the end: after `count` messages (0 never), or after `wait_s` without one.
 
-    Messages on `ignored` subjects count for nothing.
+    Messages on `ignored` subjects do not count.
     """
 
     subjects: tuple[str, ...]
@@ -69,7 +69,7 @@ class Listening:
 
 
 class Idle:
-    """How long nothing was shown: the wait begins anew with each message that was."""
+    """The time without a message: the wait restarts with each one that was shown."""
 
     def __init__(self, wait_s: float | None) -> None:
         self._wait_s = wait_s
@@ -79,7 +79,7 @@ class Idle:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds to wait for the next message, None for no end; the wait begins now unless it has begun."""
+        """Seconds to wait for the next message, None for no end; the wait starts now unless it has started."""
         if self._wait_s is None:
             return None
         if not self._waiting:
@@ -88,29 +88,29 @@ class Idle:
         return max(0.0, self._until_s - time.monotonic())
 
     def ends(self) -> None:
-        """A message was shown."""
+        """Record that a message was shown."""
         self._waiting = False
 
     def passed(self) -> None:
-        """A message came that was not for showing."""
+        """Record a message that is not shown."""
         self.over = self.left_s == 0.0
 
 
 class Show(Protocol):
-    """What `listen` gives messages to."""
+    """Receiver of the messages that `listen` gets."""
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Say that everything that comes from now on will be shown."""
+        """Report that all messages from now on are shown."""
 
     async def show(self, manager: Manager, number: int, message: Message) -> bool | None:
-        """Show one message; False when it was not for showing and does not count."""
+        """Show one message; return False if it is not shown and does not count."""
 
     def flush(self) -> None:
-        """Let what was shown be seen: nothing more is there to be shown now."""
+        """Flush the output: no further message is waiting."""
 
 
 async def listen(manager: Manager, listening: Listening, show: Show) -> int:
-    """Show messages as they are published, and return how many. Raises NothingReceivedError when there were none."""
+    """Show messages as they are published, and return their number. Raises NothingReceivedError for none."""
     async with CoreFeed(manager, listening.subjects, listening.queue) as feed:
         number = await follow(manager, feed, listening, show)
         if feed.dropped:
@@ -155,7 +155,7 @@ async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show,
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What of a message is shown, and how."""
+    """Options about the parts of a message that are shown."""
 
     raw: bool = False
     json: bool = False
@@ -168,7 +168,7 @@ class Look:
 
 
 class Shower:
-    """Shows messages; with `ack` it acknowledges those that a consumer waits for, with `matcher` it pairs answers."""
+    """Shows messages; with `ack` it acknowledges those of a consumer, with `matcher` it pairs requests with answers."""
 
     def __init__(
         self,
@@ -190,16 +190,16 @@ class Shower:
         self._terminal = sys.stdout.isatty()
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Say on stderr what is listened on, unless only bytes or documents are wanted."""
+        """Print on stderr the subjects, unless only bodies or documents are printed."""
         if self.look.raw or self.look.json or self._dump is not None:
             return
         acked = " with acknowledgement of JetStream messages" if self._ack else ""
         output.log(f"Subscribing on {', '.join(safe(subject) for subject in subjects)}{acked}")
 
     async def show(self, manager: Manager, number: int, message: Message) -> bool:
-        """Show one message, and acknowledge it if that was asked for.
+        """Show one message, and acknowledge it if requested.
 
-        False for what does not count: with a matcher a request, which its answer counts for, or a foreign answer.
+        Return False for messages that do not count: with a matcher a request, whose answer counts, or a foreign answer.
         """
         counts, request = True, None
         if self._matcher is not None:
@@ -229,7 +229,7 @@ class Shower:
         return counts
 
     def flush(self) -> None:
-        """Let what was shown be seen."""
+        """Flush the output."""
         if self._bodies:
             sys.stdout.buffer.write(b"".join(self._bodies))
             self._bodies.clear()
@@ -251,7 +251,7 @@ class Shower:
             self._show_text(message, self._head(number, message, answer))
 
     def _head(self, number: int, message: Received, answer: bool) -> str:
-        """Return the line above a message, which for an answer says that its request is there."""
+        """Return the line above a message; for an answer it names its request."""
         stamp = self._stamp(message.at_ns)
         if not answer:
             return render_received(number, message, stamp)
@@ -280,7 +280,7 @@ STDOUT = "-"
 
 
 class Dump:
-    """Writes messages as the nats tool does, so that what reads its files reads these; `N.json` in the folder."""
+    """Writes messages to `N.json` in the folder, as the nats tool does and reads."""
 
     def __init__(self, where: str) -> None:
         self._folder = None if where == STDOUT else Path(where)
@@ -304,7 +304,7 @@ class Dump:
 
 
 def document(message: Received) -> dict[str, Any]:
-    """The message as the nats tool dumps it."""
+    """Return the message in the format of the nats tool's dump."""
     named: dict[str, list[str]] = {}
     for name, value in message.headers:
         named.setdefault(name, []).append(value)

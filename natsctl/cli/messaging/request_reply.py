@@ -112,7 +112,7 @@ def _preview(every: Iterator[Outgoing]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How answers are shown."""
+    """Options about the output of answers."""
 
     raw: bool
     json: bool
@@ -120,7 +120,7 @@ class Answers:
     translate: str
 
     def sending(self, subject: str) -> None:
-        """Tell that a request goes out."""
+        """Report a request that is sent."""
         if not self.raw and not self.json:
             output.log(f'Sending request on "{safe(subject)}"')
 
@@ -155,7 +155,7 @@ class Answered(Message, kw_only=True):
 
 
 QUEUE = "NATS-RPLY-22"
-"""The group of the nats tool: both share the requests."""
+"""The queue group of the nats tool: both share the requests."""
 
 
 def reply(
@@ -205,7 +205,7 @@ def reply(
 
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
-    """Return what makes the answers, which count requests from 0 in their templates. Raises UsageError."""
+    """Return the function that makes answers, whose templates count requests from 0. Raises UsageError."""
     from natsctl.cli.messaging.template import check_supported, command_of, fill_message
     from natsctl.client.messaging.commands import words_of
     from natsctl.client.messaging.responder import run_command
@@ -221,7 +221,7 @@ def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
             return answer._replace(body=await run_command(words, request))
         return answer
 
-    fill_message(fixed, 0, b"x", headers_only=True)  # what cannot be answered with is refused before anyone asks
+    fill_message(fixed, 0, b"x", headers_only=True)  # an invalid answer is refused before the first request
     if command:
         words_of("--command", command)
     if templates or command:
@@ -232,7 +232,7 @@ def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
 async def _serve(
     manager: Manager, subject: str, queue: str, count: int, make: Make, sleep_s: float, json: bool
 ) -> None:
-    """Answer one request after the other, so that answers are numbered in the order of what was asked."""
+    """Answer one request after the other, so that answers are numbered in the order of requests."""
     from natsctl.client.messaging.responder import respond
 
     connection = manager.connection
@@ -254,7 +254,7 @@ async def _serve(
 
 
 def _show(done: AnsweredRequest, json: bool) -> None:
-    """Show the request, its body on stdout, and what became of it."""
+    """Show the request, its body on stdout, and its result."""
     request = received(done.request)
     if json:
         document = message_document(request)

@@ -64,7 +64,7 @@ STARTS = (
     Flag("--start-sequence", WHOLE, "start.by_start_sequence", "start at this sequence"),
     Flag("--since", DURATION, "start.by_start_time", "start with messages stored this long ago"),
 )
-"""Where a stream is read from; at most one."""
+"""Start positions in a stream; at most one."""
 FLAGS = (
     Flag("--queue", TEXT.named("GROUP"), "queue", "join this queue group"),
     Flag("--inbox", ON, "inbox", "also subscribe to a new inbox", aliases=("-i",)),
@@ -98,7 +98,7 @@ FLAGS = (
 
 @dataclass(slots=True)
 class Asked:
-    """What the flags say."""
+    """The values of the flags."""
 
     queue: str = ""
     inbox: bool = False
@@ -125,11 +125,11 @@ class Asked:
 
     @property
     def reported(self) -> bool:
-        """Whether messages are counted, not shown."""
+        """Whether messages are counted instead of shown."""
         return self.report_subjects or self.report_subscriptions or self.graph
 
     def check(self, subjects: list[str]) -> None:
-        """Raise UsageError for what excludes each other, or leaves nothing to listen on."""
+        """Raise UsageError for flags that exclude each other, or leave nothing to listen on."""
         if not subjects and not self.inbox and not self.stream:
             raise UsageError("SUBJECT is missing", hint="give a subject, --stream or --inbox")
         starts = [f"--{name.replace('_', '-')}" for name in self.start]
@@ -225,14 +225,14 @@ async def _run(
             return
         look = Look(raw=raw, json=json, **asked.look)
         dump = Dump(asked.dump) if asked.dump else None
-        if asked.backup and capture is None:  # after the subscription, which messages may be waiting for
+        if asked.backup and capture is None:  # after the subscription, as messages may be waiting for it
             capture = await _capture(manager, asked, subjects)
         ack = asked.ack or bool(asked.durable)
         shower = Shower(look, ack=ack, dump=dump, matcher=matcher, capture=capture)
         try:
             await follow(manager, feed, listening, shower, may_be_none=True)
         finally:
-            # Also what came before Ctrl-C, or before the connection was lost.
+            # Also the messages before Ctrl-C, or before the connection was lost.
             dropped = getattr(feed, "dropped", 0)
             if capture is not None:
                 _finish(capture, dropped)
@@ -241,9 +241,9 @@ async def _run(
 
 
 async def _capture(manager: Manager, asked: Asked, subjects: list[str]) -> Capture:
-    """Return storage of messages: as the stream that they are read of, or as one named after the target.
+    """Return storage of messages: under the name of their stream, or of the target.
 
-    Raises UsageError for a target or a consumer of which no backup can be made.
+    Raises UsageError for a target or a consumer that cannot be backed up.
     """
     from pathlib import Path
 
@@ -263,7 +263,7 @@ async def _capture(manager: Manager, asked: Asked, subjects: list[str]) -> Captu
 
 
 async def _subjects_of(manager: Manager, stream: str, durable: str) -> list[str]:
-    """Return the subjects that a durable consumer has messages of; raises UsageError while it waits for acks."""
+    """Return the subjects of a durable consumer's messages; raises UsageError if it waits for acks."""
     from natsctl.api.err_codes import ErrCode
     from natsctl.api.errors import ApiResponseError
 
@@ -298,12 +298,12 @@ async def _report(manager: Manager, feed: Feed, listening: Listening, asked: Ask
 
 
 async def _feed(manager: Manager, asked: Asked, subjects: list[str], count: int) -> Feed:
-    """Where the messages come from."""
+    """Return the feed of messages."""
     from natsctl.client.messaging.feed import CoreFeed
     from natsctl.client.messaging.stream_feed import Start, feed_of_stream, widest
 
     if not asked.stored:
-        # A report counts each message once, whatever subjects it came for.
+        # A report counts each message once, even if several subscriptions match.
         return CoreFeed(manager, widest(subjects) if asked.reported else subjects, asked.queue)
     policy, value = next(iter(asked.start.items()), ("all", True))
     start = Start(policy, 0 if value is True else int(value))
@@ -323,11 +323,11 @@ async def _feed(manager: Manager, asked: Asked, subjects: list[str], count: int)
 REDRAW_S = 0.5
 OTHERS = "(others)"
 MAX_SUBJECTS = 100_000
-"""Subjects that are told apart; those beyond are counted together."""
+"""Subjects that are counted separately; further ones are counted together."""
 
 
 class Tally:
-    """Messages and bytes by name; names are subjects, or the first of `patterns` that a subject matches."""
+    """Messages and bytes by name; names are subjects, or the first of `patterns` that matches a subject."""
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         self._patterns = patterns
@@ -336,10 +336,10 @@ class Tally:
         self.total = self.total_bytes = 0
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Nothing: the report says what is counted."""
+        """Print nothing: the report names the subjects."""
 
     def flush(self) -> None:
-        """Nothing: the report is drawn in its own time."""
+        """Do nothing: the report is drawn at its own rate."""
 
     async def show(self, manager: Manager, number: int, message: Message) -> None:
         """Count one message."""
@@ -355,13 +355,13 @@ class Tally:
         self.total_bytes += size
 
     def top(self, most: int) -> list[tuple[str, int, int]]:
-        """Name, messages and bytes of the busiest, most messages first; 0 for all."""
+        """Return names, messages and bytes of the busiest, most messages first; 0 for all."""
         rows = sorted(self.messages.items(), key=lambda row: (-row[1], row[0]))
         return [(name, number, self.bytes[name]) for name, number in rows[: most or None]]
 
 
 class View:
-    """What is drawn of a tally."""
+    """The report of a tally."""
 
     def __init__(self, what: str, tally: Tally, most: int, graph: bool) -> None:
         self._what, self._tally, self._most, self._graph = what, tally, most, graph
@@ -374,7 +374,7 @@ class View:
         self._rates[1].count(self._tally.total_bytes, now_s)
 
     def render(self) -> RenderableType:
-        """The picture of this moment."""
+        """Return the current report."""
         tally = self._tally
         heading = f"{plural(tally.total, 'message')}, {format_size(tally.total_bytes)}"
         if self._graph:
@@ -386,7 +386,7 @@ class View:
         return render_table(title, (self._what, "Messages", "Bytes"), rows, right=("Messages", "Bytes"))
 
     def document(self) -> list[dict[str, Any]]:
-        """The same as data."""
+        """Return the report as data."""
         return [
             {"subject": name, "messages": number, "bytes": amount}
             for name, number, amount in self._tally.top(self._most)
@@ -394,7 +394,7 @@ class View:
 
 
 async def report(manager: Manager, feed: Feed, listening: Listening, tally: Tally, view: View, *, json: bool) -> None:
-    """Draw the view again and again while a feed lasts; with `json` print it once, when that is over."""
+    """Draw the report repeatedly while a feed lasts; with `json` print it once at the end."""
     if json:
         try:
             await follow(manager, feed, listening, tally, may_be_none=True)

@@ -1,6 +1,6 @@
-"""Templates in bodies, subjects, headers and commands: the functions that publish, request and reply know.
+"""Templates in bodies, subjects, headers and commands, with the functions of publish, request and reply.
 
-A body or subject that is no good template goes out as it is, with a note, as the nats tool sends it.
+A body or subject that is no valid template is sent unchanged, with a note, as by the nats tool.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 _LETTERS = string.ascii_letters + string.digits
 _ID_LENGTH = 22
 NAMES = ("Count", "Cnt", "Time", "TimeStamp", "Unix", "UnixNano", "ID", "Random MIN MAX")
-"""The functions as help shows them; replies know `Request` too."""
+"""The functions as help shows them; replies have `Request` too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The number of a message, when it is made in ns since the epoch, and the request that it answers."""
+    """The number of a message, its time in ns since the epoch, and the request that it answers."""
 
     number: int
     now_ns: int
     request: str = ""
 
     def fill(self, text: str, mark: Callable[[str], str] | None = None) -> str:
-        """Return `text` as a template executed, with what comes from the request as `mark` has it.
+        """Return the executed template `text`; `mark` is applied to text from the request.
 
-        Raises TemplateError, and UsageError for what is not supported.
+        Raises TemplateError, and UsageError for unsupported features.
         """
         if "{{" not in text:
             return text
@@ -55,7 +55,7 @@ class Moment:
         return expand(text, {**functions, "Random": _random}, values, mark)
 
     def _values(self) -> dict[str, Any]:
-        """Return the fields of the data, functions where they take time to make."""
+        """Return the fields of the data, functions where they take time to compute."""
         return {
             "Count": self.number,
             "Cnt": self.number,
@@ -76,19 +76,19 @@ class Moment:
 
 
 def check_supported(text: str) -> None:
-    """Raise UsageError for a template with something that is not supported; one that is not valid goes out as it is."""
+    """Raise UsageError for a template with an unsupported feature; an invalid one is sent unchanged."""
     with suppress(TemplateError):
         Moment(0, 0, "x").fill(text)
 
 
 class _Aside:
-    """Texts of others, kept aside while a command line is cut, so that nothing of them becomes a word of its own."""
+    """Foreign texts, kept aside while a command line is split, so that none of them becomes a word of its own."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
 
     def put(self, text: str) -> str:
-        """Keep a text, and return what stands for it."""
+        """Keep a text, and return its placeholder."""
         self._texts.append(text.replace("\0", ""))
         return f"\0{len(self._texts) - 1}\0"
 
@@ -117,9 +117,9 @@ def command_of(line: str, subject: str, body: bytes, number: int) -> list[str]:
 
 
 async def translated(command: str, message: Message, stream: str = "") -> bytes:
-    """Return what a program makes of a body; its words are a template that knows `Subject` and `Stream`.
+    """Return the output of a program for a body; its words are a template with `Subject` and `Stream`.
 
-    Raises CommandFailedError, and UsageError for a template that is not valid.
+    Raises CommandFailedError, and UsageError for an invalid template.
     """
     from natsctl.client.messaging.commands import run
 
@@ -149,7 +149,7 @@ def _letters(length: int) -> str:
 def fill_message(message: Outgoing, number: int, request: bytes = b"", *, headers_only: bool = False) -> Outgoing:
     """Return the message with the templates in subject, body and the values of headers executed.
 
-    A bad one leaves subject or body as it is, and says so on stderr. Raises UsageError for a bad one in a header.
+    An invalid one leaves subject or body unchanged, with a note on stderr. Raises UsageError for one in a header.
     """
     moment = Moment(number, time.time_ns(), request.decode("utf-8", "surrogateescape"))
     headers = tuple((name, _header(moment, name, value)) for name, value in message.headers)
@@ -170,7 +170,7 @@ def _header(moment: Moment, name: str, value: str) -> str:
 
 
 def _or_as_it_is(moment: Moment, what: str, text: str) -> str:
-    """Return a template executed, or its text where that cannot be done."""
+    """Return the executed template, or its text if it is invalid."""
     try:
         return moment.fill(text)
     except TemplateError as fault:

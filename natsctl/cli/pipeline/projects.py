@@ -32,13 +32,13 @@ Pipeline = Annotated[
 
 
 def known_folder() -> Path:
-    """Return the file with the folders of pipelines by name, in XDG_STATE_HOME (~/.local/state)."""
+    """Return the folder with a file for each known pipeline, in XDG_STATE_HOME (~/.local/state)."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "natsctl" / "pipelines"
 
 
 def known_pipelines() -> dict[str, Path]:
-    """The folders of all pipelines that were made or run here, by name; those that are gone are left out."""
+    """Return the folders of all pipelines that were created or run here, by name, without deleted ones."""
     try:
         files = sorted(known_folder().iterdir())
     except OSError:
@@ -48,13 +48,13 @@ def known_pipelines() -> dict[str, Path]:
 
 
 def note_pipeline(name: str, folder: Path) -> None:
-    """Have a pipeline known by its name from now on."""
+    """Record the folder of a pipeline under its name."""
     known_folder().mkdir(parents=True, exist_ok=True)
     (known_folder() / quote(name, safe="")).write_text(str(folder.absolute()), encoding="utf-8")
 
 
 def chosen_project(pipeline: str) -> Project:
-    """The project that is meant. Raises PipelineNotFoundError, PipelineError."""
+    """Return the project that is meant. Raises PipelineNotFoundError, PipelineError."""
     from natsctl.spark.pipeline.project import PipelineNotFoundError, find_project
 
     if not pipeline:
@@ -69,7 +69,7 @@ def chosen_project(pipeline: str) -> Project:
 
 
 def take_context(session: Session, project: Project) -> None:
-    """Have the project's context name the server, unless a flag or the environment does."""
+    """Use the project's context for the server, unless a flag or the environment names one."""
     options = session.options
     named = options.server or options.context or os.environ.get("NATS_URL") or os.environ.get("NATS_CONTEXT")
     if project.own.context and not named:
@@ -143,7 +143,7 @@ def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", jso
 
 
 def _check(session: Session, spark: SparkFlags, project: Project) -> None:
-    """Check first without Spark, as that takes seconds to start."""
+    """Check the files and streams first, without Spark, which takes seconds to start."""
     from natsctl.cli.spark_work import run_on_spark, server_options
     from natsctl.spark.pipeline.project import check_streams
     from natsctl.spark.pipeline.served import session_for
@@ -163,7 +163,7 @@ def _check(session: Session, spark: SparkFlags, project: Project) -> None:
 
 
 def flags_of(spark: SparkFlags, project: Project) -> SparkFlags:
-    """Return the place where Spark runs: that of the flags, else of the project."""
+    """Return the flags about Spark, completed by the project's settings."""
     own = project.own
     if not spark.master and not spark.remote:
         spark = spark._replace(master=own.master, remote=own.remote)

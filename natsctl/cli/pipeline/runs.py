@@ -93,7 +93,10 @@ def run(
 
 
 def _run_plan(project: Project, once: bool, interval: str, full_refresh: list[str], full_refresh_all: bool) -> RunPlan:
-    """Return what to run: the flags, and natsctl.yml for the interval where none is given. Raises UsageError."""
+    """Return the options of the run: the flags, and the interval of natsctl.yml where none is given.
+
+    Raises UsageError.
+    """
     from natsctl.spark.pipeline.runner import RunPlan
 
     interval_s = 0.0 if once else every_seconds(interval, "--interval") if interval else project.own.interval_s
@@ -101,7 +104,7 @@ def _run_plan(project: Project, once: bool, interval: str, full_refresh: list[st
 
 
 def _may_empty(session: Session, tables: list[str], force: bool) -> bool:
-    """Return whether tables may be emptied: what their streams no longer hold does not come back."""
+    """Return whether tables may be emptied: data that their streams no longer hold is lost."""
     what = named("Table", tables) if tables else "all tables"
     return confirmed(session, f"empty {what} and rebuild from what the streams still hold", force)
 
@@ -124,7 +127,7 @@ def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -
         try:
             check_streams(project, server_options(session))
             run_on_spark(session, spark, work, bar=False, opening=session_for(project), stop=over.set)
-        except Exception as failure:  # of whatever kind: it is noted for `pipeline status`, and raised on
+        except Exception as failure:  # any failure: it is recorded for `pipeline status`, and raised again
             recorder.state("failed", str(failure))
             raise
         except BaseException:
@@ -148,7 +151,7 @@ def teller(session: Session) -> Callable[[Event], None]:
 
 
 def event_document(event: Event) -> dict[str, object]:
-    """An event as -j prints one."""
+    """Return an event as -j prints one."""
     return {
         "time": event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "flow": event.flow,
@@ -160,10 +163,10 @@ def event_document(event: Event) -> dict[str, object]:
 
 
 CHECK_WAIT_S: Final = 300.0
-"""The time for a run to start Spark and to check its pipeline; one that takes longer is not waited for."""
+"""The time for a run to start Spark and to check its pipeline; after that it is not waited for."""
 SILENT_S: Final = 2.0
 STOP_WAIT_S: Final = 90.0
-"""The time for a run to end: to finish or undo its work, and to end Spark."""
+"""The time for a run to finish or undo its work, and to stop Spark."""
 POLL_S: Final = 0.1
 _SECRETS: Final = {
     "user": "NATS_USER",
@@ -172,11 +175,11 @@ _SECRETS: Final = {
     "jwt": "NATS_JWT",
     "seed": "NATS_SEED",
 }
-"""Options that other users of the machine would see among a process's arguments, by their variables."""
+"""Options that must not appear among a process's arguments, which other users can see, by their variables."""
 
 
 def start_detached(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
-    """Start the same run in the background, and report it when its pipeline has been found sound.
+    """Start the same run in the background, and report it after its pipeline has passed the checks.
 
     Raises PipelineBusyError, RunEndedError.
     """
@@ -203,7 +206,7 @@ def start_detached(session: Session, spark: SparkFlags, project: Project, plan: 
 
 
 class RunEndedError(NatsctlError):
-    """A run in the background that ended before its pipeline was found sound; each line it said is a fault."""
+    """A run in the background ended before its pipeline passed the checks; each line of its output is a fault."""
 
     def __init__(self, said: str, exit_code: int, hint: str) -> None:
         super().__init__(f"the run ended: {said}", hint=hint)
@@ -234,7 +237,7 @@ def _wait_until_checked(session: Session, project: Project, process: subprocess.
 
 
 def _ended(code: int, log: Path) -> RunEndedError:
-    """The failure of a run, in its own words where it had any."""
+    """Return the failure of a run, with its own message if it left one."""
     said = log.read_text(encoding="utf-8", errors="replace").strip()
     hint = f"its log is {log}"
     try:
@@ -246,9 +249,9 @@ def _ended(code: int, log: Path) -> RunEndedError:
 
 
 def stop_run(project: Project, *, force: bool = False) -> int:
-    """End a run, and return the process that ran; 0 where none did.
+    """End a run, and return its process; 0 if none ran.
 
-    Raises NatsctlError where it does not end; with `force` it is killed then, which loses nothing that is committed.
+    Raises NatsctlError if it does not end; with `force` it is killed then, which loses nothing that is committed.
     """
     from natsctl.spark.pipeline.run_record import is_running, read_record
 
@@ -282,7 +285,7 @@ def _tell(session: Session, project: Project, pid: int, log: str) -> None:
 
 
 def _global_words(options: GlobalOptions) -> list[str]:
-    """The flags of this command line that the other one needs, without secrets."""
+    """Return the flags of this command line that the run needs, without secrets."""
     words = []
     for flag in GLOBAL_FLAGS:
         value = getattr(options, flag.name, None)

@@ -110,7 +110,7 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
 
 
 def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecord]) -> list[FlowStatus]:
-    """Every flow that has a checkpoint, with what the server says of its streams."""
+    """Return every flow that has a checkpoint, with the server's state of its streams."""
     from natsctl.cli.pipeline.answers import ConsumerStatus, FlowStatus, StreamStatus
     from natsctl.cli.spark_work import server_options
     from natsctl.spark.pipeline.checkpoints import lags, waiting
@@ -162,14 +162,14 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
 
 
 def _flow_without_checkpoint(name: str, told: FlowRecord) -> FlowStatus:
-    """A flow that reads no stream on from anywhere, such as that of a materialized view."""
+    """Return a flow without a position in a stream, such as that of a materialized view."""
     from natsctl.cli.pipeline.answers import FlowStatus
 
     return FlowStatus(name, name, told.state, moment(told.at_ns), -1, False, [], told.error, [])
 
 
 def moment(ns: int) -> str:
-    """A time as -j prints one; "" for none."""
+    """Return a time as -j prints one; "" for none."""
     if not ns:
         return ""
     return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -223,7 +223,7 @@ def logs(
 
 
 def _events(path: Path) -> Iterator[Event]:
-    """The events of a log; what is none, such as a failure of the command itself, becomes the message of one."""
+    """Return the events of a log; other lines, such as a failure of the command itself, become messages of events."""
     from natsctl.spark.pipeline.events import Event
 
     try:
