@@ -11,7 +11,7 @@ else:
 
 _STREAM = "io.nats.jetstream.api.v1.stream_configuration"
 
-VERBS = (
+VERBS: tuple[Verb, ...] = (
     Verb(
         "ls, list, search, find",
         show.ls,
