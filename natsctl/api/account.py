@@ -1,4 +1,4 @@
-"""What an account uses and may use of JetStream."""
+"""JetStream usage and limits of an account."""
 
 from msgspec import field
 
@@ -19,7 +19,7 @@ class AccountLimits(Model):
 
 
 class ApiStats(Model):
-    """How many API calls were handled, and how many of them were answered with an error."""
+    """Number of API requests, and of those that were answered with an error."""
 
     level: Int = field(default_factory=zero)
     total: Uint64 = field(default_factory=zero)

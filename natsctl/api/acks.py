@@ -18,7 +18,7 @@ _INT64_DIGITS: Final = 19
 
 
 class AckSubject(NamedTuple):
-    """What an ack subject says: delivery count, sequences, time of storing, and messages still to come."""
+    """Fields of an ack subject: delivery count, sequences, time of storing, and pending messages."""
 
     stream: bytes
     consumer: bytes
@@ -68,7 +68,7 @@ def parse(subject: bytes) -> AckSubject | None:
 
 
 class AckKind(Enum):
-    """What an ack payload asks for."""
+    """Kind of an ack payload."""
 
     ACK = "ack"
     NAK = "nak"

@@ -16,7 +16,7 @@ API_LIMIT_REACHED: Final = ADVISORY_PREFIX + ".API.LIMIT_REACHED"
 
 
 class ActionType(WireEnum):
-    """What happened to a stream or consumer."""
+    """Kind of a change of a stream or consumer."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -27,7 +27,7 @@ _STREAM_VERBS: Final = {ActionType.CREATE: "CREATED", ActionType.DELETE: "DELETE
 
 
 class ClientInfo(Model):
-    """Who sent a request; `rtt` in ns."""
+    """Client that sent a request; `rtt` in ns."""
 
     start: Time | None = None
     host: str = ""
@@ -55,14 +55,14 @@ class ClientInfo(Model):
 
 
 class Event(Model):
-    """What every advisory starts with."""
+    """Common beginning of every advisory."""
 
     id: str = field(default_factory=blank)
     timestamp: Time = field(default_factory=zero_time)
 
 
 class Advised(Protocol):
-    """Any event: what whoever publishes it fills in."""
+    """Any event; the fields that its publisher fills in."""
 
     id: str
     timestamp: str
@@ -115,7 +115,7 @@ class ConsumerAction(Event, tag_field="type", tag=TYPE_PREFIX + "consumer_action
 
 
 class ConsumerPause(Event, tag_field="type", tag=TYPE_PREFIX + "consumer_pause"):
-    """A consumer was paused or goes on."""
+    """A consumer was paused or resumed."""
 
     stream: str = field(default_factory=blank)
     consumer: str = field(default_factory=blank)
@@ -259,7 +259,7 @@ class RestoreComplete(Event, tag_field="type", tag=TYPE_PREFIX + "restore_comple
 
 
 class BatchAbandonReason(WireEnum):
-    """Why a batch came to nothing."""
+    """Reason why a batch was abandoned."""
 
     TIMEOUT = "timeout"
     LARGE = "large"
@@ -282,7 +282,7 @@ class BatchAbandoned(Event, tag_field="type", tag=TYPE_PREFIX + "stream_batch_ab
 
 
 class ServerOutOfSpace(Event, tag_field="type", tag=TYPE_PREFIX + "server_out_of_space"):
-    """The server's disk is full; told to the system account."""
+    """The server's disk is full; published to the system account."""
 
     server: str = field(default_factory=blank)
     server_id: str = field(default_factory=blank)

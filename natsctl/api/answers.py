@@ -232,7 +232,7 @@ class AccountPurgeAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "account_pur
 
 
 class SystemAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "system_response"):
-    """What the system account is answered for other verbs."""
+    """Answer of the system account to other verbs."""
 
 
 def type_of(answer: type[Model]) -> str:

@@ -1,7 +1,7 @@
 """JSON on the wire as nats-server writes and reads it, and documents that people write.
 
 `encode` escapes like Go; `decode(strict=True)` refuses what nats-server's strict API refuses, with its texts; `load`
-takes the parsed content of a file and tells what is wrong in it by path. Both are imported on first use.
+takes the parsed content of a file and reports mistakes by path. Both are imported on first use.
 """
 
 from functools import cache
@@ -64,7 +64,7 @@ def decode(raw: bytes, wanted: type[T], strict: bool = False) -> T:
 
 
 def decode_plain(raw: bytes, wanted: type[M]) -> M:
-    """Return the model of one JSON value, with unknown keys ignored; faults are told as Go's Unmarshal tells them.
+    """Return the model of one JSON value, with unknown keys ignored; errors have the text of Go's Unmarshal.
 
     Raises InvalidJSONError.
     """

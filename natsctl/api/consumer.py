@@ -18,7 +18,7 @@ from natsctl.api.stream import ClusterInfo
 
 
 class DeliverPolicy(WireEnum):
-    """Where in the stream a consumer starts."""
+    """Start of a consumer in the stream."""
 
     ALL = "all"
     LAST = "last"
@@ -30,7 +30,7 @@ class DeliverPolicy(WireEnum):
 
 
 class AckPolicy(WireEnum):
-    """Which acknowledgements a consumer asks for."""
+    """Acknowledgements that a consumer asks for."""
 
     NONE = "none"
     ALL = "all"
@@ -46,7 +46,7 @@ class ReplayPolicy(WireEnum):
 
 
 class PriorityPolicy(WireEnum):
-    """How pull requests of a priority group compete."""
+    """Policy among the pull requests of a priority group."""
 
     NONE = "none"
     OVERFLOW = "overflow"
@@ -103,7 +103,7 @@ class SequenceInfo(Model):
 
 
 class PriorityGroupState(Model):
-    """Who is pinned in a priority group."""
+    """Client that is pinned in a priority group."""
 
     group: str = field(default_factory=blank)
     pinned_client_id: str = ""

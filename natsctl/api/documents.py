@@ -23,9 +23,9 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {"int32": (-(2**31), 2**31 - 1), "u
 _NOUNS: Final = {"int": "a whole number", "bool": "true or false", "str": "a text", "bytes": "base64 text"}
 _WORDS: Final[dict[str, Callable[[str], int]]] = {"duration": parse_duration, "size": parse_size}
 MAX_FAULTS: Final = 1000
-"""More mistakes of one configuration are not told: nobody reads them, and looking for what was meant takes time."""
+"""Mistakes reported of one configuration; more would not be read, and suggestions for each take time."""
 TOLD: Final = object()
-"""What stands for a value that is not what it should be, and of which that was told."""
+"""Placeholder of a wrong value that was reported already."""
 
 
 class Untyped(str):
@@ -34,7 +34,7 @@ class Untyped(str):
     __slots__ = ("meant",)
 
     meant: Any
-    """What it means where no text is wanted."""
+    """Value where no text is wanted."""
 
 
 class DocumentFault(NamedTuple):
@@ -57,7 +57,7 @@ def load_document(document: Any, model: type[M], origin: str) -> M:
 
 
 def is_info(document: Mapping[str, Any]) -> bool:
-    """Whether a document is what a server said of an asset: its configuration is below `config`."""
+    """Return whether a document is what a server said of an asset: its configuration is below `config`."""
     return isinstance(document.get("config"), dict) and bool(_INFO_KEYS & document.keys())
 
 
@@ -80,7 +80,7 @@ def path_text(path: Sequence[Step]) -> str:
 
 
 class _DocumentReader:
-    """Walks a document beside the shape it should have and collects what is wrong."""
+    """Reader of a document by its shape, which collects the mistakes."""
 
     def __init__(self, lenient: bool) -> None:
         self.faults: list[DocumentFault] = []

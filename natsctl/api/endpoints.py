@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BodyRule(StrEnum):
-    """What a request body must be."""
+    """Form of a request body."""
 
     JSON = "json"
     """Strict JSON; an empty body decodes to the zero value (the name check then refuses it)."""
@@ -33,8 +33,8 @@ class BodyRule(StrEnum):
     """The endpoint reads the body itself, leniently; the answer is no JSON."""
 
 
-class Told(StrEnum):
-    """Which requests are counted, and told to whoever audits."""
+class AdvisoryPolicy(StrEnum):
+    """Requests that are counted, and published as audit advisories."""
 
     ALWAYS = "always"
     FAILED = "failed"
@@ -77,7 +77,7 @@ class Endpoint:
         answer: str = "",
         body: BodyRule = BodyRule.OPTIONAL,
         error_body: Mapping[str, Any] | None = None,
-        told: Told = Told.ALWAYS,
+        advisory: AdvisoryPolicy = AdvisoryPolicy.ALWAYS,
         cluster: bool = False,
     ) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class Endpoint:
         self.tail = tail
         self.body = body
         self.error_body: dict[str, Any] = dict(error_body or {})
-        self.told = told
+        self.advisory = advisory
         self.cluster = cluster
         """A single node refuses it with 10010."""
         self._request = request
@@ -97,14 +97,14 @@ class Endpoint:
 
     @cached_property
     def request(self) -> type[Model] | None:
-        """The model of a request body."""
+        """Return the model of a request body."""
         from natsctl.api import messages, requests
 
         return getattr(requests, self._request, None) or getattr(messages, self._request) if self._request else None
 
     @cached_property
     def answer(self) -> type[Model] | None:
-        """The model of an answer; None where that is no JSON."""
+        """Return the model of an answer; None where that is no JSON."""
         from natsctl.api import answers
 
         return getattr(answers, self._answer) if self._answer else None
@@ -117,11 +117,11 @@ class Endpoint:
 
     @property
     def changes(self) -> bool:
-        """Tell whether the verb changes what streams and consumers there are, or what they hold."""
+        """Return whether the verb changes streams and consumers, or their contents."""
         return self.name.rpartition(".")[2] not in _READS
 
     def may_repeat(self, *tokens: str) -> bool:
-        """Tell whether a request that was perhaps carried out may be sent again."""
+        """Return whether a request that was perhaps carried out may be sent again."""
         if self.name in _SETS:
             return len(tokens) >= len(self.args)  # a consumer without a name would be made twice
         return not self.changes and self.name not in _ONCE
@@ -140,7 +140,7 @@ class Endpoint:
         return ".".join((prefix, self.name, *tokens))
 
     def takes(self, count: int) -> bool:
-        """Tell whether a subject with `count` tokens after the verb is a form of it."""
+        """Return whether a subject with `count` tokens after the verb is a form of it."""
         least = len(self.args) - self.optional_args
         return least <= count and (self.tail or count <= len(self.args))
 
@@ -182,7 +182,7 @@ STREAM_MSG_GET: Final = Endpoint(
     request="StreamMsgGetRequest",
     answer="StreamMsgGetAnswer",
     body=BodyRule.REQUIRED,
-    told=Told.FAILED,
+    advisory=AdvisoryPolicy.FAILED,
 )
 STREAM_MSG_DELETE: Final = Endpoint(
     "STREAM.MSG.DELETE",
@@ -197,7 +197,7 @@ STREAM_BLOCKS: Final = Endpoint(
     request="StreamBlocksRequest",
     answer="StreamBlocksAnswer",
     body=BodyRule.REQUIRED,
-    told=Told.FAILED,
+    advisory=AdvisoryPolicy.FAILED,
 )
 """Natsctl's own: nats-server leaves it without an answer."""
 STREAM_SNAPSHOT: Final = Endpoint(
@@ -280,7 +280,7 @@ CONSUMER_LIST: Final = Endpoint(
 CONSUMER_INFO: Final = Endpoint("CONSUMER.INFO", args=_SC, answer="ConsumerInfoAnswer", body=BodyRule.EMPTY)
 CONSUMER_DELETE: Final = Endpoint("CONSUMER.DELETE", args=_SC, answer="ConsumerDeleteAnswer", body=BodyRule.EMPTY)
 CONSUMER_MSG_NEXT: Final = Endpoint(
-    "CONSUMER.MSG.NEXT", args=_SC, request="PullRequest", body=BodyRule.RAW, told=Told.NEVER
+    "CONSUMER.MSG.NEXT", args=_SC, request="PullRequest", body=BodyRule.RAW, advisory=AdvisoryPolicy.NEVER
 )
 CONSUMER_PAUSE: Final = Endpoint(
     "CONSUMER.PAUSE",
@@ -303,7 +303,7 @@ CONSUMER_RESET: Final = Endpoint(
     answer="ConsumerResetAnswer",
     body=BodyRule.RAW,
     error_body={"reset_seq": 0},
-    told=Told.NEVER,
+    advisory=AdvisoryPolicy.NEVER,
 )
 CONSUMER_LEADER_STEPDOWN: Final = Endpoint(
     "CONSUMER.LEADER.STEPDOWN",
@@ -320,7 +320,7 @@ CONSUMER_PEER_EVACUATE: Final = Endpoint(
 )
 ACCOUNT_PURGE: Final = Endpoint("ACCOUNT.PURGE", args=("account",), answer="AccountPurgeAnswer")
 DIRECT_GET: Final = Endpoint(
-    "DIRECT.GET", args=_S, tail=True, request="DirectGetRequest", body=BodyRule.RAW, told=Told.NEVER
+    "DIRECT.GET", args=_S, tail=True, request="DirectGetRequest", body=BodyRule.RAW, advisory=AdvisoryPolicy.NEVER
 )
 
 ENDPOINTS: Final[dict[str, Endpoint]] = {e.name: e for e in list(globals().values()) if isinstance(e, Endpoint)}

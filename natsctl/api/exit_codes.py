@@ -4,7 +4,7 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """What the exit status of every command means."""
+    """Exit status of every command."""
 
     DONE = 0
     FAILED = 1

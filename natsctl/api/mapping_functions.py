@@ -45,7 +45,7 @@ _FNV_PRIME: Final = 0x01000193
 
 
 class TransformError(NatsctlError):
-    """A source or destination that can not be compiled; the text is nats-server's."""
+    """A source or destination that cannot be compiled; the text is nats-server's."""
 
     def __init__(self, kind: str, text: str) -> None:
         """Name which side is wrong: `source` or `destination`."""
@@ -77,12 +77,12 @@ def parse_function(token: str) -> Function | None:
 
 
 def looks_like_function(token: str) -> bool:
-    """Tell whether a token is written in double braces."""
+    """Return whether a token is written in double braces."""
     return len(token) > 4 and token.startswith("{{") and token.endswith("}}")
 
 
 def names_function(token: str) -> bool:
-    """Tell whether a token in double braces calls a function that exists, whatever its arguments."""
+    """Return whether a token in double braces calls a function that exists, whatever its arguments."""
     return any(pattern.search(token) for pattern in _patterns().values())
 
 

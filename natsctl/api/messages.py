@@ -20,7 +20,7 @@ class PubAck(Model):
 
 
 class BatchFlowAck(Model, tag_field="type", tag="ack"):
-    """How far a fast batch is stored, and after how many messages the next of these comes."""
+    """Flow control of a fast batch: the last stored message, and the number of messages until the next ack."""
 
     seq: Uint64 = field(default_factory=zero)
     msgs: Int = field(default_factory=zero)
@@ -51,7 +51,7 @@ class StoredMsg(Model):
 
 
 class PullRequest(Model):
-    """What a client asks a pull consumer for; a `batch` below 1 is served one message."""
+    """Request to a pull consumer; a `batch` below 1 is served one message."""
 
     batch: Int = 0
     expires: Duration = 0

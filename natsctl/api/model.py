@@ -1,8 +1,8 @@
-"""What every model of the contract is made of: the base struct, Go's number types, and fields that are never left out.
+"""Base of the contract's models: the struct, Go's number types, and fields that are never left out.
 
 A field with a plain default (0, "", None, False, an empty list) is left out of JSON while it holds that default, like
-Go's `omitempty`. A field made with one of the factories below is always written, as `msgspec` never compares those.
-The aliases carry in `extra` what the bare Python type cannot say: Go's type name (error texts quote it), and whether a
+Go's `omitempty`. A field made with one of the factories below is always written, as `msgspec` never compares those. The
+aliases carry in `extra` what a bare Python type cannot express: Go's type name (error texts quote it), and whether a
 document for people may spell the value as a duration or a size; their descriptions are those of `natsctl schema`.
 """
 

@@ -146,7 +146,7 @@ class StreamTemplateConfig(Model):
 
 
 class ConsumerAction(WireEnum):
-    """What a create request may do: both, only create, or only update."""
+    """Action of a create request: both, only create, or only update."""
 
     CREATE_OR_UPDATE = ""
     CREATE = "create"

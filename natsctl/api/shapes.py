@@ -1,4 +1,4 @@
-"""What a model's type looks like, read once per type: the base of strict decoding and of reading documents."""
+"""Shape of a model's type, read once per type: the base of strict decoding and of reading documents."""
 
 from enum import Enum
 from functools import cache

@@ -21,7 +21,7 @@ from natsctl.api.model import (
 
 
 class RetentionPolicy(WireEnum):
-    """When a stored message may go."""
+    """Condition under which a stored message may be removed."""
 
     LIMITS = "limits"
     INTEREST = "interest"
@@ -29,21 +29,21 @@ class RetentionPolicy(WireEnum):
 
 
 class DiscardPolicy(WireEnum):
-    """What gives way when a limit is reached: the oldest message, or the new one."""
+    """Message to discard when a limit is reached: the oldest, or the new one."""
 
     OLD = "old"
     NEW = "new"
 
 
 class StorageType(WireEnum):
-    """Where messages live."""
+    """Storage of messages."""
 
     FILE = "file"
     MEMORY = "memory"
 
 
 class StoreCompression(WireEnum):
-    """How stored blocks are compressed."""
+    """Compression of stored blocks."""
 
     NONE = "none"
     S2 = "s2"
@@ -57,7 +57,7 @@ class PersistMode(WireEnum):
 
 
 class Placement(Model):
-    """Where in a cluster a stream should live."""
+    """Placement of a stream in a cluster."""
 
     cluster: str = ""
     tags: list[str] = field(default_factory=list)
@@ -164,7 +164,7 @@ class LostStreamData(Model):
 
 
 class StreamState(Model):
-    """What a stream holds; byte counts are the sums `max_bytes` is compared with."""
+    """State of a stream; byte counts are the sums `max_bytes` is compared with."""
 
     messages: Uint64 = field(default_factory=zero)
     bytes: Uint64 = field(default_factory=zero)
@@ -193,7 +193,7 @@ class PeerInfo(Model):
 
 
 class ClusterInfo(Model):
-    """Who leads a stream or consumer, and its replicas."""
+    """Leader of a stream or consumer, and its replicas."""
 
     name: str = ""
     raft_group: str = ""
@@ -205,7 +205,7 @@ class ClusterInfo(Model):
 
 
 class StreamSourceInfo(Model):
-    """How far a mirror or source has come; `active` is ns since last contact, -1 when there was none.
+    """Progress of a mirror or source; `active` is ns since last contact, -1 when there was none.
 
     `seq` is the newest sequence of the origin that a source has stored.
     """
@@ -241,4 +241,4 @@ class StreamInfo(Model):
     alternates: list[StreamAlternate] = field(default_factory=list)
     ts: Time = field(default_factory=zero_time)
     write_error: str = ""
-    """Why nothing more is written, "" as long as the disk does its part. natsctl's own field."""
+    """Reason why writing has stopped, "" while the disk works. natsctl's own field."""

@@ -27,7 +27,7 @@ _SURROGATES: Final = (
     r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 _ZEROS: Final[dict[str, Any]] = {"int": 0, "bool": False, "str": "", "bytes": "", "struct": {}}
-"""What null leaves in a list or map of these kinds."""
+"""Value of null in a list or map of these kinds."""
 _STRING: Final = Shape(kind="str", go="string")
 
 
@@ -69,7 +69,7 @@ def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -
 def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
     """Return the builtins of one JSON value as `read_strict` does, unknown keys passed over. Raises DecodeError.
 
-    That is Go's Unmarshal, whose texts tell no offsets, and for which nothing and two values are faults.
+    That is Go's Unmarshal, whose texts have no offsets, and which refuses no value and two values.
     """
     try:
         first, *others = split_values(raw)
@@ -108,7 +108,7 @@ def _repaired(value: bytes) -> str:
 
 
 class _Reader:
-    """Walks one value beside its shape and keeps the first fault; Go goes on reading after most of them."""
+    """Reader of one value by its shape, which keeps the first fault; Go continues after most of them."""
 
     __slots__ = ("_unknown", "fault")
 
@@ -211,7 +211,7 @@ def _type_fault(value: Any, shape: Shape, owner: str, path: str) -> str:
 
 
 def _time_fault(text: str) -> str:
-    """Return Go's text for a time it can not parse, or nothing."""
+    """Return Go's text for a time it cannot parse, or nothing."""
     rest = text
     for layout in ("2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"):
         digits = layout.isdigit()

@@ -24,12 +24,12 @@ def domain_prefix(domain: str) -> str:
 
 
 def is_asset_name(name: str) -> bool:
-    """Tell whether `name` is one token without wildcards, blanks and slashes, however long."""
+    """Return whether `name` is one token without wildcards, blanks and slashes, however long."""
     return bool(name) and _NAME_FORBIDDEN.isdisjoint(name)
 
 
 def is_valid_name(name: str) -> bool:
-    """Tell whether `name` can name a stream, consumer or template."""
+    """Return whether `name` can name a stream, consumer or template."""
     return is_asset_name(name) and len(name) <= MAX_NAME and "\0" not in name
 
 
@@ -41,7 +41,7 @@ def _marks(subject: AnyStr) -> tuple[AnyStr, AnyStr, AnyStr]:
 
 
 def is_valid_subject(subject: AnyStr) -> bool:
-    """Tell whether a configuration may name `subject`: no blanks, no NUL, and valid tokens."""
+    """Return whether a configuration may name `subject`: no blanks, no NUL, and valid tokens."""
     if isinstance(subject, str):
         if any(blank in subject for blank in " \t\r\n\f\0"):
             return False
@@ -51,14 +51,14 @@ def is_valid_subject(subject: AnyStr) -> bool:
 
 
 def has_valid_tokens(subject: AnyStr) -> bool:
-    """Tell whether `subject` can be subscribed to: no token is empty, and `>` is only the last one."""
+    """Return whether `subject` can be subscribed to: no token is empty, and `>` is only the last one."""
     dot, _, gt = _marks(subject)
     tokens = subject.split(dot)
     return all(tokens) and gt not in tokens[:-1]
 
 
 def subject_fault(subject: str) -> str:
-    """Return why a configuration or a subscription can not name `subject`, or ""."""
+    """Return why a configuration or a subscription cannot name `subject`, or ""."""
     if not subject:
         return "invalid subject '': it is empty"
     if any(blank in subject for blank in " \t\r\n\f\0"):
@@ -71,7 +71,7 @@ def subject_fault(subject: str) -> str:
 
 
 def has_wildcard(subject: AnyStr) -> bool:
-    """Tell whether a token of `subject` is `*` or its last token is `>`."""
+    """Return whether a token of `subject` is `*` or its last token is `>`."""
     dot, star, gt = _marks(subject)
     if star not in subject and gt not in subject:
         return False
@@ -80,12 +80,12 @@ def has_wildcard(subject: AnyStr) -> bool:
 
 
 def is_literal(subject: AnyStr) -> bool:
-    """Tell whether `subject` is without wildcard tokens (`foo*` is a literal)."""
+    """Return whether `subject` is without wildcard tokens (`foo*` is a literal)."""
     return not has_wildcard(subject)
 
 
 def matches(pattern: AnyStr, subject: AnyStr) -> bool:
-    """Tell whether a message on `subject` reaches a subscription on `pattern`; wildcards in `subject` are plain."""
+    """Return whether a message on `subject` reaches a subscription on `pattern`; wildcards in `subject` are plain."""
     if pattern == subject:
         return True
     dot, star, gt = _marks(pattern)
@@ -100,7 +100,7 @@ def matches(pattern: AnyStr, subject: AnyStr) -> bool:
 
 
 def overlaps(a: AnyStr, b: AnyStr) -> bool:
-    """Tell whether some literal subject matches both patterns."""
+    """Return whether some literal subject matches both patterns."""
     if a == b:
         return True
     dot, star, gt = _marks(a)
@@ -114,7 +114,7 @@ def overlaps(a: AnyStr, b: AnyStr) -> bool:
 
 
 def is_subset(a: AnyStr, b: AnyStr) -> bool:
-    """Tell whether every literal subject matching pattern `a` also matches pattern `b`."""
+    """Return whether every literal subject matching pattern `a` also matches pattern `b`."""
     if a == b:
         return True
     dot, star, gt = _marks(a)

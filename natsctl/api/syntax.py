@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no JSON, told as Go's encoding/json tells it; read after decoding has failed."""
+"""Errors of a text that is not JSON, in the words of Go's encoding/json; read after decoding has failed."""
 
 from typing import Final
 

@@ -71,5 +71,5 @@ def canonical_time(text: str) -> str:
 
 
 def is_zero(text: str | None) -> bool:
-    """Tell whether `text` is absent or the zero time."""
+    """Return whether `text` is absent or the zero time."""
     return not text or text == ZERO_TIME

@@ -16,7 +16,7 @@ LEVEL_KEY: Final = "_nats.level"
 
 
 def is_level_met(level: str | bytes) -> bool:
-    """Tell whether a level that somebody asks for is a whole number and not above ours."""
+    """Return whether a required level is a whole number and not above this version's."""
     digits = level.decode("latin-1") if isinstance(level, bytes) else level
     sign = digits[:1] in ("+", "-")
     return digits[sign:].isascii() and digits[sign:].isdigit() and int(digits) <= API_LEVEL

@@ -187,8 +187,7 @@ def _may_purge(session: Session, load: Load, force: bool) -> bool:
 async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) -> Report:
     from natsctl.cli.live import progress
     from natsctl.cli.render.text import safe
-    from natsctl.client.bench.measure import measure
-    from natsctl.client.bench.prepare import prepared
+    from natsctl.client.bench.benchmark import measure, prepared
 
     async with prepared(manager, load) as told:
         for line in () if json else told:

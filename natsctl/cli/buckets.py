@@ -23,7 +23,7 @@ from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.suggest import did_you_mean
-from natsctl.client.assets.stream_defaults import normalised
+from natsctl.client.asset_config import normalised
 from natsctl.client.buckets import (
     KV,
     BucketNotFoundError,
@@ -36,9 +36,9 @@ from natsctl.client.buckets import (
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
-    from natsctl.client.kv.bucket import KeyNotFoundError
-    from natsctl.client.objects.bucket import ObjectNotFoundError
+    from natsctl.client.kv import KeyNotFoundError
+    from natsctl.client.object_store import ObjectNotFoundError
+    from natsctl.client.requests import Answer
 
 
 BucketName = Annotated[str | None, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
@@ -83,8 +83,8 @@ def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) 
 @contextmanager
 def suggesting_in_bucket(session: Session) -> Iterator[None]:
     """Give an error about a bucket, key or object that does not exist the hint which one may have been meant."""
-    from natsctl.client.kv.bucket import KeyNotFoundError
-    from natsctl.client.objects.bucket import ObjectNotFoundError
+    from natsctl.client.kv import KeyNotFoundError
+    from natsctl.client.object_store import ObjectNotFoundError
 
     try:
         yield
@@ -111,7 +111,7 @@ def _bucket_hint(session: Session, failure: BucketNotFoundError) -> str:
 
 
 def _key_hint(session: Session, failure: KeyNotFoundError) -> str:
-    from natsctl.client.kv.watch import keys
+    from natsctl.client.kv import keys
 
     bucket = failure.bucket
     if failure.last is not None:
@@ -126,7 +126,7 @@ def _key_hint(session: Session, failure: KeyNotFoundError) -> str:
 
 
 def _object_hint(session: Session, failure: ObjectNotFoundError) -> str:
-    from natsctl.client.objects.watch import objects
+    from natsctl.client.object_store import objects
 
     bucket = failure.bucket
     listing = f"natsctl object ls {bucket.name} shows the objects there are"

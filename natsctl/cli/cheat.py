@@ -309,7 +309,7 @@ def _document(topic: TopicText) -> Topic:
 def _save(found: list[TopicText], folder: Path, *, dry_run: bool) -> None:
     files = [(folder / f"natsctl-{one.name}", f"{text(one)}\n") for one in found]
     if dry_run:
-        from natsctl.client.preview import DryRunError, Planned
+        from natsctl.client.message import DryRunError, Planned
 
         raise DryRunError(*(Planned(str(path), content.encode()) for path, content in files))
     try:

@@ -171,7 +171,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb("bench", bench.VERBS),
         Verb("counter", counter.VERBS),
         Verb("service", service.VERBS),
-        Verb("rtt", latency.rtt, answer="client.rtt:Trips[]", examples=("natsctl rtt 10",)),
+        Verb("rtt", latency.rtt, answer="client.latency:Trips[]", examples=("natsctl rtt 10",)),
         Verb(
             "latency",
             latency.latency,

@@ -29,8 +29,7 @@ from natsctl.client.message import pairs_of
 if TYPE_CHECKING:
     from natsctl.api.config.update_losses import Loss
     from natsctl.cli.session import Session
-    from natsctl.client.message import HeaderLike
-    from natsctl.client.preview import DryRunError, Planned
+    from natsctl.client.message import DryRunError, HeaderLike, Planned
 
 
 FORCE: Final = "--force (-f)"

@@ -18,10 +18,22 @@ from natsctl.cli.consent import confirmed
 from natsctl.cli.flags import Force, IfNotExists, Json, MissingOk, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
-from natsctl.client.contexts.check import Checked as CheckedContext
-from natsctl.client.contexts.check import check
-from natsctl.client.contexts.file import EMPTY, Document, Keys, complete, embedded, redacted, said_by
-from natsctl.client.contexts.store import ContextExistsError, ContextNotFoundError, Contexts, Write, write
+from natsctl.client.contexts import (
+    EMPTY,
+    ContextExistsError,
+    ContextNotFoundError,
+    Contexts,
+    Document,
+    Keys,
+    Write,
+    complete,
+    document_of,
+    embedded,
+    redacted,
+    write,
+)
+from natsctl.client.servers import Checked as CheckedContext
+from natsctl.client.servers import check
 from natsctl.client.settings import overriding
 
 if TYPE_CHECKING:
@@ -62,7 +74,7 @@ def current(session: Session, contexts: Contexts) -> str:
 def carry_out(session: Session, writes: Sequence[Write], shown: Document | None = None) -> None:
     """Write the files, or end a dry run with them; `shown` stands for the content of the first one."""
     if session.dry_run:
-        from natsctl.client.preview import DryRunError, Planned
+        from natsctl.client.message import DryRunError, Planned
 
         bodies: list[Any] = [one.text.encode() if one.text is not None else None for one in writes]
         if shown is not None:
@@ -246,7 +258,7 @@ def edit(
 
 def _said(session: Session, description: str | None) -> Document:
     """The keys that the flags set."""
-    said = said_by(session.options.settings())
+    said = document_of(session.options.settings())
     if session.options.timeout is not None and not session.json:
         output.note("--timeout is not saved in contexts: it only applies to this command")
     return said if description is None else {**said, "description": description}
@@ -285,7 +297,7 @@ def _unset(words: Sequence[str] | None) -> Document:
 def _in_editor(session: Session, before: Document, name: str) -> Document:
     """The document as the person left it in the editor; keys that were taken away are not set."""
     from natsctl.cli.editing import edit_config
-    from natsctl.client.contexts.file import Keys
+    from natsctl.client.contexts import Keys
 
     said = {key: value for key, value in before.items() if value not in ("", None, False)}
     return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}

@@ -96,14 +96,14 @@ def write_config(config: Mapping[str, Any], model: type[Model], path: str | None
     Raises UsageError. The file is nobody else's: a configuration may name prefixes of other accounts.
     """
     from natsctl.cli import output
-    from natsctl.client.whole_file import PRIVATE, whole_file
+    from natsctl.client.atomic_file import PRIVATE, atomic_write
 
     codec.load(dict(config), model, "configuration")
     if path in (None, "-"):
         output.emit_json(config)
         return
     try:
-        with whole_file(Path(str(path)), PRIVATE) as file:
+        with atomic_write(Path(str(path)), PRIVATE) as file:
             file.write(json.dumps(config, indent=2).encode() + b"\n")
     except OSError as error:
         raise UsageError(f"--output {path}: {error.strerror or error}") from error

@@ -26,13 +26,13 @@ from natsctl.cli import output
 from natsctl.cli.flags import ConfigFile
 from natsctl.cli.render.change import DURATIONS, SERVER_OWNED, SIZES, Change, render_change
 from natsctl.cli.render.text import safe
-from natsctl.client.preview import DryRunError
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.api.model import Model
     from natsctl.cli.flags import Config, Flag, Given
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
 
 NAMES = frozenset(("name", "durable_name"))

@@ -22,7 +22,7 @@ from natsctl.cli.output import looking
 from natsctl.cli.session import GlobalOptions, Session, given_on_stdin
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import Verb, find
-from natsctl.client.preview import DryRunError
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.nouns import Noun

@@ -35,14 +35,14 @@ from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.verbs import LazyModule, Verb
 from natsctl.client.buckets import KV
-from natsctl.client.kv.entry import Entry as ReadEntry
+from natsctl.client.buckets import Entry as ReadEntry
 
 if TYPE_CHECKING:
     from natsctl.cli import kv_buckets
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
-    from natsctl.client.kv.bucket import Bucket as OpenBucket
-    from natsctl.client.kv.watch import Watching
+    from natsctl.client.kv import Bucket as OpenBucket
+    from natsctl.client.kv import WatchOptions
+    from natsctl.client.requests import Answer
 else:
     kv_buckets = LazyModule("natsctl.cli.kv_buckets")
 
@@ -123,7 +123,7 @@ def revert(
 
 def open_bucket(session: Session, bucket: str) -> OpenBucket:
     """The bucket of that name."""
-    from natsctl.client.kv.bucket import Bucket as OpenBucket
+    from natsctl.client.kv import Bucket as OpenBucket
 
     return session.run(lambda manager: OpenBucket.open(manager, bucket))
 
@@ -211,8 +211,7 @@ def history(
     json: Json = False,
 ) -> None:
     """Show the history of a key, including deletions."""
-    from natsctl.client.kv.bucket import KeyNotFoundError
-    from natsctl.client.kv.watch import entries
+    from natsctl.client.kv import KeyNotFoundError, entries
 
     session = session_of(ctx)
     with suggesting_in_bucket(session):
@@ -257,9 +256,9 @@ def watch(
     """
     if (history or revision) and updates:
         raise UsageError("--updates excludes --history and --revision")
-    from natsctl.client.kv.watch import Watching
+    from natsctl.client.kv import WatchOptions
 
-    watching = Watching(keys, history, updates, revision, deletes, count, wait_seconds(wait))
+    watching = WatchOptions(keys, history, updates, revision, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
     name = pick_bucket(session, KV, bucket)
     with suggesting_in_bucket(session):
@@ -267,8 +266,8 @@ def watch(
         session.run(lambda _: _show_all(opened, watching, json))
 
 
-async def _show_all(bucket: OpenBucket, watching: Watching, json: bool) -> None:
-    from natsctl.client.kv.watch import watch as watch_entries
+async def _show_all(bucket: OpenBucket, watching: WatchOptions, json: bool) -> None:
+    from natsctl.client.kv import watch as watch_entries
 
     async for entry in watch_entries(bucket, watching):
         _show(entry, json)

@@ -63,30 +63,30 @@ from natsctl.cli.flags import (
 from natsctl.cli.kv import open_bucket, ttl_of
 from natsctl.cli.live import progress
 from natsctl.cli.render.text import safe
+from natsctl.client import asset_config
 from natsctl.client.buckets import KV
-from natsctl.client.kv import config as kv_config
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.kv.bucket import Bucket
-    from natsctl.client.kv.entry import Entry
+    from natsctl.client.buckets import Entry
+    from natsctl.client.kv import Bucket
 
 
 def _history(text: str) -> int:
     values = WHOLE.read(text)
-    kv_config.set_history({}, values)
+    asset_config.set_history({}, values)
     return int(values)
 
 
 def _no_mirror(config: Config, value: Any) -> None:
     if value:
-        kv_config.drop_mirror(config)
+        asset_config.drop_mirror(config)
 
 
 HISTORY = Kind("N", _history)
 KV_FLAGS: tuple[Flag, ...] = (
     Flag("--description", TEXT, "description", "a description"),
-    Flag("--history", HISTORY, kv_config.set_history, "values kept for each key, 1 to 64", default="1"),
+    Flag("--history", HISTORY, asset_config.set_history, "values kept for each key, 1 to 64", default="1"),
     Flag(
         "--storage",
         choice("file", "memory", f="file", m="memory"),
@@ -95,11 +95,11 @@ KV_FLAGS: tuple[Flag, ...] = (
         edit=False,
         default="file",
     ),
-    Flag("--ttl", DURATION, kv_config.set_ttl, "how long values are kept, 0 for ever", default="0"),
+    Flag("--ttl", DURATION, asset_config.set_ttl, "how long values are kept, 0 for ever", default="0"),
     Flag(
         "--marker-ttl",
         DURATION,
-        kv_config.set_marker_ttl,
+        asset_config.set_marker_ttl,
         "allow keys with a time to live, and keep markers of expired keys this long",
     ),
     Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
@@ -119,10 +119,10 @@ KV_FLAGS: tuple[Flag, ...] = (
     Flag("--republish-destination", SUBJECT, "republish.dest", "subject to republish to"),
     Flag("--republish-headers", SWITCH, "republish.headers_only", "republish without values"),
     Flag("--no-republish", ON, removed("republish"), "stop republishing", add=False),
-    Flag("--mirror", SOURCE, kv_config.set_mirror, "mirror this bucket; writes go there", edit=False),
-    Flag("--mirror-domain", TEXT, kv_config.set_mirror_domain, "the domain of the bucket to copy", edit=False),
+    Flag("--mirror", SOURCE, asset_config.set_mirror, "mirror this bucket; writes go there", edit=False),
+    Flag("--mirror-domain", TEXT, asset_config.set_mirror_domain, "the domain of the bucket to copy", edit=False),
     Flag("--no-mirror", ON, _no_mirror, "turn a mirror into an independent bucket", add=False),
-    Flag("--source", SOURCES, kv_config.add_sources, "also copy the keys of this bucket"),
+    Flag("--source", SOURCES, asset_config.add_sources, "also copy the keys of this bucket"),
 )
 
 KV_ADD = tuple(flag for flag in KV_FLAGS if flag.add)
@@ -151,9 +151,9 @@ def add(
 ) -> None:
     """Create a key-value bucket; one that exists with this configuration is success too."""
     session = session_of(ctx)
-    wanted = kv_config.new_bucket(bucket)
+    wanted = asset_config.new_kv_bucket(bucket)
     apply(wanted, KV_ADD, given)
-    kv_config.settle(wanted)
+    asset_config.settle(wanted)
 
     create_bucket(session, KV, bucket, wanted, if_not_exists=if_not_exists, json=json)
 
@@ -172,7 +172,7 @@ def edit(
     live = live_bucket(session, KV, bucket)
     _warn_of_promotion(live.raw["config"], given, json)
 
-    edit_bucket(session, KV, live, KV_EDIT, given, unset_fields, FIELDS, kv_config.settle, force=force, json=json)
+    edit_bucket(session, KV, live, KV_EDIT, given, unset_fields, FIELDS, asset_config.settle, force=force, json=json)
 
 
 def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
@@ -216,8 +216,8 @@ def ls(
 def _list_keys(
     session: Session, bucket: str, pattern: str, *, names: bool, table: bool, values: bool, json: bool
 ) -> None:
-    from natsctl.client.kv.watch import entries
-    from natsctl.client.kv.watch import keys as keys_of
+    from natsctl.client.kv import entries
+    from natsctl.client.kv import keys as keys_of
 
     if names and table:
         raise UsageError("--names and --verbose exclude each other")
@@ -307,7 +307,7 @@ def _remove_key(
 
 def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
     """What the key holds; None where it holds nothing and that is well. Raises KeyNotFoundError."""
-    from natsctl.client.kv.bucket import KeyNotFoundError
+    from natsctl.client.kv import KeyNotFoundError
 
     try:
         return session.run(lambda _: bucket.get(key, fresh=True))
@@ -349,7 +349,7 @@ def purge(
     One key leaves a marker, so that watchers learn of it, for as long as --ttl says. The keys of a filter, or of the
     whole bucket, are removed without markers, unless --markers or --ttl is given.
     """
-    from natsctl.client.kv.entry import ALL_KEYS, check_pattern, is_pattern
+    from natsctl.client.buckets import ALL_KEYS, check_pattern, is_pattern
 
     check_key_or_all("KEY", key, whole, "purge every key of the bucket")
     session = session_of(ctx)
@@ -392,7 +392,7 @@ def _purge_key(
 def _purge_many(
     session: Session, bucket: Bucket, pattern: str, ttl_ns: int, markers: bool, *, force: bool, json: bool
 ) -> None:
-    from natsctl.client.kv.compact import mark_purged
+    from natsctl.client.kv import mark_purged
 
     found = session.run(lambda _: bucket.kept(pattern))
     keys, messages = list(found), sum(found.values())
@@ -422,8 +422,8 @@ def compact(
     json: Json = False,
 ) -> None:
     """Purge deleted keys: their history, and old delete markers."""
-    from natsctl.client.kv.compact import compact as compact_bucket
-    from natsctl.client.kv.compact import removals
+    from natsctl.client.kv import compact as compact_bucket
+    from natsctl.client.kv import removals
 
     age_ns = _age(older_than)
     session = session_of(ctx)

@@ -93,7 +93,7 @@ def rtt(
     json: Json = False,
 ) -> int:
     """Show the mean round trip to every address of this context's servers; exit 5 if none can be reached."""
-    from natsctl.client.rtt import round_trips
+    from natsctl.client.latency import round_trips
 
     found = session_of(ctx).run(lambda manager: round_trips(manager.connection.target, iterations))
     if json:

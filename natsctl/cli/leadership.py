@@ -11,8 +11,8 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import suggesting
-from natsctl.client.assets.leaders import Asset, Info, leader_of, peers_of, plan_spread
-from natsctl.client.preview import DryRunError
+from natsctl.client.leaders import Asset, Info, leader_of, peers_of, plan_spread
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session

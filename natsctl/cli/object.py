@@ -69,22 +69,19 @@ from natsctl.cli.live import progress as progressing
 from natsctl.cli.messaging.bodies import STDIN
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
+from natsctl.client.asset_config import new_object_bucket, set_object_ttl
 from natsctl.client.buckets import OBJECTS
-from natsctl.client.objects import config as objects_config
-from natsctl.client.objects.config import new_bucket
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
-    from natsctl.client.objects.bucket import Object as StoredObject
-    from natsctl.client.objects.bucket import ObjectBucket
-    from natsctl.client.objects.put import Meta
-    from natsctl.client.objects.watch import Watching
+    from natsctl.client.object_store import Meta, ObjectBucket, Watching
+    from natsctl.client.object_store import Object as StoredObject
+    from natsctl.client.requests import Answer
 
 
 OBJECT_FLAGS: tuple[Flag, ...] = (
     Flag("--description", TEXT, "description", "a description"),
-    Flag("--ttl", DURATION, objects_config.set_ttl, "how long objects are kept, 0 for ever", default="0"),
+    Flag("--ttl", DURATION, set_object_ttl, "how long objects are kept, 0 for ever", default="0"),
     Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
     Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1"),
     Flag(
@@ -117,7 +114,7 @@ def add(
     json: Json = False,
 ) -> None:
     """Create an object bucket; one that exists with this configuration is success too."""
-    wanted = new_bucket(bucket)
+    wanted = new_object_bucket(bucket)
     apply(wanted, OBJECT_ADD, given)
 
     create_bucket(session_of(ctx), OBJECTS, bucket, wanted, if_not_exists=if_not_exists, json=json)
@@ -171,7 +168,7 @@ def put(
 
     Whatever interrupts it leaves the bucket as it was.
     """
-    from natsctl.client.objects.put import put as put_object
+    from natsctl.client.object_store import put as put_object
 
     file = STDIN if file is None else file
     meta = _meta(posixpath.normpath(name) if name else _name_of(file), description, header, metadata, chunk_size)
@@ -194,7 +191,7 @@ def _name_of(file: str) -> str:
 
 def _meta(name: str, description: str, header: list[str] | None, metadata: list[str] | None, chunk_size: str) -> Meta:
     from natsctl.cli.flags import PAIRS
-    from natsctl.client.objects.put import Meta
+    from natsctl.client.object_store import Meta
 
     headers: dict[str, list[str]] = {}
     for word in header or ():
@@ -300,10 +297,10 @@ def _may_overwrite(session: Session, path: Path, force: bool, json: bool) -> boo
 def _into_file(
     session: Session, bucket: ObjectBucket, found: StoredObject, path: Path, *, bar: bool, json: bool
 ) -> None:
-    from natsctl.client.objects.get import beside
+    from natsctl.client.object_store import beside
 
     if session.dry_run:
-        from natsctl.client.preview import DryRunError
+        from natsctl.client.message import DryRunError
 
         raise DryRunError(effect={"writes_file": str(path), "bytes": found.size})
     with beside(path) as file:
@@ -313,7 +310,7 @@ def _into_file(
 def _fetch(
     session: Session, bucket: ObjectBucket, found: StoredObject, file: IO[bytes], *, bar: bool, quiet: bool
 ) -> None:
-    from natsctl.client.objects.get import get as get_object
+    from natsctl.client.object_store import get as get_object
 
     with progressing(f"Getting {found.name}", found.size, bar=bar, quiet=quiet) as tracker:
         session.run(lambda _: get_object(bucket, found, file, tracker.at))
@@ -321,7 +318,7 @@ def _fetch(
 
 def open_bucket(session: Session, bucket: str) -> ObjectBucket:
     """The bucket of that name."""
-    from natsctl.client.objects.bucket import ObjectBucket
+    from natsctl.client.object_store import ObjectBucket
 
     return session.run(lambda manager: ObjectBucket.open(manager, bucket))
 
@@ -372,7 +369,7 @@ def ls(ctx: typer.Context, bucket: BucketName = None, names: Names = False, json
 
 
 def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> None:
-    from natsctl.client.objects.watch import objects
+    from natsctl.client.object_store import objects
 
     opened = open_bucket(session, bucket)
     found = session.run(lambda _: objects(opened))
@@ -415,7 +412,7 @@ def rm(
 
 
 def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bool) -> None:
-    from natsctl.client.objects.watch import objects
+    from natsctl.client.object_store import objects
 
     size = bucket.info.value.state.bytes
     held = format_size(size)
@@ -445,7 +442,7 @@ def _remove_object(
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
     """The object; None where there is none and that is well. Raises ObjectNotFoundError."""
-    from natsctl.client.objects.bucket import ObjectNotFoundError
+    from natsctl.client.object_store import ObjectNotFoundError
 
     try:
         return session.run(lambda _: bucket.info_of(name, fresh=True))
@@ -486,7 +483,7 @@ def watch(
 
     Ends with 7 if nothing happened within the wait.
     """
-    from natsctl.client.objects.watch import Watching
+    from natsctl.client.object_store import Watching
 
     watching = Watching(updates, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
@@ -497,7 +494,7 @@ def watch(
 
 
 async def _show_all(bucket: ObjectBucket, watching: Watching, json: bool) -> None:
-    from natsctl.client.objects.watch import watch as watch_objects
+    from natsctl.client.object_store import watch as watch_objects
 
     async for found in watch_objects(bucket, watching):
         _show_event(found, json)

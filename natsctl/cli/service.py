@@ -17,9 +17,9 @@ from natsctl.cli.messaging.publish import Input
 from natsctl.cli.messaging.request_reply import Answers
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
-from natsctl.client.messaging.exchange import Awaited, ask, failure_in
 from natsctl.client.messaging.outgoing import Outgoing
-from natsctl.client.services.documents import Instance
+from natsctl.client.messaging.request_reply import ReplyLimits, ask, failure_in
+from natsctl.client.services import Instance
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -33,12 +33,12 @@ def serve(
     json: Json = False,
 ) -> None:
     """Run a service that echoes what it is sent on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
-    from natsctl.client.services.demo import EchoService
+    from natsctl.client.services import EchoService
 
     session = session_of(ctx)
     service = EchoService(name, read_headers(header))
     if session.dry_run:
-        from natsctl.client.preview import DryRunError
+        from natsctl.client.message import DryRunError
 
         raise DryRunError(effect={"serves": f"{name}.echo"})
 
@@ -67,7 +67,7 @@ def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, jso
     """List services, or the instances of one."""
     from natsctl.cli.output import show_table
     from natsctl.cli.render.service import render_services
-    from natsctl.client.services.ask import infos
+    from natsctl.client.services import infos
 
     found = session_of(ctx).run(lambda manager: infos(manager.connection, service))
     distinct = list(dict.fromkeys(said.value.name for said in found))
@@ -96,7 +96,7 @@ def info(
     """
     from natsctl.cli.output import show_page
     from natsctl.cli.render.service import render_instance
-    from natsctl.client.services.ask import infos, stats
+    from natsctl.client.services import infos, stats
 
     shown = _matcher(endpoint)
     session = session_of(ctx)
@@ -129,7 +129,7 @@ def stats(ctx: typer.Context, service: Service, instance: InstanceName = "", jso
     """Show the number of requests to each endpoint of a service, and how long they took."""
     from natsctl.cli.output import show_table
     from natsctl.cli.render.service import render_stats
-    from natsctl.client.services import ask as services
+    from natsctl.client import services
 
     found = session_of(ctx).run(lambda manager: services.stats(manager.connection, service, instance))
     if json:
@@ -143,7 +143,7 @@ def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> 
     from natsctl.cli.output import show_table
     from natsctl.cli.render.measurements import fine
     from natsctl.cli.render.tables import render_table
-    from natsctl.client.services.ask import pings
+    from natsctl.client.services import pings
 
     found = session_of(ctx).run(lambda manager: pings(manager.connection, service))
     if json:
@@ -169,8 +169,8 @@ def request(
 ) -> None:
     """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.services.ask import EndpointNotFoundError
-    from natsctl.client.services.ask import endpoint as find
+    from natsctl.client.services import EndpointNotFoundError
+    from natsctl.client.services import endpoint as find
 
     show = Answers(raw, json, count == 1 and send_on == "eof", translate)
     headers = read_headers(header)
@@ -183,7 +183,7 @@ def request(
                 if connection.dry_run:
                     _preview(message, count)
                 show.sending(message.subject)
-                async for answer, rtt_ns in ask(connection, message, Awaited()):
+                async for answer, rtt_ns in ask(connection, message, ReplyLimits()):
                     await show.answer(answer, rtt_ns)
                     if failure := failure_in(answer, subject, ()):
                         raise failure
@@ -196,7 +196,7 @@ def request(
 
 
 def _preview(message: Outgoing, count: int) -> None:
-    from natsctl.client.preview import DryRunError, Planned
+    from natsctl.client.message import DryRunError, Planned
 
     planned = Planned(message.subject, message.body, message.headers or None)
     raise DryRunError(planned, effect={"requests": count})
@@ -233,15 +233,15 @@ class Instances(msgspec.Struct):
 
 
 VERBS = (
-    Verb("ls, list, l", ls, answer="client.services.documents:ServiceInfo[]"),
+    Verb("ls, list, l", ls, answer="client.services:ServiceInfo[]"),
     Verb(
         "info, i",
         info,
         answer="service:Instances",
         examples=("natsctl service info orders --endpoint '^new'",),
     ),
-    Verb("stats", stats, answer="client.services.documents:ServiceStats[]"),
-    Verb("ping", ping, answer="client.services.documents:Pinged[]"),
+    Verb("stats", stats, answer="client.services:ServiceStats[]"),
+    Verb("ping", ping, answer="client.services:Pinged[]"),
     Verb(
         "request, req",
         request,

@@ -13,7 +13,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.spark_flags import Conf, JavaPath
 from natsctl.cli.verbs import Verb
-from natsctl.client.preview import DryRunError
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.spark.session.connect import BackgroundServer

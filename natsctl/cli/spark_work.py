@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.live import Tracker, progress
-from natsctl.client.preview import DryRunError
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

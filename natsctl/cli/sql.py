@@ -131,7 +131,7 @@ class BackupTables:
 
     def state(self, stream: str) -> dict[str, Any]:
         """Return the state in the backup's description."""
-        from natsctl.client.backup.opened import open_backup
+        from natsctl.client.backup.reader import open_backup
 
         with open_backup(self._paths[stream]) as opened:
             return dict(opened.state)
@@ -139,7 +139,7 @@ class BackupTables:
 
 def backups_by_stream(path: Path) -> dict[str, Path]:
     """Return the backups of streams at or below a path. Raises UsageError for none, or for two of one stream."""
-    from natsctl.client.backup.found import find_backups
+    from natsctl.client.backup.discovery import find_backups
 
     found: dict[str, Path] = {}
     for one in find_backups(path):

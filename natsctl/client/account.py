@@ -1,4 +1,4 @@
-"""What an account has and who is connected to it."""
+"""Information about an account and its connections."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError
-from natsctl.client.answer import Answer, parse_object
+from natsctl.client.requests import Answer, parse_object
 from natsctl.client.settings import without_login
-from natsctl.client.system.answers import Answers, ServerAnswer
-from natsctl.client.system.census import EVERYBODY, PAGES, gather, in_system_account
+from natsctl.client.system.system_account import EVERYBODY, PAGES, Answers, ServerAnswer, gather, in_system_account
 
 if TYPE_CHECKING:
     from natsctl.api.answers import AccountInfoAnswer
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 USER_INFO_SUBJECT = "$SYS.REQ.USER.INFO"
 USER_INFO_WAIT_S = 1.0
 MAX_ROUNDS = 8
-"""How often servers are asked again that did not get their answer through."""
+"""Number of times that servers whose answer was lost are asked again."""
 
 
 async def user_info(manager: Manager) -> dict[str, Any]:
-    """What the server says about the logged-in user, empty where it does not say."""
+    """Return the server's information about the logged-in user, empty where it gives none."""
     try:
         message = await manager.connection.request(USER_INFO_SUBJECT, timeout_s=USER_INFO_WAIT_S)
         data = parse_object(message.body, USER_INFO_SUBJECT).get("data")
@@ -33,7 +32,7 @@ async def user_info(manager: Manager) -> dict[str, Any]:
 
 
 async def server_info(manager: Manager) -> dict[str, Any]:
-    """The server's INFO, with `rtt_ns`, `url` and `address` of the connection without its login, and `tls`.
+    """Return the server's INFO, with `rtt_ns`, `url` and `address` of the connection without its login, and `tls`.
 
     Over TLS also `tls_version`, `tls_cipher`, `tls_server_name` and `tls_verified`.
     """
@@ -58,7 +57,7 @@ async def server_info(manager: Manager) -> dict[str, Any]:
 async def overview(
     manager: Manager,
 ) -> tuple[Answer[AccountInfoAnswer] | NatsctlError, dict[str, Any], dict[str, Any]]:
-    """JetStream's account information or why there is none, the server, and the user, asked for at once."""
+    """Return account information (or the reason why there is none), server and user, requested at once."""
 
     async def account() -> Answer[AccountInfoAnswer] | NatsctlError:
         try:
@@ -71,11 +70,11 @@ async def overview(
 
 
 async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None = None) -> Answers:
-    """What servers tell of this account on `$SYS.REQ.ACCOUNT.PING.<what>`, all pages of it.
+    """Return the servers' answers about this account on `$SYS.REQ.ACCOUNT.PING.<what>`, with all pages.
 
-    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet. In a cluster of
-    nats-servers only the fastest answer reaches an account: it is asked until that was the
-    one that is connected to, and what the others said meanwhile counts too.
+    The number of servers is known only in the system account, so collecting ends after a pause without answers. In a
+    cluster of nats-servers only the fastest answer reaches an account: the request is repeated until that was the one
+    that is connected to, and answers of the others that came meanwhile count too.
     """
     connection = manager.connection
     name = EVERYBODY
@@ -95,7 +94,7 @@ async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None =
 async def _add_pages(
     connection: Connection, subject: str, body: dict[str, Any], found: dict[str, ServerAnswer], key: str
 ) -> None:
-    """Ask for what lies behind the first page until every server has told all, or nobody tells more."""
+    """Ask for the pages behind the first until every server has sent all of them, or no further page comes."""
     offset = max(_page(one, key) for one in found.values())
     silent = 0
     while offset and silent < MAX_ROUNDS and any(offset < int(one.data.get("total") or 0) for one in found.values()):

@@ -1,12 +1,17 @@
-"""What key-value buckets and object stores share: their names, which there are, and the streams they live in."""
+"""Common parts of key-value buckets and object stores: names, lists, and their streams.
+
+Entries of key-value buckets: key, operation, time to live. Source: ADR-8, ADR-48.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
+from natsctl.api.units import SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -14,11 +19,13 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.catalogue import ApiError
     from natsctl.api.stream import StreamInfo
-    from natsctl.client.answer import Answer, Listing
     from natsctl.client.manager import Manager
+    from natsctl.client.message import Headers
+    from natsctl.client.requests import Answer, Listing
+
 
 WRONG_LAST_SEQUENCE = frozenset((ErrCode.STREAM_WRONG_LAST_SEQUENCE, ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
-"""What a publish gets that expected another last sequence of its subject; replicated streams answer the second."""
+"""Errors of a publish with another expected last sequence of its subject; replicated streams answer the second."""
 _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -31,7 +38,7 @@ class Kind(NamedTuple):
     subject: str
 
     def stream_of(self, bucket: str) -> str:
-        """The stream of a bucket. Raises UsageError for what can name none."""
+        """Return the stream of a bucket. Raises UsageError for what can name none."""
         if not _BUCKET.fullmatch(bucket):
             raise UsageError(
                 f"{bucket!r} is not a valid bucket name",
@@ -40,11 +47,11 @@ class Kind(NamedTuple):
         return self.prefix + bucket
 
     def bucket_of(self, stream: str) -> str:
-        """The bucket of a stream that `is_mine`."""
+        """Return the bucket of a stream that `is_mine`."""
         return stream.removeprefix(self.prefix)
 
     def is_mine(self, stream: str) -> bool:
-        """Whether a stream is a bucket of this kind."""
+        """Return whether a stream is a bucket of this kind."""
         return stream.startswith(self.prefix) and _BUCKET.fullmatch(stream.removeprefix(self.prefix)) is not None
 
 
@@ -63,7 +70,7 @@ class BucketNotFoundError(ApiResponseError):
 
 
 async def bucket_info(manager: Manager, kind: Kind, bucket: str) -> Answer[StreamInfoAnswer]:
-    """The stream of a bucket. Raises BucketNotFoundError, UsageError for a bad name."""
+    """Return the stream of a bucket. Raises BucketNotFoundError, UsageError for a bad name."""
     stream = kind.stream_of(bucket)
     try:
         return await manager.stream_info(stream)
@@ -74,7 +81,7 @@ async def bucket_info(manager: Manager, kind: Kind, bucket: str) -> Answer[Strea
 
 
 async def bucket_names(manager: Manager, kind: Kind) -> list[str]:
-    """The names of all buckets of a kind, by STREAM.NAMES alone.
+    """Return the names of all buckets of a kind, by STREAM.NAMES alone.
 
     Not by subject: a mirror stores no subjects of its own, and would be missing.
     """
@@ -82,19 +89,19 @@ async def bucket_names(manager: Manager, kind: Kind) -> list[str]:
 
 
 async def bucket_name_pages(manager: Manager, kind: Kind) -> AsyncIterator[list[str]]:
-    """The same names, each page as it comes."""
+    """Yield the same names, each page as it comes."""
     async for page in manager.stream_name_pages():
         yield [kind.bucket_of(name) for name in page if kind.is_mine(name)]
 
 
 async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[StreamInfo]], list[str]]:
-    """The streams of all buckets of a kind, and the names of those that the server could not show.
+    """Return the streams of all buckets of a kind, and the names of those that the server could not show.
 
     Names are cheap and complete, the list by subject leaves out mirrors: those are asked for one by one.
     """
     import asyncio
 
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
     names, listed = await asyncio.gather(bucket_names(manager, kind), manager.stream_list(subject=kind.subject))
     found = {one.raw["config"]["name"]: one for one in listed if kind.is_mine(one.raw["config"]["name"])}
@@ -119,3 +126,102 @@ async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[Stream
 def _unreachable(listed: Listing[Answer[StreamInfo]], kind: Kind) -> list[str]:
     said = [*(listed.raw.get("missing") or ()), *(listed.raw.get("offline") or ())]
     return [kind.bucket_of(name) for name in said if kind.is_mine(name)]
+
+
+PUT, DEL, PURGE = "PUT", "DEL", "PURGE"
+OPERATION = "KV-Operation"
+REASON = "Nats-Marker-Reason"
+TTL = "Nats-TTL"
+FOREVER = "never"
+SIZE = "Nats-Msg-Size"
+"""Length of a value of which only the headers were read."""
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+ROLLUP = "Nats-Rollup"
+ALL_KEYS = ">"
+SHORTEST_TTL_NS = SECOND
+
+_BY_REASON = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DEL}
+_KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
+_PATTERN = re.compile(r"[-/_=.a-zA-Z0-9*]*>?")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One revision of a key; `created` is RFC 3339, `delta` the number of entries that are still to be read.
+
+    `value` is None where only headers were read; `length` is known then too. `ttl_ns` is its time to live, 0 for that
+    of the bucket, -1 for ever.
+    """
+
+    bucket: str
+    key: str
+    revision: int
+    operation: str
+    created: str
+    length: int
+    value: bytes | None
+    delta: int = 0
+    ttl_ns: int = 0
+
+    @property
+    def deleted(self) -> bool:
+        """Return whether the key has no value since then."""
+        return self.operation != PUT
+
+
+def check_key(key: str) -> None:
+    """Raise UsageError for an invalid key."""
+    if not _KEY.fullmatch(key) or not all(key.split(".")):
+        raise UsageError(
+            f"{key!r} is not a valid key",
+            hint="a key consists of letters, digits and any of - / _ = . with no dot at an end or beside another",
+        )
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise UsageError for an invalid pattern: `*` stands for one whole token, `>` for all that follow."""
+    tokens = pattern.split(".")
+    whole = all(token and (token in ("*", ">") or {"*", ">"}.isdisjoint(token)) for token in tokens)
+    if not _PATTERN.fullmatch(pattern) or not whole:
+        raise UsageError(
+            f"{pattern!r} matches no key", hint="a filter is a key in which * may stand for a token and > for the rest"
+        )
+
+
+def is_pattern(key: str) -> bool:
+    """Return whether the text is a pattern of keys."""
+    return "*" in key or ">" in key
+
+
+def operation_of(headers: Headers) -> str:
+    """Return the operation of a stored message on its key."""
+    said = dict(headers.pairs)
+    operation = said.get(OPERATION) or _BY_REASON.get(said.get(REASON, ""), "")
+    return operation if operation in (DEL, PURGE) else PUT
+
+
+def ttl_of(headers: Headers) -> int:
+    """Return how long a stored message lives, as `Entry.ttl_ns`; servers write seconds, clients any duration."""
+    said = headers.get(TTL, "")
+    if said.isdigit():
+        return int(said) * SECOND
+    try:
+        return -1 if said == FOREVER else parse_duration(said) if said else 0
+    except ValueError:
+        return 0
+
+
+def write_headers(
+    operation: str = PUT, *, expected: int | None = None, ttl_ns: int = 0, text: str = ""
+) -> dict[str, str]:
+    """Return the headers of a message that puts, deletes or purges a key."""
+    headers = {} if operation == PUT else {OPERATION: operation}
+    if operation == PURGE:
+        headers[ROLLUP] = "sub"
+    if expected is not None:
+        headers[EXPECTED] = str(expected)
+    if ttl_ns:
+        if ttl_ns < SHORTEST_TTL_NS:
+            raise UsageError(f"--ttl: a key lives {format_duration(SHORTEST_TTL_NS)} at least")
+        headers[TTL] = format_duration(ttl_ns)
+    return headers

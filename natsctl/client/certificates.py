@@ -1,4 +1,4 @@
-"""The certificates that a server shows when a connection is encrypted."""
+"""The certificates that a server presents on a TLS connection."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 async def chain(manager: Manager) -> list[Certificate]:
-    """The certificates that the server showed, its own first; raises UnreachableError where there is no TLS."""
+    """Return the certificates that the server showed, its own first; raises UnreachableError where there is no TLS."""
     from cryptography.x509 import load_der_x509_certificate
 
     wrapped = manager.connection.transport_fact("ssl_object")
@@ -53,7 +53,7 @@ async def chain(manager: Manager) -> list[Certificate]:
 
 
 def _encoded(wrapped: Any) -> list[bytes]:
-    """The chain in DER. Python has it in public since 3.13; before, under the object that its class wraps."""
+    """Return the chain in DER. Python has it in public since 3.13; before, under the object that its class wraps."""
     if hasattr(wrapped, "get_unverified_chain"):
         return list(wrapped.get_unverified_chain())
     inner = getattr(wrapped, "_sslobj", None)

@@ -1,13 +1,17 @@
-"""One connection to a server, over nats-py.
+"""One connection to a server over nats-py, its subscriptions, and the trace of its API requests.
 
-nats-py's reconnecting is off: a one-shot command should say that the server has gone, not wait for it. The embedded
-server is the exception: when the command that owns it ends, another one serves on at the same address. Where several
+nats-py's reconnecting is off: a one-shot command should report that the server is gone, not wait for it. The embedded
+server is the exception: when the command that owns it ends, another one takes over at the same address. Where several
 servers were named (`several`), what is sent after the connection was lost goes to another of them (`reopen`); what was
-under way then fails with ConnectionLostError, and who knows that it may be repeated does so. What nats-py reports aside
-(a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose subject
+under way then fails with ConnectionLostError, and callers repeat what may be repeated. nats-py's callbacks (a refused
+subject, a dropped message, the end of the connection) reach the waiting caller: a request whose subject
 is refused fails at once with NotAuthorisedError instead of timing out, and when the connection ends every waiter fails.
 
 All requests share one inbox subscription; `_waiting` has a future for each that is not yet answered.
+
+The connection calls `take` of a subscription for each message, which is kept until it is read. Messages beyond
+`MAX_KEPT` messages or `MAX_KEPT_BYTES` are dropped and counted in `dropped`. `--trace` writes each JetStream API
+request and its answer to stderr, and never a login.
 """
 
 from __future__ import annotations
@@ -16,20 +20,168 @@ import asyncio
 import contextlib
 import functools
 import logging
-from typing import TYPE_CHECKING, Any
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
 from natsctl.client.settings import without_login
-from natsctl.client.subscription import Subscription
-from natsctl.client.trace import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
+
+    from nats.aio.subscription import Subscription as NatsSubscription
 
     from natsctl.client.servers import Target
+
+
+MAX_KEPT = 512 * 1024
+MAX_KEPT_BYTES = 128 * 1024 * 1024
+
+
+class Subscription:
+    """Messages as they arrive: iterate it, or wait for the `next` one.
+
+    It may listen on `more` subjects than one; what comes on them stays in the order it came.
+    `watched` is a subject published to for these messages; if the server refuses that, reading fails.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        limit: int,
+        on_stop: Callable[[Subscription], None],
+        more: Sequence[str] = (),
+        *,
+        queue: str = "",
+        lasting: bool = False,
+    ) -> None:
+        self.subject = subject
+        self.subjects = (subject, *more)
+        self.queue = queue
+        self.lasting = lasting
+        """Whether it continues on another server after a lost connection."""
+        self.watched = ""
+        self.dropped = 0
+        self._limit = limit
+        self._on_stop = on_stop
+        self._inner: list[NatsSubscription] = []
+        self._kept: deque[Message] = deque()
+        self._kept_bytes = 0
+        self._taken = self._read = 0
+        self._failure: Exception | None = None
+        self._arrived = asyncio.Event()
+
+    def attach(self, inner: NatsSubscription) -> None:
+        """Know one of nats-py's objects, to end it later."""
+        self._inner.append(inner)
+
+    def detach(self) -> None:
+        """Forget nats-py's objects of a connection that was lost."""
+        self._inner.clear()
+
+    @property
+    def left(self) -> int:
+        """Return how many messages it still waits for, 0 where there is no limit."""
+        return max(self._limit - self._taken, 1) if self._limit else 0
+
+    @property
+    def sid(self) -> int:
+        """Return the number by which the server knows its first subject, 0 before it is there."""
+        return int(self._inner[0]._id) if self._inner else 0
+
+    def take(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
+        """Keep a message that arrived, or count it as dropped where too many wait."""
+        self._taken += 1
+        if len(self._kept) >= MAX_KEPT or self._kept_bytes > MAX_KEPT_BYTES:
+            self.dropped += 1
+            return
+        self._kept.append(to_message(subject, reply, body, block))
+        self._kept_bytes += len(body)
+        if not self._arrived.is_set():
+            self._arrived.set()
+
+    def fail(self, failure: Exception) -> None:
+        """Raise `failure` at the reader after the messages that are kept."""
+        self._failure = failure
+        self._arrived.set()
+
+    @property
+    def finished(self) -> bool:
+        """Return whether `limit` messages were read."""
+        return 0 < self._limit <= self._read
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message, or None when none came in time; raises what ended the subscription."""
+        if not self._kept:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._wait()
+        message = self.now()
+        if message is None and self._failure is not None:
+            raise self._failure
+        return message
+
+    async def _wait(self) -> None:
+        while not self._kept and self._failure is None:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def now(self) -> Message | None:
+        """Return the next message if one has come already."""
+        if not self._kept:
+            return None
+        self._read += 1
+        message = self._kept.popleft()
+        self._kept_bytes -= len(message.body)
+        return message
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while not self.finished:
+            message = await self.next()
+            if message is not None:
+                yield message
+
+    async def stop(self) -> None:
+        """End the subscription; what has arrived and was not read is dropped."""
+        self._on_stop(self)
+        self._kept.clear()
+        with contextlib.suppress(failure_class(), OSError):
+            for inner in self._inner:
+                await inner.unsubscribe()
+
+
+MAX_SHOWN_BYTES = 64 * 1024
+
+
+class Tracer:
+    """Writes requests as `>>> subject`, answers as `<<< subject`, each followed by its body."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+
+    def request(self, subject: str, body: bytes) -> None:
+        """Show what is sent."""
+        self._show(">>>", subject, body)
+
+    def answer(self, subject: str, body: bytes) -> None:
+        """Show what came back for the request on `subject`."""
+        self._show("<<<", subject, body)
+
+    def failure(self, subject: str, reason: str) -> None:
+        """Show that no answer came."""
+        self._show("<<<", f"{subject}: {reason}", b"")
+
+    def _show(self, mark: str, subject: str, body: bytes) -> None:
+        text = body[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
+        more = f"\n… {len(body) - MAX_SHOWN_BYTES} bytes more" if len(body) > MAX_SHOWN_BYTES else ""
+        self._stream.write(f"{mark} {subject}\n{text}{more}\n\n")
+        self._stream.flush()
+
 
 NO_RESPONDERS = 503
 CLOSE_WAIT_S = 1.0
@@ -39,7 +191,7 @@ TAKEOVER_ATTEMPTS = 200
 """Together 10 seconds: what another command may take to serve on in place of the owner of the embedded server."""
 RESUMED_WITHIN_S = 60.0
 RESUME_PAUSE_S = 0.5
-"""How long lasting subscriptions wait for any of several servers, and between two attempts."""
+"""Longest time for lasting subscriptions to reach any of several servers, and the pause between two attempts."""
 _VIOLATION = "permissions violation for "
 
 
@@ -60,8 +212,7 @@ class _Waiter:
 class Connection:
     """A live connection; `info` is the server's INFO, `url` where it is connected to.
 
-    With `dry_run` whoever would change something raises DryRunError in its place; the connection itself sends
-    everything.
+    With `dry_run` callers raise DryRunError in place of a change; the connection itself sends everything.
     """
 
     def __init__(self, target: Target, tracer: Tracer | None = None) -> None:
@@ -73,7 +224,7 @@ class Connection:
         """Called when the server has refused a published message."""
         self.dial: Callable[[], Awaitable[None]] | None = None
         """Opens this connection again, to whichever server of the target takes it."""
-        self.on_reopened: Callable[[str], None] = unsaid
+        self.on_reopened: Callable[[str], None] = ignore_notice
         """Called with a sentence when another server has taken the place of one that was lost."""
         self.url = ""
         self._refused: list[NotAuthorisedError] = []
@@ -92,7 +243,7 @@ class Connection:
     # -- life
 
     async def open(self, url: str, options: dict[str, Any]) -> None:
-        """Connect to `url`, anew where that was done before; raises what nats-py or the system raise."""
+        """Connect or reconnect to `url`; raises the errors of nats-py or the system."""
         if not self._connecting:
             self._client = client_class()()
             self._connecting, self._lost, self._inbox = True, None, ""
@@ -101,7 +252,7 @@ class Connection:
         # nats-py's side of TLS takes itself for plain TCP, of which asyncio warns when a connection ends.
         logging.getLogger("asyncio").setLevel(logging.ERROR)
         if self.target.settings.socks_proxy:
-            from natsctl.client.socks import socks_transport
+            from natsctl.client.nats_py import socks_transport
 
             self._client._transport = socks_transport(self.target.settings.socks_proxy)
         try:
@@ -126,7 +277,7 @@ class Connection:
 
     @property
     def several(self) -> bool:
-        """Whether there is another server to go on with when this one is lost."""
+        """Return whether there is another server to go on with when this one is lost."""
         return len(self.target.urls) > 1
 
     async def reopen(self) -> None:
@@ -174,7 +325,7 @@ class Connection:
             self._on_violation(self._client.error_line or text)
 
     def _on_violation(self, text: str) -> None:
-        """Fail whoever uses the subject that the server refused."""
+        """Fail the users of a subject that the server refused."""
         at = text.lower().index(_VIOLATION) + len(_VIOLATION)
         verb, _, quoted = text[at:].partition(" to ")
         named = quoted.partition('"')[2].partition('"')[0]
@@ -209,7 +360,10 @@ class Connection:
             self._resuming = asyncio.create_task(self._resume())
 
     async def _resume(self) -> None:
-        """Have what lasts heard from another server; fails it where none is to be had for `RESUMED_WITHIN_S`."""
+        """Subscribe again at another server.
+
+        Fails the subscriptions where none is reached within `RESUMED_WITHIN_S`.
+        """
         until_s = asyncio.get_running_loop().time() + RESUMED_WITHIN_S
         while self._lost is not None and not self._closed:
             try:
@@ -223,28 +377,28 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection has ended; whatever uses it fails from then on."""
+        """Return whether the connection has ended; whatever uses it fails from then on."""
         return self._lost is not None
 
     # -- what the server said
 
     @property
     def info(self) -> dict[str, Any]:
-        """The server's INFO."""
+        """Return the server's INFO."""
         return dict(self._client._server_info)
 
     @property
     def max_payload(self) -> int:
-        """The most bytes that a message may have here."""
+        """Return the most bytes that a message may have here."""
         return int(self._client.max_payload)
 
     @property
     def tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """Return whether the connection is encrypted."""
         return bool(self.info.get("tls_required")) or self.url.startswith("wss://")
 
     def transport_fact(self, name: str) -> Any:
-        """What the transport knows by asyncio's `name`, such as `peername` or `ssl_object`; None over WebSocket."""
+        """Return the transport's value of asyncio's `name`, such as `peername` or `ssl_object`; None over WebSocket."""
         writer = getattr(self._client._transport, "_io_writer", None)
         return None if writer is None else writer.get_extra_info(name)
 
@@ -296,13 +450,13 @@ class Connection:
             raise refused
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses."""
+        """Return a unique subject."""
         return str(self._client.new_inbox())
 
     async def subscribe(
         self, subject: str, *more: str, queue: str = "", limit: int = 0, lasting: bool = False
     ) -> Subscription:
-        """A running subscription, ended by itself after `limit` messages if that is above 0.
+        """Return a running subscription, ended by itself after `limit` messages if that is above 0.
 
         With `more` subjects it has the messages of all of them, in the order they come. One that is `lasting` goes on
         with another of several servers; what is published meanwhile does not reach it.
@@ -318,7 +472,7 @@ class Connection:
         return subscription
 
     async def _listen(self, subscription: Subscription) -> None:
-        """Have the server send what a subscription is for."""
+        """Send the server the SUB of a subscription."""
         subscription.detach()
         try:
             for one in subscription.subjects:
@@ -337,7 +491,7 @@ class Connection:
         headers: HeaderLike | None = None,
         timeout_s: float | None = None,
     ) -> Message:
-        """The first answer; a status message such as `503` is an answer too.
+        """Return the first answer; a status message such as `503` is an answer too.
 
         Raises UnreachableError when none comes in time, NotAuthorisedError when the server refuses the subject.
         """
@@ -366,7 +520,7 @@ class Connection:
             waiter.future.set_result(to_message(subject, reply, body, block))
 
     def _told(self, failure: Exception) -> NatsctlError:
-        """A failure of nats-py as who must act needs it: the connection has gone, or the call was wrong."""
+        """Return the NatsctlError for a failure of nats-py: a lost connection, or a wrong call."""
         if self._lost is not None or self._client.is_closed:
             return self._lost or ConnectionLostError(f"the connection to {self.target.shown} was lost")
         return UsageError(str(failure).removeprefix("nats: "))
@@ -376,14 +530,14 @@ class Connection:
             raise self._lost
 
     async def _revived(self) -> None:
-        """Raise what ended the connection, unless it can go on with another server."""
+        """Raise the failure that ended the connection, unless another server is available."""
         if self._lost is not None:
             if not self.several:
                 raise self._lost
             await self.reopen()
 
 
-def unsaid(text: str) -> None:
+def ignore_notice(text: str) -> None:
     """Say nothing."""
 
 

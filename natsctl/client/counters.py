@@ -1,4 +1,4 @@
-"""Counters: subjects of a stream whose last message holds a sum, of any size, and each message what was added.
+"""Counters: subjects of a stream whose last message holds the sum, of any size, and each message its increment.
 
 Source: ADR-49. A sum is text in JSON, because JSON's numbers end where a counter does not.
 """
@@ -21,9 +21,9 @@ from natsctl.client.messaging.stored import Stored, last_on
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PubAck
-    from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
     from natsctl.client.message import Headers
+    from natsctl.client.requests import Answer
 
 INCREMENT = "Nats-Incr"
 SOURCES = "Nats-Counter-Sources"
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 class Counter(msgspec.Struct):
-    """A counter as its last message tells it; `sources` says what each stream it is sourced from has counted."""
+    """State of a counter by its last message; `sources` has the count of each stream that it is sourced from."""
 
     stream: str
     subject: str
@@ -50,9 +50,9 @@ class CounterNotFoundError(NatsctlError):
 
 
 async def counter(manager: Manager, subject: str, stream: str = "") -> Counter:
-    """The counter on a subject; raises CounterNotFoundError, UsageError for a stream that does not count."""
+    """Return the counter on a subject; raises CounterNotFoundError, UsageError for a stream that does not count."""
     stream = stream or await stream_of(manager, subject)
-    # Asked of the leader: a replica that lags would tell an old sum.
+    # Asked of the leader: a replica that lags would return an old sum.
     found = await last_on(manager, stream, subject, direct=False)
     if found is None:
         failure = CounterNotFoundError(
@@ -65,7 +65,7 @@ async def counter(manager: Manager, subject: str, stream: str = "") -> Counter:
 
 
 async def counters(manager: Manager, subject: str = "", stream: str = "") -> list[Counter]:
-    """The counters on a subject with wildcards, in one stream or in all that count, sorted by subject."""
+    """Return the counters on a subject with wildcards, in one stream or in all that count, sorted by subject."""
     if stream:
         streams = [stream]
     elif subject:
@@ -87,7 +87,7 @@ async def _counters_of(manager: Manager, stream: str, subject: str) -> list[Coun
 
 
 async def stream_of(manager: Manager, subject: str) -> str:
-    """The stream that takes messages on a subject; raises CounterNotFoundError, UsageError where several do."""
+    """Return the stream that takes messages on a subject; raises CounterNotFoundError, UsageError where several do."""
     names = await manager.stream_names(subject=subject)
     if not names:
         failure = CounterNotFoundError(
@@ -101,13 +101,13 @@ async def stream_of(manager: Manager, subject: str) -> str:
 
 
 async def _counting(manager: Manager) -> list[str]:
-    """The streams that are made of counters."""
+    """Return the streams that are made of counters."""
     listed = await manager.stream_list()
     return [one.raw["config"]["name"] for one in listed if one.raw.get("config", {}).get("allow_msg_counter")]
 
 
 def _read(stream: str, subject: str, body: bytes, headers: Headers, seq: int, time: str) -> Counter:
-    """A counter's last message as what it says; raises UsageError for a message that is not a counter's."""
+    """Return the counter of its last message; raises UsageError for a message that is not a counter's."""
     try:
         value = json.loads(body)["val"]
         sources = json.loads(headers.get(SOURCES) or "{}")
@@ -123,7 +123,7 @@ def _read(stream: str, subject: str, body: bytes, headers: Headers, seq: int, ti
 
 
 def read_number(text: str) -> int:
-    """A whole number of any size; raises UsageError."""
+    """Return a whole number of any size; raises UsageError."""
     if not _NUMBER.fullmatch(text):
         raise UsageError(f"VALUE: {text!r} is not a whole number")
     return int(text)
@@ -146,7 +146,7 @@ async def add(manager: Manager, subject: str, number: int) -> Answer[PubAck]:
 
 
 async def _preview(manager: Manager, subject: str, number: int, increment: str) -> Exception:
-    from natsctl.client.preview import DryRunError, Planned
+    from natsctl.client.message import DryRunError, Planned
 
     stream = await stream_of(manager, subject)
     try:

@@ -1,4 +1,4 @@
-"""Connecting to a target: every address in turn, and failures told by who must act."""
+"""Connecting to a target: every address in turn, and failures by who must act."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import ssl
 from typing import Any
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
-from natsctl.client.connection import Connection
+from natsctl.client.connection import Connection, Tracer
 from natsctl.client.login import login_options, tls_context
 from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target
 from natsctl.client.settings import without_login
-from natsctl.client.trace import Tracer
 
 _REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
 

@@ -1,31 +1,36 @@
-"""How long a message takes from one server's client to another's, at a rate that neither is busy with.
+"""Latency between clients of two servers at a moderate rate, and round trips of PING to each address.
 
-Both clients are in this process, so that one clock tells when a message left and when it came.
+Both clients are in this process, so that one clock measures when a message left and when it arrived.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
-from natsctl.api.errors import NothingReceivedError, UnreachableError, UsageError
+from natsctl.api.errors import NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.api.times import format_time
+from natsctl.client.bench.client import ClientProgress, RawConnection, command
 from natsctl.client.bench.latencies import Latencies, Spread
-from natsctl.client.bench.link import Link
-from natsctl.client.bench.messages import command
-from natsctl.client.bench.tally import Tally
+from natsctl.client.dial import connect
+from natsctl.client.servers import Target
+from natsctl.client.settings import without_login
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
 
+
 STAMP = struct.Struct(">Q")
-"""What a message begins with: when it left, in nanoseconds of the monotonic clock."""
+"""Beginning of a message: when it was sent, in nanoseconds of the monotonic clock."""
 MAX_MESSAGES = 100_000_000
 TICK_S = 0.0005
 """Seconds between two looks at which messages are due."""
@@ -33,14 +38,14 @@ ROUNDS = 5
 
 
 class Percentile(msgspec.Struct):
-    """How long that many percent of the messages took at most."""
+    """Longest latency of that percentage of the messages."""
 
     percent: float
     ns: int
 
 
 class Bin(msgspec.Struct):
-    """How many messages took less than `below_ns`, and at least half of that."""
+    """Number of messages that took less than `below_ns`, and at least half of that."""
 
     below_ns: int
     count: int
@@ -69,7 +74,7 @@ PERCENTS = (10.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0)
 
 
 class LatencyTest(msgspec.Struct, frozen=True):
-    """What to send: `size` bytes, `rate` messages per second, for so long."""
+    """Messages to send: `size` bytes each, `rate` per second, for that duration."""
 
     size: int = 8
     rate: int = 1000
@@ -77,7 +82,7 @@ class LatencyTest(msgspec.Struct, frozen=True):
 
     @property
     def messages(self) -> int:
-        """How many messages that is."""
+        """Return how many messages that is."""
         return max(1, self.rate * self.duration_ns // 1_000_000_000)
 
     def check(self) -> None:
@@ -93,19 +98,19 @@ class LatencyTest(msgspec.Struct, frozen=True):
 async def measure_latency(
     one: Connection, two: Connection, test: LatencyTest, watch: Callable[[int], None]
 ) -> LatencyReport:
-    """Publish through `one`, receive through `two`; `watch` is told how many messages have come.
+    """Publish through `one`, receive through `two`; `watch` is called with the number of received messages.
 
     Raises UnreachableError when messages do not get from one server to the other.
     """
     rtts = [int(await _rtt_s(connection) * 1e9) for connection in (one, two)]
-    links = Link(one), Link(two)
+    links = RawConnection(one), RawConnection(two)
     try:
         started_ns = time.time_ns()
-        tally, latencies, sent = await _run(*links, test, watch)
+        progress, latencies, sent = await _run(*links, test, watch)
     finally:
         for link in links:
             await link.close()
-    lasted_ns = max(1, tally.end_ns - tally.begin_ns)
+    lasted_ns = max(1, progress.end_ns - progress.begin_ns)
     return LatencyReport(
         server_a=one.target.shown,
         server_b=two.target.shown,
@@ -129,53 +134,115 @@ async def _rtt_s(connection: Connection) -> float:
 
 
 async def _run(
-    sender: Link, receiver: Link, test: LatencyTest, watch: Callable[[int], None]
-) -> tuple[Tally, Latencies, int]:
+    sender: RawConnection, receiver: RawConnection, test: LatencyTest, watch: Callable[[int], None]
+) -> tuple[ClientProgress, Latencies, int]:
     """Send the messages at their times; returns the clock, what was measured, and how many were sent."""
     subject = receiver.connection.new_inbox().encode()
-    tally, filler = Tally(), bytes(test.size - STAMP.size)
+    progress, filler = ClientProgress(), bytes(test.size - STAMP.size)
     latencies = Latencies()
 
     def take(_subject: bytes, reply: bytes, header: bytes, body: bytes) -> None:
-        if tally.begin_ns:
+        if progress.begin_ns:
             latencies.add(max(0, time.monotonic_ns() - STAMP.unpack_from(body)[0]))
-        tally.add(1, len(body))
+        progress.add(1, len(body))
 
     def send() -> None:
         sender.post(command(subject, STAMP.pack(time.monotonic_ns()) + filler))
 
-    await receiver.listen(subject.decode(), take, tally)
+    await receiver.listen(subject.decode(), take, progress)
     await receiver.flush()
-    await _reaches(sender, receiver, tally, send)
-    tally.begin()
+    await _reaches(sender, receiver, progress, send)
+    progress.begin()
     sent = 0
     while sent < test.messages:
-        due = (time.monotonic_ns() - tally.begin_ns) * test.rate // 1_000_000_000 + 1
+        due = (time.monotonic_ns() - progress.begin_ns) * test.rate // 1_000_000_000 + 1
         for _ in range(min(due, test.messages) - sent):
             send()
         sent = max(sent, min(due, test.messages))
         watch(latencies.number)
-        tally.check()
+        progress.check()
         await asyncio.sleep(TICK_S)
     await sender.flush()
     # One message came before the clock ran: the one that showed the way.
     wait_s = receiver.connection.timeout_s
-    with contextlib.suppress(NothingReceivedError):  # the report tells what is lost
-        await tally.reach(sent + 1, wait_s, wait_s)
-    tally.end()
+    with contextlib.suppress(NothingReceivedError):  # the report shows the lost messages
+        await progress.reach(sent + 1, wait_s, wait_s)
+    progress.end()
     watch(latencies.number)
-    return tally, latencies, sent
+    return progress, latencies, sent
 
 
-async def _reaches(sender: Link, receiver: Link, tally: Tally, send: Callable[[], None]) -> None:
+async def _reaches(
+    sender: RawConnection, receiver: RawConnection, progress: ClientProgress, send: Callable[[], None]
+) -> None:
     """Return once a first message has come; raises UnreachableError when none does."""
     wait_s = receiver.connection.timeout_s
     send()
     try:
-        await tally.reach(1, wait_s, wait_s)
+        await progress.reach(1, wait_s, wait_s)
     except NothingReceivedError:
         raise UnreachableError(
             f"no message got from {sender.connection.target.shown} to {receiver.connection.target.shown} "
             f"within {wait_s:g}s",
             hint="both must be the same server or be connected, and both logins must be in the same account",
         ) from None
+
+
+class Trip(msgspec.Struct, omit_defaults=True):
+    """The round trips to one address: their mean as `rtt`, in nanoseconds; or why there were none."""
+
+    time: str
+    address: str
+    url: str
+    rtt: int = 0
+    min: int = 0
+    max: int = 0
+    iterations: int = 0
+    error: str = ""
+
+
+class Trips(msgspec.Struct):
+    """The addresses of one URL."""
+
+    url: str
+    results: list[Trip]
+
+
+async def round_trips(target: Target, iterations: int) -> list[Trips]:
+    """Return the round trips to every address of every URL, one after the other; a login is in no answer."""
+    found = []
+    for url in target.urls:
+        shown = without_login(url)
+        results = [await _trip(target, one, shown, iterations) for one in await _addresses(target, url)]
+        found.append(Trips(shown, results))
+    return found
+
+
+async def _addresses(target: Target, url: str) -> list[str]:
+    """Return the URL once for each address of its host; where TLS checks names, and for WebSockets, the URL itself."""
+    parts = urlsplit(url)
+    settings = target.settings
+    if parts.scheme != "nats" or settings.ca or settings.cert or settings.tls_first or not parts.hostname:
+        return [url]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return [url]  # connecting says why
+    hosts = dict.fromkeys(str(one[4][0]) for one in found)
+    login, at, _ = parts.netloc.rpartition("@")
+    ports = f":{parts.port}"
+    return [
+        parts._replace(netloc=f"{login}{at}{f'[{host}]' if ':' in host else host}{ports}").geturl() for host in hosts
+    ]
+
+
+async def _trip(target: Target, address: str, url: str, iterations: int) -> Trip:
+    trip = Trip(time=format_time(time.time_ns()), address=without_login(address), url=url)
+    try:
+        async with await connect(replace(target, urls=(address,)), name="natsctl rtt") as connection:
+            taken = [int(await connection.rtt_s() * 1e9) for _ in range(iterations)]
+    except NatsctlError as failure:
+        trip.error = failure.text
+        return trip
+    trip.rtt, trip.min, trip.max, trip.iterations = sum(taken) // iterations, min(taken), max(taken), iterations
+    return trip

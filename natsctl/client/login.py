@@ -1,19 +1,18 @@
-"""What nats-py is told to log in and encrypt with, from the settings of a target."""
+"""Options of nats-py for login and TLS, from the settings of a target."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.client.secrets import jwt_in, resolve_either, resolve_file, resolve_text, seed_in
-from natsctl.client.settings import Settings
+from natsctl.client.settings import Settings, jwt_in, resolve_either, resolve_file, resolve_text, seed_in
 
 if TYPE_CHECKING:
     import ssl
 
 
 def login_options(settings: Settings) -> dict[str, Any]:
-    """The keyword arguments of nats-py's `connect` for the login; raises UsageError for an unreadable secret.
+    """Return the keyword arguments of nats-py's `connect` for the login; raises UsageError for an unreadable secret.
 
     Order: user, creds, nkey, JWT with seed, JWT alone; a token goes beside any of them. A user without a password is
     a token.
@@ -38,7 +37,7 @@ def login_options(settings: Settings) -> dict[str, Any]:
 
 
 def _checked(seed: str, name: str) -> str:
-    """The seed, if it is one; raises UsageError."""
+    """Return the seed, if it is one; raises UsageError."""
     import nkeys
 
     try:
@@ -49,7 +48,7 @@ def _checked(seed: str, name: str) -> str:
 
 
 def _signed(jwt: str, seed: str) -> dict[str, Any]:
-    """The callbacks that show a JWT and sign the server's nonce; without a seed the JWT is a bearer token."""
+    """Return the callbacks that show a JWT and sign the server's nonce; without a seed the JWT is a bearer token."""
 
     def show() -> bytes:
         return jwt.encode()
@@ -71,7 +70,7 @@ def _signed(jwt: str, seed: str) -> dict[str, Any]:
 
 
 def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | None:
-    """The TLS context that the settings or a tls:// or wss:// URL ask for, or None.
+    """Return the TLS context that the settings or a tls:// or wss:// URL ask for, or None.
 
     Raises UsageError for an unreadable file.
     """

@@ -3,13 +3,22 @@
 Every method raises ApiResponseError for an error answer, UnreachableError for no responders or no answer in time,
 NotAuthorisedError for a subject that the server refuses. A config may be a model, or the plain JSON object with fields
 that the model does not know.
+
+The JetStream API level that a configuration needs is checked before the request. Servers below a level ignore the
+fields that came with it, so such a request names the level in a header, by which a server that knows the header
+refuses; one that does not is asked for its level first.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from natsctl.api import endpoints
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError
 from natsctl.client.requests import Requests
 
 if TYPE_CHECKING:
@@ -40,8 +49,8 @@ if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
     from natsctl.api.endpoints import Endpoint
     from natsctl.api.stream import StreamConfig, StreamInfo
-    from natsctl.client.answer import Answer, Listing
     from natsctl.client.connection import Connection
+    from natsctl.client.requests import Answer, Listing
 
 
 class Manager:
@@ -69,7 +78,6 @@ class Manager:
 
     async def _send_stream(self, endpoint: Endpoint, config: StreamConfig | dict[str, Any]) -> Answer[Any]:
         """Send a configuration; raises NatsctlError where the server is too old for a field of it."""
-        from natsctl.client.api_level import STREAM_LEVELS, check_level
 
         name = _field(config, "name")
         headers = await check_level(self, config, STREAM_LEVELS, f"Stream {name}")
@@ -185,7 +193,6 @@ class Manager:
         `action` "create" refuses one that exists otherwise, "update" one that does not exist. The name is
         `durable_name` or `name` of the config; without either the server names an ephemeral one.
         """
-        from natsctl.client.api_level import CONSUMER_LEVELS, check_level
 
         name = _field(config, "name") or _field(config, "durable_name")
         body: dict[str, Any] = {"stream_name": stream, "config": config}
@@ -199,9 +206,27 @@ class Manager:
         headers = await check_level(self, config, CONSUMER_LEVELS, f"Consumer {stream} > {name}")
         return await self.requests.ask(endpoints.CONSUMER_CREATE, *tokens, body=body, headers=headers)
 
+    async def find_stream(self, stream: str) -> Answer[StreamInfoAnswer] | None:
+        """Return configuration and state of a stream, None where it does not exist."""
+        try:
+            return await self.stream_info(stream)
+        except ApiResponseError as failure:
+            if failure.err_code != ErrCode.STREAM_NOT_FOUND:
+                raise
+            return None
+
     async def consumer_info(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer]:
         """Return configuration and state of a consumer."""
         return await self.requests.ask(endpoints.CONSUMER_INFO, stream, consumer)
+
+    async def find_consumer(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer] | None:
+        """Return configuration and state of a consumer, None where the stream has no such consumer."""
+        try:
+            return await self.consumer_info(stream, consumer)
+        except ApiResponseError as failure:
+            if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
+                raise
+            return None
 
     async def consumer_delete(self, stream: str, consumer: str) -> Answer[ConsumerDeleteAnswer]:
         """Delete a consumer."""
@@ -253,3 +278,74 @@ def _field(config: Any, name: str) -> str:
     """Return a text field of a model or of a plain object, "" if it has none."""
     value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
     return value or ""
+
+
+REQUIRED_LEVEL: Final = "Nats-Required-Api-Level"
+
+STREAM_LEVELS: Final[dict[str, int]] = {
+    "allow_msg_ttl": 1,
+    "subject_delete_marker_ttl": 1,
+    "allow_atomic": 2,
+    "allow_msg_counter": 2,
+    "allow_msg_schedules": 2,
+    "persist_mode": 2,
+    "allow_batched": 3,
+    "mirror.consumer": 4,
+    "sources.consumer": 4,
+}
+"""The level that a field of a stream came with; fields of level 0 are left out.
+
+Source: docs/compatibility.md#flags-and-fields.
+"""
+
+CONSUMER_LEVELS: Final[dict[str, int]] = {
+    "pause_until": 1,
+    "priority_policy": 1,
+    "priority_groups": 1,
+    "priority_timeout": 1,
+}
+"""The same for consumers."""
+
+
+_UNSET: Final[tuple[Any, ...]] = (None, False, 0, "", "default", [], {})
+"""Values of a field that need no support of the server."""
+
+
+class RequiredLevel(NamedTuple):
+    """A level, and the field that needs it."""
+
+    level: int
+    field: str
+
+
+def required_level_of(config: Any, levels: Mapping[str, int]) -> RequiredLevel:
+    """Return the highest level that a field which is set needs; level 0 and no field where none does."""
+    plain = config if isinstance(config, Mapping) else msgspec.to_builtins(config)
+    needs = [RequiredLevel(level, path) for path, level in levels.items() if _is_set(plain, path)]
+    return max(needs, default=RequiredLevel(0, ""), key=lambda one: one.level)
+
+
+async def check_level(manager: Manager, config: Any, levels: Mapping[str, int], what: str) -> dict[str, str] | None:
+    """Return the headers that the request has to carry; raises NatsctlError where the server is too old for a field."""
+    needed = required_level_of(config, levels)
+    if not needed.level:
+        return None
+    try:
+        has = (await manager.account_info()).value.api.level
+    except NotAuthorisedError:
+        has = needed.level  # a login without that permission relies on the header
+    if has < needed.level:
+        version = manager.connection.info.get("version", "")
+        raise NatsctlError(
+            f"{what}: {needed.field} needs JetStream API level {needed.level}, the server {version} has {has}",
+            hint="leave the field out, or use a newer server",
+        )
+    return {REQUIRED_LEVEL: str(needed.level)}
+
+
+def _is_set(value: Any, path: str) -> bool:
+    head, _, rest = path.partition(".")
+    if not rest:
+        return isinstance(value, Mapping) and value.get(head) not in _UNSET
+    below = value.get(head) if isinstance(value, Mapping) else None
+    return any(_is_set(one, rest) for one in (below if isinstance(below, list) else [below]))

@@ -1,11 +1,11 @@
-"""A message as the client room hands it out, with headers that may repeat."""
+"""Messages as they are sent and received, and those that a dry run would have sent."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from natsctl.api import headers as blocks
 from natsctl.api.errors import ProtocolError, UsageError
@@ -13,14 +13,14 @@ from natsctl.api.errors import ProtocolError, UsageError
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 """Headers in the order they stand on the wire, repeated names included."""
 HeaderLike: TypeAlias = Mapping[str, str] | Pairs
-"""What whoever sends a message may give as headers."""
+"""Headers of a message to be sent."""
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TEXT_AS_BYTES = "surrogateescape"
 
 
 def pairs_of(given: HeaderLike) -> tuple[tuple[str, str], ...]:
-    """All headers in order, from either form."""
+    """Return all headers in order, from either form."""
     if isinstance(given, Headers):
         return given.pairs
     return tuple(given.items() if isinstance(given, Mapping) else given)
@@ -70,7 +70,7 @@ class Message:
 
 
 def encode_headers(given: HeaderLike) -> bytes:
-    """The header block of a message. Raises UsageError for a name or value that cannot be written."""
+    """Return the header block of a message. Raises UsageError for a name or value that cannot be written."""
     pairs = [(name.strip(), value.strip()) for name, value in pairs_of(given)]
     for name, _ in pairs:
         if not _NAME.fullmatch(name):
@@ -82,7 +82,7 @@ def encode_headers(given: HeaderLike) -> bytes:
 
 
 def to_message(subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> Message:
-    """What came in as a message; a header block that breaks the rules is left out."""
+    """Return a received message; an invalid header block is left out."""
     message = Message(_text(subject), body, _text(reply) if reply else "")
     if block:
         try:
@@ -101,3 +101,23 @@ def _wire(text: str) -> bytes:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", _TEXT_AS_BYTES)
+
+
+class Planned(NamedTuple):
+    """One message that would have been sent; `body` is a JSON value where the message is JSON, else its bytes."""
+
+    subject: str
+    body: Any = None
+    headers: HeaderLike | None = None
+
+
+class DryRunError(Exception):  # nothing went wrong: it is how a dry run ends
+    """Raised in place of the first change of a dry run, with everything that the command knows it would send.
+
+    `effect` says what would happen, as far as it is known: JSON values by name, such as `{"messages": 3}`.
+    """
+
+    def __init__(self, *planned: Planned, effect: dict[str, Any] | None = None) -> None:
+        super().__init__("dry run")
+        self.planned = planned
+        self.effect = effect or {}

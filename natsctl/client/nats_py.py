@@ -1,14 +1,17 @@
-"""The door to nats-py: its core client, client/short_client.py, without what JetStream adds to it.
+"""Import of nats-py: its core client (client/nats_client.py) without JetStream, and connections through SOCKS.
 
 `nats.aio.client` imports `nats.js` for two constructors that natsctl never calls and for the names of two headers,
-and that is nearly half of the CPU time of the import. So `nats.js` is put in place as a module that runs its code
-when something is first looked up in it: a message with a status header, or anyone's call of `jetstream()`, finds the
-real one. It also looks up its own version in the metadata of what is installed, which costs more than all the rest;
-the name of the folder that holds them has it too.
+which is nearly half of the CPU time of the import. So `nats.js` is registered as a module that runs its code at the
+first access: a message with a status header, or a call of `jetstream()`, gets the real one. nats-py also looks up its
+own version in the metadata of installed distributions, which costs more than all the rest; the name of the folder that
+holds them has it too.
+
+For a SOCKS proxy nats-py's transport is replaced by one over python-socks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import importlib
@@ -20,8 +23,11 @@ from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
+from natsctl.api.errors import UnreachableError, UsageError
+
 if TYPE_CHECKING:
-    from natsctl.client.short_client import ShortClient
+    from natsctl.client.nats_client import ShortClient
+
 
 _PACKAGE = "nats"
 _LAZY = "nats.js"
@@ -47,12 +53,12 @@ def client_class() -> type[ShortClient]:
     """nats-py's `Client` with the short way."""
     if _PACKAGE not in sys.modules:
         _import_with_lazy_jetstream()
-    short: type[ShortClient] = importlib.import_module("natsctl.client.short_client").ShortClient
+    short: type[ShortClient] = importlib.import_module("natsctl.client.nats_client").ShortClient
     return short
 
 
 def failure_class() -> type[Exception]:
-    """The base of what nats-py raises."""
+    """Return the base of what nats-py raises."""
     client_class()
     failure: type[Exception] = importlib.import_module("nats.errors").Error
     return failure
@@ -89,7 +95,7 @@ def _versions_by_folder() -> Iterator[None]:
 
 
 def installed_version(name: str) -> str:
-    """The version of a distribution, by the folder of its metadata; raises LookupError."""
+    """Return the version of a distribution, by the folder of its metadata; raises LookupError."""
     start, end = f"{name.replace('-', '_')}-", ".dist-info"
     for folder in sys.path:
         with contextlib.suppress(OSError):
@@ -97,3 +103,44 @@ def installed_version(name: str) -> str:
                 if entry.startswith(start) and entry.endswith(end):
                     return entry[len(start) : -len(end)]
     raise LookupError(name)
+
+
+def socks_transport(proxy_url: str) -> Any:
+    """Return a transport for nats-py that connects through the proxy; raises UsageError for a URL that is none.
+
+    The proxy resolves the names of servers. Connecting raises UnreachableError where proxy or server cannot be reached.
+    """
+    from python_socks import ProxyError
+    from python_socks.async_.asyncio import Proxy
+
+    url = proxy_url if "://" in proxy_url else f"socks5://{proxy_url}"
+    try:
+        proxy = Proxy.from_url(url, rdns=True)
+    except ValueError as failure:
+        raise UsageError(f"--socks-proxy: {failure}", hint="such as socks5://proxy.example.com:1080") from failure
+    plain: Any = importlib.import_module("nats.aio.transport").TcpTransport
+
+    class SocksTransport(plain):  # type: ignore[misc]  # known only once nats-py is imported
+        """nats-py's TCP transport over a socket that the proxy has connected."""
+
+        async def connect(self, uri: Any, buffer_size: int, connect_timeout: float) -> None:
+            """Connect to the server that `uri` names."""
+            try:
+                opened = await proxy.connect(uri.hostname, uri.port, timeout=connect_timeout)
+            except (ProxyError, OSError) as failure:
+                raise UnreachableError(f"no way through the SOCKS proxy {_shown(url)}: {failure}") from failure
+            reader, writer = await asyncio.open_connection(sock=opened, limit=buffer_size)
+            self._bare_io_reader = self._io_reader = reader
+            self._bare_io_writer = self._io_writer = writer
+
+        def __bool__(self) -> bool:
+            """Return whether nats-py is to use it: always, or it would make one of its own."""
+            return True
+
+    return SocksTransport()
+
+
+def _shown(url: str) -> str:
+    """Return the proxy without user and password."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -1,4 +1,4 @@
-"""One API request: subject and body from the table of endpoints, the answer checked for errors."""
+"""Requests to the JetStream API and their answers, as sent and typed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,77 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from natsctl.api.endpoints import Endpoint
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
-from natsctl.client.answer import Answer, Listing, parse_object
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
 from natsctl.client.connection import NO_RESPONDERS, Connection
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.catalogue import ApiError
-    from natsctl.api.endpoints import Endpoint
+
 
 T = TypeVar("T")
+
+
+class Answer(Generic[T]):
+    """`raw` is the JSON object as the server sent it, with unknown fields.
+
+    `value` is the same as a model, made on first use. `kind` is that model, or the endpoint that knows it.
+    """
+
+    __slots__ = ("_body", "_kind", "_raw", "_value", "subject")
+
+    def __init__(
+        self, kind: type[T] | Endpoint, subject: str, body: bytes = b"", raw: dict[str, Any] | None = None
+    ) -> None:
+        self.subject = subject
+        self._kind = kind
+        self._body = body
+        self._raw = raw
+        self._value: T | None = None
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """Return the JSON object; raises ProtocolError if the answer is not one."""
+        if self._raw is None:
+            self._raw = parse_object(self._body, self.subject)
+        return self._raw
+
+    @property
+    def value(self) -> T:
+        """Return the typed model; raises ProtocolError if a field has another type than the contract's."""
+        if self._value is None:
+            import msgspec
+
+            kind: Any = self._kind.answer if isinstance(self._kind, Endpoint) else self._kind
+            try:
+                self._value = msgspec.convert(self.raw, kind)
+            except msgspec.ValidationError as failure:
+                raise ProtocolError(f"the answer on {self.subject} is not understood: {failure}") from failure
+        return self._value
+
+
+class Listing(list[T]):
+    """The entries of all pages; `raw` is the answer of the first page with the entries of all."""
+
+    def __init__(self, entries: list[T], raw: dict[str, Any]) -> None:
+        super().__init__(entries)
+        self.raw = raw
+
+
+def parse_object(body: bytes, subject: str) -> dict[str, Any]:
+    """Return the JSON object of an answer; raises ProtocolError."""
+    try:
+        raw = json.loads(body)
+    except (ValueError, RecursionError) as failure:
+        raise ProtocolError(f"the answer on {subject} is not JSON: {body[:64]!r}") from failure
+    if not isinstance(raw, dict):
+        raise ProtocolError(f"the answer on {subject} is not a JSON object: {body[:64]!r}")
+    return raw
+
 
 MAX_PAGES = 100_000
 PAGES_AT_ONCE = 8
@@ -27,13 +85,13 @@ PAGES_AT_ONCE = 8
 NO_LEADER: Final = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER))
 """Errors of a cluster that elects a leader: JetStream unavailable, no leader of a stream. Nothing was done."""
 ELECTION_TIMEOUTS: Final = 4
-"""How many times its timeout a request may take in all while a cluster recovers from a lost server."""
+"""Multiple of its timeout that a request may take in all while a cluster recovers from a lost server."""
 PAUSE_S: Final = 0.25
 _NOT_THERE: Final = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 
 
 class JetStreamNotEnabledError(UnreachableError):
-    """Nobody answers the JetStream API here."""
+    """The JetStream API has no responders."""
 
 
 class Requests:
@@ -50,7 +108,7 @@ class Requests:
         headers: dict[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Answer[Any]:
-        """The answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
+        """Return the answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
 
         Raises ApiResponseError for an error answer, JetStreamNotEnabledError for no responders, UnreachableError for no
         answer, NotAuthorisedError; in a dry run DryRunError where the endpoint changes something.
@@ -85,7 +143,7 @@ class Requests:
         timeout_s: float | None = None,
         once: bool = False,
     ) -> dict[str, Any]:
-        """The JSON object that answers a request, which may be repeated unless it is to be sent `once`.
+        """Return the JSON object that answers a request, which may be repeated unless it is to be sent `once`.
 
         Raises as `ask`.
         """
@@ -100,7 +158,7 @@ class Requests:
     async def _exchange(
         self, subject: str, payload: bytes, headers: dict[str, str] | None, timeout_s: float | None
     ) -> dict[str, Any]:
-        """The JSON object that answers one request, traced."""
+        """Return the JSON object that answers one request, traced."""
         tracer = self.connection.tracer
         if tracer is not None:
             tracer.request(subject, payload)
@@ -131,7 +189,7 @@ class Requests:
     async def each_page(
         self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[dict[str, Any]]:
-        """The raw answer of each page of a list as it comes, in order; raises as `ask`.
+        """Yield the raw answer of each page of a list as it comes, in order; raises as `ask`.
 
         Those after the first are asked for side by side.
         """
@@ -154,17 +212,17 @@ class Requests:
         finally:
             for task in running:
                 task.cancel()
-            # Their failures are that of the page which was waited for; asked for, they are not told as forgotten.
+            # Their failures are those of the awaited page; asyncio would log them as never retrieved.
             await asyncio.gather(*running, return_exceptions=True)
 
     async def pages(self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The raw answers of every page of a list, in order."""
+        """Return the raw answers of every page of a list, in order."""
         return [page async for page in self.each_page(endpoint, *tokens, body=body)]
 
     async def name_pages(
         self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[list[str]]:
-        """The names of each page of a list as it comes, each once, sorted as the server sorts."""
+        """Yield the names of each page of a list as it comes, each once, sorted as the server sorts."""
         seen: set[str] = set()
         async for page in self.each_page(endpoint, *tokens, body=body):
             found = [name for name in dict.fromkeys(page.get(key) or ()) if name not in seen]
@@ -174,7 +232,7 @@ class Requests:
     async def names(
         self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> Listing[str]:
-        """Every name of a paged list, each once, sorted as the server sorts."""
+        """Return every name of a paged list, each once, sorted as the server sorts."""
         pages = await self.pages(endpoint, *tokens, body=body)
         found = list(dict.fromkeys(name for page in pages for name in page.get(key) or ()))
         return Listing(found, {**pages[0], key: found})
@@ -182,7 +240,7 @@ class Requests:
     async def entry_pages(
         self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[Listing[Answer[Any]]]:
-        """The entries of each page of a list as it comes, each once.
+        """Yield the entries of each page of a list as it comes, each once.
 
         One that is made while the list is read moves others to a later page.
         """
@@ -195,7 +253,7 @@ class Requests:
     async def entries(
         self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
     ) -> Listing[Answer[Any]]:
-        """Every entry of a paged list, each once."""
+        """Return every entry of a paged list, each once."""
         pages = [page async for page in self.entry_pages(endpoint, key, kind, *tokens, body=body)]
         answers = [answer for page in pages for answer in page]
         merged = {**pages[0].raw, key: [answer.raw for answer in answers]}
@@ -237,7 +295,7 @@ def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:
 
 
 def encoded(body: Any) -> bytes:
-    """A request body: a model or plain JSON values; nothing for None."""
+    """Return a request body: a model or plain JSON values; nothing for None."""
     if body is None:
         return b""
     from natsctl.api import codec
@@ -246,12 +304,12 @@ def encoded(body: Any) -> bytes:
 
 
 def _name(entry: dict[str, Any]) -> str:
-    """The name of a stream's or a consumer's information."""
+    """Return the name of a stream's or a consumer's information."""
     return str(entry.get("name") or (entry.get("config") or {}).get("name"))
 
 
 def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name: str) -> None:
-    """Collect what a page says of entries that it could not show."""
+    """Record the entries that a page reports as missing."""
     for page in pages[1:]:
         said = page.get(name)
         if isinstance(said, list):
@@ -261,7 +319,7 @@ def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name
 
 
 def api_error(error: Any) -> ApiError:
-    """The error object of an answer; what is missing in it is 0 or empty."""
+    """Return the error object of an answer; what is missing in it is 0 or empty."""
     from natsctl.api.catalogue import ApiError
 
     if not isinstance(error, dict):

@@ -1,8 +1,10 @@
-"""Which server a command talks to, and how it logs in there.
+"""Choice of the server that a command uses, and its login there.
 
 Order: --server, NATS_URL, --context or NATS_CONTEXT, the selected context, `nats://127.0.0.1:4222` if something
-listens there, the embedded server. Only the last two are a choice that is made by looking: a server that was named is
-never replaced by another.
+listens there, the embedded server. Only the last two depend on what is running: a server that was named is never
+replaced by another.
+
+A context is checked by its file, its secrets, its URLs, and on request by connecting to its server.
 """
 
 from __future__ import annotations
@@ -13,16 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from natsctl.api.errors import UsageError
-from natsctl.client.contexts.store import ContextNotFoundError, Contexts
-from natsctl.client.settings import (
-    DEFAULT_TIMEOUT_S,
-    Settings,
-    combine,
-    expand_path,
-    from_environment,
-    without_login,
-)
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.client.contexts import ContextNotFoundError, Contexts
+from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings, combine, expand_path, from_environment, without_login
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 _SCHEMES = ("nats", "tls", "ws", "wss")
@@ -129,3 +124,48 @@ def _url(text: str, origin: str) -> str:
     if port is None and parts.scheme in ("nats", "tls"):
         return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_DEFAULT_PORT}").geturl()
     return url
+
+
+@dataclass(slots=True)
+class Checked:
+    """Result of a check; `fault` is "" for a usable context, `server` the result of a connection."""
+
+    name: str
+    fault: str = ""
+    server: dict[str, Any] | None = None
+
+
+async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: float | None = None) -> Checked:
+    """Read a context and its secrets, and connect with it alone if asked."""
+    try:
+        target = _target(contexts, name, timeout_s)
+        return Checked(name, server=await _reached(target) if connecting else None)
+    except NatsctlError as failure:
+        return Checked(name, fault=str(failure))
+
+
+def _target(contexts: Contexts, name: str, timeout_s: float | None) -> Target:
+    """Return the server that a context names by itself; raises UsageError for what cannot be read."""
+    from natsctl.client.login import login_options, tls_context
+
+    settings = contexts.load(name)
+    urls = server_urls(settings.url or DEFAULT_URL, f"context {name}")
+    login_options(settings)
+    tls_context(settings, urls)
+    return Target(TargetKind.NAMED, urls, f"context {name}", settings, timeout_s or DEFAULT_TIMEOUT_S)
+
+
+async def _reached(target: Target) -> dict[str, Any]:
+    """Return the server's information and its round-trip time; raises as `connect` does."""
+    from natsctl.client.dial import connect
+    from natsctl.client.settings import without_login
+
+    async with await connect(target, name="natsctl context") as connection:
+        rtt_s = await connection.rtt_s()
+        info = connection.info
+        return {
+            "url": without_login(connection.url),
+            "server_name": str(info.get("server_name", "")),
+            "version": str(info.get("version", "")),
+            "rtt": int(rtt_s * 1e9),
+        }

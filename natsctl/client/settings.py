@@ -1,13 +1,20 @@
-"""What may be said about a server and how to log in there, by flags, environment or a context.
+"""Settings of a server and the login there, from flags, environment or a context, and how they combine.
 
-One type, and how they combine.
+A secret may be given indirectly.
+
+`file:///path`, `env://NAME`, `data:;base64,…`, a path, or the text itself; `op://vault/item/field` asks 1Password's
+`op`, and `nsc://operator/account/user` asks `nsc` where it keeps the user's credentials.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from natsctl.api.errors import UsageError
@@ -64,12 +71,15 @@ class Settings:
 
 
 def overriding(environment: Mapping[str, str]) -> list[str]:
-    """The variables of the environment that win over what a context says."""
+    """Return the variables of the environment that win over what a context says."""
     return [name for name in (*_ENVIRONMENT.values(), "NATS_TIMEOUT") if environment.get(name)]
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
-    """What the NATS_… variables say; raises UsageError for a NATS_TIMEOUT that is not a duration above zero."""
+    """Return the settings of the NATS_… variables.
+
+    Raises UsageError for a NATS_TIMEOUT that is not a duration above zero.
+    """
     said: dict[str, Any] = {name: environment.get(variable, "") for name, variable in _ENVIRONMENT.items()}
     return Settings(**said, timeout_s=_timeout(environment.get("NATS_TIMEOUT", "")))
 
@@ -89,9 +99,9 @@ def _timeout(text: str) -> float | None:
 
 
 def combine(layers: Iterable[Settings]) -> Settings:
-    """One Settings from several, the first that says a value wins.
+    """Return one Settings from several; the first one with a value wins.
 
-    A login is taken as a whole: what a later layer says of it counts only where it completes the first one that names
+    A login is taken as a whole: a later layer counts only where it completes the first one that names
     an identity (a password for a user), so a flag is never mixed with the login of a context.
     """
     ordered = list(layers)
@@ -119,7 +129,7 @@ def _login(layers: list[Settings]) -> Settings:
 
 
 def expand_path(text: str, environment: Mapping[str, str] | None = None) -> str:
-    """The path with `~` and `$VAR` replaced."""
+    """Return the path with `~` and `$VAR` replaced."""
     environment = os.environ if environment is None else environment
     if text == "~" or text.startswith("~/"):
         text = environment.get("HOME", "~") + text[1:]
@@ -134,6 +144,102 @@ def expand_path(text: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def without_login(url: str) -> str:
-    """The URL without user, password or token."""
+    """Return the URL without user, password or token."""
     scheme, mark, rest = url.rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
+MAX_TOOL_S = 60.0
+"""Seconds that another program may take for a secret: it may ask the person to unlock it."""
+
+
+def resolve_text(value: str, name: str) -> str:
+    """Return the secret itself, where `value` may be a URI that points to it; raises UsageError."""
+    pointed = _pointed(value, name)
+    return value if pointed is None else pointed
+
+
+def resolve_file(value: str, name: str) -> str:
+    """Return the content of the secret's file, where `value` is its path or a URI; raises UsageError."""
+    pointed = _pointed(value, name)
+    return _read(Path(value), name) if pointed is None else pointed
+
+
+def resolve_either(value: str, name: str, begins: str) -> str:
+    """Return the secret of a URI, of the text itself, which begins with `begins`, or of a file's path."""
+    pointed = _pointed(value, name)
+    if pointed is not None:
+        return pointed
+    return value if value.startswith(begins) else _read(Path(expand_path(value)), name)
+
+
+def _pointed(value: str, name: str) -> str | None:
+    if value.startswith("file://"):
+        return _read(Path(value.removeprefix("file://")), name).strip()
+    if value.startswith("env://"):
+        variable = value.removeprefix("env://").strip("/")
+        if variable not in os.environ:
+            raise UsageError(f"{name}: environment variable {variable} is not set")
+        return os.environ[variable]
+    if value.startswith("data:;base64,"):
+        try:
+            return base64.b64decode(value.partition(",")[2], validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError) as failure:
+            raise UsageError(f"{name}: not base64 text") from failure
+    if value.startswith("op://"):
+        return _told(name, "op", "read", value).strip()
+    if value.startswith("nsc://"):
+        return _read(Path(_nsc_file(value, name)), name)
+    return None
+
+
+def _nsc_file(value: str, name: str) -> str:
+    """Return the path of that user's credentials in the store of `nsc`."""
+    text = _told(name, "nsc", "generate", "profile", value)
+    try:
+        return str(json.loads(text)["user"]["creds"])
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{name}: nsc printed no credentials of {value}: {text[:200]!r}") from None
+
+
+def _told(name: str, tool: str, *words: str) -> str:
+    """Return another program's output; raises UsageError where it is absent, fails or takes too long."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [tool, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MAX_TOOL_S, check=False
+        )
+    except FileNotFoundError:
+        hint = "install it, or keep the secret in a file"
+        raise UsageError(f"{name}: {words[-1]} needs {tool}, which is not on PATH", hint=hint) from None
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        raise UsageError(f"{name}: {tool}: {failure}") from failure
+    if done.returncode:
+        raise UsageError(f"{name}: {tool} {words[0]} failed: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+def _read(path: Path, name: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as failure:
+        raise UsageError(f"{name}: {failure.strerror or failure}: {path}") from failure
+    except UnicodeDecodeError as failure:
+        raise UsageError(f"{name}: {path} is not a text file") from failure
+
+
+def seed_in(text: str, name: str) -> str:
+    """Return the NKey seed in a seed file or credentials file; raises UsageError."""
+    for line in text.splitlines():
+        if line.strip().startswith("S") and " " not in line.strip() and len(line.strip()) > 40:
+            return line.strip()
+    raise UsageError(f"{name}: no NKey seed in it")
+
+
+def jwt_in(text: str, name: str) -> str:
+    """Return the user JWT in a credentials file, or the text itself when it is one; raises UsageError."""
+    for line in text.splitlines():
+        if line.strip().startswith("ey"):
+            return line.strip()
+    raise UsageError(f"{name}: no user JWT in it")

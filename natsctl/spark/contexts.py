@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.client.secrets import jwt_in, resolve_either, resolve_file, resolve_text, seed_in
 from natsctl.client.servers import Target, resolve
-from natsctl.client.settings import Settings
+from natsctl.client.settings import Settings, jwt_in, resolve_either, resolve_file, resolve_text, seed_in
 from natsctl.spark.source.errors import OptionError
 
 _CREDENTIALS = """-----BEGIN NATS USER JWT-----

@@ -125,7 +125,7 @@ def _until_done(run: Run, *words: str) -> Done:
 @pytest.fixture
 def filled(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The cluster with a stream, a consumer and a bucket of three copies, and a stream of two that can be moved."""
-    monkeypatch.setattr("natsctl.client.system.census.KNOWN_QUIET_S", 20.0)
+    monkeypatch.setattr("natsctl.client.system.system_account.KNOWN_QUIET_S", 20.0)
     user = command(three.url())
     for words in (
         "str add SEEN --subjects SEEN --replicas 3 --defaults --if-not-exists",

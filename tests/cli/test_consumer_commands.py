@@ -211,8 +211,8 @@ def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: Serve
     from natsctl.api.errors import UnreachableError
     from natsctl.cli.session import GlobalOptions, Session
     from natsctl.client.manager import Manager
+    from natsctl.client.messaging.consumers import pull
     from natsctl.client.messaging.messages import acknowledge
-    from natsctl.client.messaging.pull import pull
 
     orders("con", "add", "ORDERS", "C", "--pull")
     orders("pub", "ORDERS.a", "x", "-q")

@@ -306,8 +306,8 @@ def test_aliases_and_help_work_and_a_wrong_command_is_told(natsctl: Run) -> None
 
 
 def test_streams_that_a_cluster_can_not_reach_are_told(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from natsctl.client.answer import Listing
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Listing
 
     async def stream_list(manager: Manager, *, subject: str = "") -> Listing[Any]:
         return Listing([], {"streams": [], "missing": ["LOST\x1b"], "offline": {"OLD": "unsupported"}})

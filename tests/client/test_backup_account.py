@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.backup.account_restore import restore_account_data
-from natsctl.client.backup.account_save import save_account_data
-from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.account_backup import Overall, restore_account_data, save_account_data
 from natsctl.client.backup.configuration import restore_account
-from natsctl.client.backup.outcome import Overall
-from natsctl.client.backup.progress import Progress
 from natsctl.client.backup.restore import RestoreOptions
 from natsctl.client.backup.save import SaveOptions
+from natsctl.client.backup.transfer import Progress, RetryingManager
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -45,14 +42,14 @@ async def test_the_bar_of_all_streams_only_grows_and_ends_at_the_sum(server: Any
         manager = Manager(connection)
         await _fill(manager)
         done = await save_account_data(
-            Lifeline(manager), tmp_path / "b", SaveOptions(), parallel=2, on_change=lambda *at: seen.append(at)
+            RetryingManager(manager), tmp_path / "b", SaveOptions(), parallel=2, on_change=lambda *at: seen.append(at)
         )
         assert [one.stream for one in done.streams] == NAMES
         assert seen[-1][0] == seen[-1][1] == sum(one.bytes for one in done.streams)
         assert all(before[0] <= after[0] for before, after in itertools.pairwise(seen))
         for name in NAMES:
             await manager.stream_delete(name)
-        await restore_account_data(Lifeline(manager), tmp_path / "b", RestoreOptions(), parallel=2)
+        await restore_account_data(RetryingManager(manager), tmp_path / "b", RestoreOptions(), parallel=2)
         assert sorted(await manager.stream_names()) == NAMES
 
 
@@ -64,7 +61,11 @@ async def test_an_account_backup_that_is_cancelled_leaves_nothing(server: Any, t
         begun = asyncio.Event()
         work = asyncio.ensure_future(
             save_account_data(
-                Lifeline(manager), tmp_path / "out" / "b", SaveOptions(), parallel=1, on_change=lambda *at: begun.set()
+                RetryingManager(manager),
+                tmp_path / "out" / "b",
+                SaveOptions(),
+                parallel=1,
+                on_change=lambda *at: begun.set(),
             )
         )
         await begun.wait()
@@ -88,7 +89,7 @@ async def test_a_stream_that_goes_meanwhile_is_told_and_the_others_are_saved(ser
             return found
 
         manager.stream_list = then_gone  # type: ignore[assignment,method-assign]  # the moment between two requests
-        done = await save_account_data(Lifeline(manager), tmp_path / "b", SaveOptions())
+        done = await save_account_data(RetryingManager(manager), tmp_path / "b", SaveOptions())
     assert [(one.stream, "not found" in one.error) for one in done.failed] == [("C", True)]
     assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["A", "B", "D", "E"]
 
@@ -107,7 +108,7 @@ async def test_the_other_commands_say_which_one_restores_a_folder(server: Any, t
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
         await _fill(manager)
-        await save_account_data(Lifeline(manager), tmp_path / "b", SaveOptions())
+        await save_account_data(RetryingManager(manager), tmp_path / "b", SaveOptions())
         for path, command in ((tmp_path / "b", "account restore"), (tmp_path / "b" / "A", "stream restore")):
             with pytest.raises(UsageError) as raised:
                 await restore_account(manager, path, update_streams=False, log=lambda text: None)

@@ -16,11 +16,17 @@ import pytest
 from natsctl.api.catalogue import ApiError
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
-from natsctl.client.backup import attempts, restore
-from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
-from natsctl.client.backup.restore import OnExisting, RestoreOptions, StreamExistsError, StreamLostError, restore_stream
+from natsctl.client.backup import restore, transfer
+from natsctl.client.backup.restore import (
+    OnExisting,
+    RestoreOptions,
+    RestoreTransfer,
+    StreamExistsError,
+    StreamLostError,
+    restore_stream,
+)
 from natsctl.client.backup.save import SaveOptions, save_stream
-from natsctl.client.backup.send import Sending
+from natsctl.client.backup.transfer import RetryingManager, TransferInterruptedError
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -86,13 +92,13 @@ async def _fill(manager: Manager) -> None:
 
 async def _save_and_remove(manager: Manager, path: Path) -> None:
     await _fill(manager)
-    await save_stream(Lifeline(manager), "S", path)
+    await save_stream(RetryingManager(manager), "S", path)
     await manager.stream_delete("S")
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(transfer, "FIRST_WAIT_S", 0.01)
 
 
 @pytest.mark.both
@@ -104,12 +110,12 @@ async def test_a_backup_whose_connection_breaks_is_begun_again(server: Any, tmp_
         await _connect(way.url) as cut,
     ):
         await _fill(Manager(direct))
-        lifeline = Lifeline(Manager(cut), say=said.append)
-        saved = await save_stream(lifeline, "S", tmp_path / "b", SaveOptions(chunk_size=32 * 1024))
+        retrying = RetryingManager(Manager(cut), say=said.append)
+        saved = await save_stream(retrying, "S", tmp_path / "b", SaveOptions(chunk_size=32 * 1024))
         assert (saved.messages, saved.attempts) == (len(BODIES), 3)
         assert ["was lost" in text and "beginning the backup of S again" in text for text in said] == [True, True]
         await Manager(direct).stream_delete("S")
-        await restore_stream(Lifeline(Manager(direct)), tmp_path / "b")
+        await restore_stream(RetryingManager(Manager(direct)), tmp_path / "b")
         assert (await Manager(direct).message_get("S", seq=150)).value.message.data == BODIES[149]
 
 
@@ -121,9 +127,9 @@ async def test_a_backup_is_not_begun_again_for_ever(server: Any, tmp_path: Path)
         await _connect(way.url) as cut,
     ):
         await _fill(Manager(direct))
-        lifeline = Lifeline(Manager(cut), retries=1)
+        retrying = RetryingManager(Manager(cut), retries=1)
         with pytest.raises(UnreachableError, match="was lost"):
-            await save_stream(lifeline, "S", tmp_path / "out" / "b", SaveOptions(chunk_size=32 * 1024))
+            await save_stream(retrying, "S", tmp_path / "out" / "b", SaveOptions(chunk_size=32 * 1024))
         assert way.cuts == 97
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -139,8 +145,8 @@ async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
         # The reference sometimes leaves a restore unanswered that follows one that was given up: some attempts more.
-        lifeline = Lifeline(Manager(cut), retries=8, say=said.append)
-        done = await restore_stream(lifeline, tmp_path / "b", RestoreOptions(idle_s=10.0))
+        retrying = RetryingManager(Manager(cut), retries=8, say=said.append)
+        done = await restore_stream(retrying, tmp_path / "b", RestoreOptions(idle_s=10.0))
         assert done.progress.attempt == len(said) + 1 >= 3
         assert (await manager.stream_info("S")).value.state.messages == len(BODIES)
 
@@ -154,9 +160,9 @@ async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_p
     ):
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
-        lifeline = Lifeline(Manager(cut), retries=1)
+        retrying = RetryingManager(Manager(cut), retries=1)
         with pytest.raises(NatsctlError):
-            await restore_stream(lifeline, tmp_path / "b")
+            await restore_stream(retrying, tmp_path / "b")
         assert list(await manager.stream_names()) == []
 
 
@@ -171,22 +177,22 @@ async def test_a_restore_that_is_interrupted_leaves_no_stream(server: Any, tmp_p
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            await restore_stream(Lifeline(manager), tmp_path / "b", RestoreOptions(), interrupt)
+            await restore_stream(RetryingManager(manager), tmp_path / "b", RestoreOptions(), interrupt)
         assert list(await manager.stream_names()) == []
-        done = await restore_stream(Lifeline(manager), tmp_path / "b")
+        done = await restore_stream(RetryingManager(manager), tmp_path / "b")
         assert done.answer.value.state.messages == len(BODIES)
 
 
 def _first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[object]]) -> None:
     """Have something happen once a restore was begun, before its first piece is sent."""
-    pieces = Sending._pieces
+    pieces = RestoreTransfer._pieces
 
-    async def late(self: Sending, manager: Manager, deliver: str) -> dict[str, Any] | None:
-        monkeypatch.setattr(Sending, "_pieces", pieces)
+    async def late(self: RestoreTransfer, manager: Manager, deliver: str) -> dict[str, Any] | None:
+        monkeypatch.setattr(RestoreTransfer, "_pieces", pieces)
         await happens()
         return await pieces(self, manager, deliver)
 
-    monkeypatch.setattr(Sending, "_pieces", late)
+    monkeypatch.setattr(RestoreTransfer, "_pieces", late)
 
 
 @pytest.mark.both
@@ -197,7 +203,7 @@ async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
     async with await _connect(server.url) as direct:
         manager = Manager(direct)
         await _fill(manager)
-        await save_stream(Lifeline(manager), "S", tmp_path / "b")
+        await save_stream(RetryingManager(manager), "S", tmp_path / "b")
         if not replaced:
             await manager.stream_delete("S")
 
@@ -208,7 +214,7 @@ async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
         _first(monkeypatch, made)
         options = RestoreOptions(on_existing=OnExisting.REPLACE if replaced else OnExisting.FAIL)
         with pytest.raises(StreamLostError if replaced else ApiResponseError, match="already in use"):
-            await restore_stream(Lifeline(manager), tmp_path / "b", options)
+            await restore_stream(RetryingManager(manager), tmp_path / "b", options)
         there = (await manager.stream_info("S")).value
         assert (there.config.subjects, there.state.messages) == (["theirs"], 1)
 
@@ -227,7 +233,7 @@ async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_t
 
         _first(monkeypatch, broken)
         with pytest.raises(StreamExistsError, match="was made while it was restored"):
-            await restore_stream(Lifeline(manager), tmp_path / "b")
+            await restore_stream(RetryingManager(manager), tmp_path / "b")
         assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
 
 
@@ -253,7 +259,7 @@ async def test_a_restore_that_is_refused_is_begun_again_only_where_there_is_no_o
         _first(monkeypatch, failed)
         ends = contextlib.nullcontext() if alone else pytest.raises(ApiResponseError, match="for some reason")
         with ends:
-            await restore_stream(Lifeline(manager, say=said.append), tmp_path / "b")
+            await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
         left = sorted(await manager.stream_names())
         assert ("again" in "".join(said), left) == (alone, ["S"] if alone else others)
 
@@ -279,7 +285,7 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
             )
 
         _first(monkeypatch, held)
-        done = await restore_stream(Lifeline(manager, say=said.append), tmp_path / "b")
+        done = await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
         assert done.answer.value.state.messages == len(BODIES)
         assert "beginning the restore of S again" in "".join(said)
 
@@ -287,8 +293,8 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
 async def test_a_server_that_has_gone_is_waited_for_a_few_times(fake: Any, tmp_path: Path) -> None:
     fake.fatal.add("$JS.API.STREAM.SNAPSHOT.S")
     async with fake.running(), await _connect(fake.url) as connection:
-        lifeline = Lifeline(Manager(connection), retries=2)
+        retrying = RetryingManager(Manager(connection), retries=2)
         with pytest.raises(UnreachableError):
-            await save_stream(lifeline, "S", tmp_path / "out" / "b")
+            await save_stream(retrying, "S", tmp_path / "out" / "b")
     assert len(fake.connects) == 3
     assert list((tmp_path / "out").iterdir()) == []

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import NatsctlError, StorageError
-from natsctl.client.backup import opened
+from natsctl.client.backup import reader
 from natsctl.client.backup.configuration import read_saved
-from natsctl.client.backup.found import find_backups
-from natsctl.client.backup.opened import open_backup
+from natsctl.client.backup.discovery import find_backups
+from natsctl.client.backup.reader import open_backup
 
 META = {"config": {"name": "S"}, "state": {"messages": 0}}
 DEEP = b'{"config":' * 100_000
@@ -100,7 +100,7 @@ def test_a_header_of_a_bomb_is_not_read_into_memory(
     monkeypatch.setattr(gzip.GzipFile, "read", noted)
     with pytest.raises(StorageError), open_backup(path):
         pass
-    assert max(asked) <= opened._MAX_EXTENDED_BYTES
+    assert max(asked) <= reader._MAX_EXTENDED_BYTES
 
 
 def test_a_file_of_a_configuration_that_is_none_is_refused(tmp_path: Path) -> None:

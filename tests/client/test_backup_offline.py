@@ -16,15 +16,15 @@ from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.stream import StreamConfig, StreamState
-from natsctl.client.backup.capture import Capture, captured_config
-from natsctl.client.backup.contents import FormatFinder, read_messages, summarise, version_of
-from natsctl.client.backup.inspect import describe
-from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.order import in_order
-from natsctl.client.backup.pick import Pick
+from natsctl.client.backup.account_backup import in_order
+from natsctl.client.backup.archive_contents import FormatFinder, read_messages, summarise, version_of
+from natsctl.client.backup.discovery import backup_info
+from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import RestoreOptions
 from natsctl.client.backup.rewrite import fitted, version_for
+from natsctl.client.backup.selection import MessageSelection
 from natsctl.client.backup.verify import verify
+from natsctl.client.backup.writer import Capture, captured_config
 from natsctl.client.message import Headers, Message
 
 DATA = Path(__file__).parents[1] / "jetstream" / "data"
@@ -63,12 +63,12 @@ def test_streams_in_a_circle_are_told_apart() -> None:
 
 def test_a_pick_includes_both_ends() -> None:
     message = ArchivedMessage(5, 1000, b"a.b", b"", b"x")
-    assert Pick()(message)
-    assert Pick(("a.*",), 1000, 1000, 5, 5)(message)
-    assert not Pick(("a.c", "a"))(message)
-    assert not Pick(since_ns=1001)(message)
-    assert not Pick(until_ns=999)(message)
-    assert not Pick(last_seq=4)(message)
+    assert MessageSelection()(message)
+    assert MessageSelection(("a.*",), 1000, 1000, 5, 5)(message)
+    assert not MessageSelection(("a.c", "a"))(message)
+    assert not MessageSelection(since_ns=1001)(message)
+    assert not MessageSelection(until_ns=999)(message)
+    assert not MessageSelection(last_seq=4)(message)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_published_messages_are_captured_under_numbers_of_their_own(tmp_path: Pa
     done = capture.finish(dropped=2)
     assert (done.stream, done.messages, verify(target).whole) == ("LOGS", 300, True)
     with open_backup(target) as backup:
-        found = describe(backup)
+        found = backup_info(backup)
         assert (found.first_seq, found.last_seq, found.num_subjects, found.bytes) == (1, 300, 3, done.bytes)
         assert found.source is not None
         assert (found.source.subjects, found.source.stream, found.source.dropped) == (["log.>"], "", 2)

@@ -12,8 +12,8 @@ import pytest
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
-from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.target import BackupWriter
+from natsctl.client.backup.reader import open_backup
+from natsctl.client.backup.writer import BackupWriter
 
 CONFIG = {"name": "ORDERS", "future_field": {"kept": True}}
 STATE = {"messages": 3}

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, StorageError
-from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.progress import Progress, silent
+from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import (
     OnExisting,
     Restored,
@@ -23,13 +21,14 @@ from natsctl.client.backup.restore import (
     restore_stream,
 )
 from natsctl.client.backup.save import SavedStream, SaveOptions, _Snapshot, save_stream
+from natsctl.client.backup.transfer import Progress, RetryingManager, ignore_progress
 from natsctl.client.backup.verify import verify
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
+from natsctl.client.message import DryRunError
 from natsctl.client.messaging import messages
-from natsctl.client.messaging.pull import pull
-from natsctl.client.preview import DryRunError
+from natsctl.client.messaging.consumers import pull
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
@@ -42,13 +41,13 @@ async def _connect(url: str) -> Connection:
 
 
 async def backup(
-    manager: Manager, stream: str, target: Path, *, on_progress: Any = silent, **options: Any
+    manager: Manager, stream: str, target: Path, *, on_progress: Any = ignore_progress, **options: Any
 ) -> SavedStream:
-    return await save_stream(Lifeline(manager, retries=0), stream, target, SaveOptions(**options), on_progress)
+    return await save_stream(RetryingManager(manager, retries=0), stream, target, SaveOptions(**options), on_progress)
 
 
 async def restore(manager: Manager, source: Path, **options: Any) -> Restored:
-    return await restore_stream(Lifeline(manager, retries=0), source, RestoreOptions(**options))
+    return await restore_stream(RetryingManager(manager, retries=0), source, RestoreOptions(**options))
 
 
 async def _fill(manager: Manager, storage: str = "file") -> None:
@@ -127,7 +126,7 @@ async def test_a_restore_onto_an_existing_stream_is_a_conflict_and_changes_nothi
 @pytest.mark.both
 @pytest.mark.parametrize("archive", [1, 2])
 async def test_a_stream_comes_back_under_another_name_beside_itself(server: Any, tmp_path: Path, archive: int) -> None:
-    from natsctl.client.backup.edit import Edit, edit_backup
+    from natsctl.client.backup.selection import Edit, edit_backup
 
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
@@ -348,11 +347,11 @@ async def test_consumers_of_a_cluster_are_saved_as_their_leaders_have_them(
             await _fill(manager)
             before = await _stored(manager)
             monkeypatch.setattr(Connection, "info", {**connection.info, "cluster": "C"})
-            saved = await save_stream(Lifeline(manager, say=said.append), "ORDERS", tmp_path / "b")
+            saved = await save_stream(RetryingManager(manager, say=said.append), "ORDERS", tmp_path / "b")
             assert (saved.consumers, saved.archive, "NEW" in "".join(said)) == (1, 1, True)
             assert verify(tmp_path / "b").whole
             await manager.stream_delete("ORDERS")
-            await restore_stream(Lifeline(manager), tmp_path / "b")
+            await restore_stream(RetryingManager(manager), tmp_path / "b")
             assert await _stored(manager) == before
             floor = (await manager.consumer_info("ORDERS", "NEW")).value.ack_floor
             assert floor.stream_seq == (5 if lags else 3)

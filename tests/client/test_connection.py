@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
-from natsctl.client.connection import Connection
+from natsctl.client.connection import Connection, Tracer
 from natsctl.client.dial import NotListeningError, connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.client.trace import Tracer
 
 
 async def _connect(url: str, timeout_s: float = 5.0, **settings: Any) -> Connection:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.contexts.store import ContextNotFoundError, Contexts
+from natsctl.client.contexts import ContextNotFoundError, Contexts
 
 
 def _save(home: Path, name: str, **values: Any) -> None:

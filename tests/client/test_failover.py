@@ -11,12 +11,12 @@ import pytest
 
 from natsctl.api.errors import ApiResponseError, NotAuthorisedError
 from natsctl.client import requests
-from natsctl.client.assets.consumer_progress import progress
 from natsctl.client.connection import Connection, ConnectionLostError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
+from natsctl.client.stream_state import progress
 from natsctl.client.system.cluster import change
 
 API = "$JS.API."

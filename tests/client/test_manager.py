@@ -9,13 +9,12 @@ import pytest
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError, UsageError
 from natsctl.api.stream import StreamConfig
-from natsctl.client.answer import Answer
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
-from natsctl.client.messaging.pull import Wanted, take
-from natsctl.client.requests import JetStreamNotEnabledError
+from natsctl.client.messaging.consumers import PullOptions, take
+from natsctl.client.requests import Answer, JetStreamNotEnabledError
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 
@@ -77,7 +76,7 @@ async def test_publish_waits_for_the_ack_and_pull_reads_what_was_stored(server: 
             assert (ack.value.stream, ack.value.seq) == ("ORDERS", number + 1)
         await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
         bodies = []
-        async for message in take(manager, "ORDERS", "NEW", Wanted(count=10, no_wait=True), {}):
+        async for message in take(manager, "ORDERS", "NEW", PullOptions(count=10, no_wait=True), {}):
             bodies.append(message.body)
             assert message.headers == {"K": "v"}
             await messages.acknowledge(manager, message)
@@ -91,7 +90,7 @@ async def test_pull_without_waiting_ends_at_once_when_there_is_nothing(server: A
         manager = Manager(connection)
         await manager.stream_create(ORDERS)
         await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
-        assert [m async for m in take(manager, "ORDERS", "NEW", Wanted(no_wait=True), {})] == []
+        assert [m async for m in take(manager, "ORDERS", "NEW", PullOptions(no_wait=True), {})] == []
 
 
 @pytest.mark.both
@@ -99,13 +98,13 @@ async def test_pull_tells_why_a_consumer_cannot_be_read(server: Any) -> None:
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
         with pytest.raises(ApiResponseError) as raised:
-            [m async for m in take(manager, "ORDERS", "NEW", Wanted(), {})]
+            [m async for m in take(manager, "ORDERS", "NEW", PullOptions(), {})]
         assert raised.value.exit_code == 3
         await manager.stream_create(ORDERS)
         push = {"durable_name": "PUSH", "deliver_subject": "out", "ack_policy": "none"}
         await manager.consumer_create("ORDERS", push)
         with pytest.raises(NatsctlError, match="push"):
-            [m async for m in take(manager, "ORDERS", "PUSH", Wanted(), {})]
+            [m async for m in take(manager, "ORDERS", "PUSH", PullOptions(), {})]
 
 
 @pytest.mark.both

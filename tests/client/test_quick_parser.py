@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from natsctl.client.nats_client import MAX_LINE_BYTES, QuickParser
 from natsctl.client.nats_py import client_class
-from natsctl.client.quick_parser import MAX_LINE_BYTES, QuickParser
 
 STREAM = (
     b"MSG a.b 1 3\r\nx\r\n\r\nPING\r\n"

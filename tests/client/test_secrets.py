@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.secrets import resolve_either, resolve_file, resolve_text
+from natsctl.client.settings import resolve_either, resolve_file, resolve_text
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_nsc_is_asked_where_the_credentials_are(tools: Path) -> None:
     _program(tools, "nsc", f"[ \"$1 $2 $3\" = 'generate profile nsc://o/a/u' ] && echo '{profile}'")
     assert resolve_file("nsc://o/a/u", "creds") == "CREDENTIALS"
     _program(tools, "nsc", "echo nothing")
-    with pytest.raises(UsageError, match="told no credentials"):
+    with pytest.raises(UsageError, match="printed no credentials"):
         resolve_file("nsc://o/a/u", "creds")
 
 

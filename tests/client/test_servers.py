@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.contexts.store import ContextNotFoundError
+from natsctl.client.contexts import ContextNotFoundError
 from natsctl.client.servers import TargetKind, resolve, server_urls, without_login
 from natsctl.client.settings import Settings
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.restore import restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
+from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
-from natsctl.client.messaging.pull import pull
+from natsctl.client.messaging.consumers import pull
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
@@ -66,10 +66,10 @@ async def test_a_stream_moves_between_servers(tmp_path: Path, kinds: tuple[Kind,
             async with await connect(target, name="test") as connection:
                 manager = Manager(connection)
                 if held:
-                    await restore_stream(Lifeline(manager), tmp_path / "s.tgz")
+                    await restore_stream(RetryingManager(manager), tmp_path / "s.tgz")
                 else:
                     await fill(manager)
-                    await save_stream(Lifeline(manager), "S", tmp_path / "s.tgz", SaveOptions(force=True))
+                    await save_stream(RetryingManager(manager), "S", tmp_path / "s.tgz", SaveOptions(force=True))
                 held.append(await seen(manager))
     (created, state, *before), (created_after, state_after, *after) = held
     assert after == before

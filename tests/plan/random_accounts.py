@@ -11,8 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from natsctl.api.stream import StreamConfig
-from natsctl.client.kv import config as kv
-from natsctl.client.objects import config as objects
+from natsctl.client import asset_config
 from natsctl.plan.asset import AssetKey, Place
 from natsctl.plan.documents.rules import judged
 from natsctl.plan.labels import OWNER, PROTECT
@@ -238,20 +237,21 @@ def _add(account: Account, known: dict[str, StreamConfig], key: AssetKey, config
 @st.composite
 def _buckets(draw: Any, bucket: str) -> Config:
     """The stream of a bucket, now and then changed so that it is none that its own words could say."""
-    rules: Any = draw(st.sampled_from([kv, objects]))
-    config: Config = rules.new_bucket(bucket)
+    is_kv = draw(st.booleans())
+    config: Config = asset_config.new_kv_bucket(bucket) if is_kv else asset_config.new_object_bucket(bucket)
     if draw(st.booleans()):
-        rules.set_ttl(config, draw(durations))
-    if rules is kv:
-        kv.set_history(config, draw(st.integers(1, 64)))
+        set_ttl = asset_config.set_ttl if is_kv else asset_config.set_object_ttl
+        set_ttl(config, draw(durations))
+    if is_kv:
+        asset_config.set_history(config, draw(st.integers(1, 64)))
         if draw(st.booleans()):
-            kv.set_marker_ttl(config, draw(st.integers(1, 1000)) * SECOND)
+            asset_config.set_marker_ttl(config, draw(st.integers(1, 1000)) * SECOND)
         origin = draw(st.sampled_from([None, "mirror", "source"]))
         if origin == "mirror" and "subject_delete_marker_ttl" not in config:
-            kv.set_mirror(config, {"name": "OTHER"})
+            asset_config.set_mirror(config, {"name": "OTHER"})
             config.pop("mirror_direct") if draw(st.booleans()) else None
         elif origin == "source":
-            kv.add_sources(config, [{"name": "OTHER"}])
+            asset_config.add_sources(config, [{"name": "OTHER"}])
     odd = st.sampled_from(
         [{}, {}, {"compression": "s2"}, {"storage": "memory"}, {"description": "on"}, {"max_bytes": 2**30}]
     )

@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
-from natsctl.client.short_client import ShortClient
+from natsctl.client.nats_client import ShortClient
 
 PATIENCE_S: Final = 20.0
 """Time limit for answers that come at once on an idle machine."""

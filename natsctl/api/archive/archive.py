@@ -1,6 +1,6 @@
-"""What a stream archive holds, whichever of its two formats it is in, and the pieces both formats are read with.
+"""Contents of a stream archive in either of its two formats, and the common parts of their readers.
 
-Version 1 is a tar of block files, what every released server reads and writes; version 2 is a row of records, which
+Version 1 is a tar of block files, which every released server reads and writes; version 2 is a row of records, which
 servers from 2.15 on write. Both are compressed as a whole (`s2`). Readers are generators over a Feed: they yield an
 item, or None when they need more bytes, so that an archive of any size passes through a bounded buffer.
 """
@@ -41,7 +41,7 @@ class ArchiveError(Exception):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a consumer is; pending maps a stream sequence to (first consumer sequence, last delivery in ns)."""
+    """Progress of a consumer; pending maps a stream sequence to (first consumer sequence, last delivery in ns)."""
 
     delivered_cseq: int = 0
     delivered_sseq: int = 0
@@ -52,7 +52,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class ArchivedConsumer(msgspec.Struct, frozen=True):
-    """One consumer; `created_ns` is 0 where the format does not tell."""
+    """One consumer; `created_ns` is 0 where the format does not have it."""
 
     name: str
     config: ConsumerConfig
@@ -61,7 +61,7 @@ class ArchivedConsumer(msgspec.Struct, frozen=True):
 
 
 class ArchivedStream(msgspec.Struct, frozen=True):
-    """What an archive says of its stream before any message; `config` is None where the format does not tell."""
+    """State of a stream before any message of its archive; `config` is None where the format does not have it."""
 
     config: StreamConfig | None = None
     created_ns: int = 0
@@ -76,9 +76,9 @@ class Gone(msgspec.Struct, frozen=True):
 
 
 Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Sequence[ArchivedMessage]"
-"""What readers yield; messages that follow each other come together."""
+"""Items that readers yield; consecutive messages come together."""
 PAUSE: Final[Item] = ()
-"""No messages: the work goes on, and this is a good moment to let others have a turn."""
+"""No messages: the work is not finished, and other tasks may run first."""
 
 
 class ArchiveWriter(Protocol):

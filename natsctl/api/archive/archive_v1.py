@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class _StreamMeta(StreamConfig):
-    """`meta.inf` of a stream; keys are written in the order of the fields, which nats-server does not mind."""
+    """`meta.inf` of a stream; keys are written in the order of the fields, which nats-server accepts."""
 
     Created: str = ZERO_TIME
 
@@ -120,7 +120,7 @@ def read_v1(feed: Feed) -> Iterator[Item | None]:
 
 
 class _Reader:
-    """What of an archive must be remembered while the rest arrives."""
+    """Data of an archive that must be kept until the rest arrives."""
 
     def __init__(self) -> None:
         self._config: StreamConfig | None = None

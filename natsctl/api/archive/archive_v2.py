@@ -45,7 +45,7 @@ _PAIR_MASK: Final = (1 << _PAIR_BITS) - 1
 _LOW_BITS: Final = 2 * _PAIR_BITS
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 _PAIRS: Final = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(1 << _PAIR_BITS))
-"""Two bytes of a varint that goes on."""
+"""Two bytes of a varint that continues."""
 _READ_BYTES: Final = 1 << 18
 """Records that are looked for at once."""
 _MAX_NAME_BYTES: Final = 1 << 20
@@ -55,7 +55,7 @@ T = TypeVar("T", bound=Model)
 
 
 class _Pending(Model):
-    """When an unacknowledged message was delivered, and under which consumer sequence."""
+    """Time of delivery of an unacknowledged message, and its consumer sequence."""
 
     Sequence: int = msgspec.field(default_factory=lambda: 0)
     Timestamp: int = msgspec.field(default_factory=lambda: 0)
@@ -146,7 +146,7 @@ class WriterV2:
         yield b"".join(parts)
 
     def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
-        """Yield the record of zeros; the state has told the last sequence."""
+        """Yield the record of zeros; the last sequence is in the state."""
         yield _END
 
 

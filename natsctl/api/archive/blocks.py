@@ -39,7 +39,7 @@ _PARSED_RECORDS: Final = 1024
 """Records that are, where that is not more than a large block: 2 ms, and lanes enough."""
 _BATCH_RECORDS: Final = 512
 _BATCH_BYTES: Final = 1 << 20
-"""Where a batch of messages ends that are stored in one step."""
+"""End of a batch of messages that are stored in one step."""
 _COMPRESSED_BLOCK: Final = b"cmp"
 _new: Final = tuple.__new__
 _PARTS: Final = 5
@@ -115,7 +115,7 @@ class BlockWriter:
 
 
 class _Records(NamedTuple):
-    """What a piece of a block file holds: records with what was hashed and the hash, and where the next one begins."""
+    """Content of a piece of a block file: records with the hashed bytes and the hash, and the start of the next one."""
 
     items: list[ArchivedMessage | Gone]
     hashed: list[bytes]

@@ -1,6 +1,6 @@
 """HighwayHash-64 of many records at once: one lane of array arithmetic per record.
 
-Theory of operation. The hash of one record is a chain that can not be cut, so records stand side by side: the state
+Theory of operation. The hash of one record is a chain that cannot be cut, so records stand side by side: the state
 is four arrays with a row per record, and a round takes the next packet of every record. Longest records come first,
 so that those which still have packets are always the first rows. A round costs 7 µs, and 65 ns for each row, so the
 speed grows with the number of records (docs/adr/0005). Records that have no company, one or two that are much longer
@@ -126,13 +126,13 @@ class _Lanes:
         same = int(rests[0]) if (rests == rests[0]).all() else 0
         packet = (rest.take(_LAST[same], 1) if same else np.take_along_axis(rest, _LAST[rests], 1)).view("<u8")
         parts = [lanes[rows] for lanes in self._state]
-        _tell_sizes(parts, rests.astype("<u4")[:, None])
+        _mix_sizes(parts, rests.astype("<u4")[:, None])
         _Round(parts, len(rows)).take(packet)
         for lanes, part in zip(self._state, parts, strict=True):
             lanes[rows] = part
 
 
-def _tell_sizes(state: Sequence[Words], sizes: npt.NDArray[np.uint32]) -> None:
+def _mix_sizes(state: Sequence[Words], sizes: npt.NDArray[np.uint32]) -> None:
     """Mix the length of the last packet in: added to v0 in both halves, while v1's halves are turned by it."""
     wide = sizes.astype("<u8")
     np.add(state[0], (wide << _HALF) + wide, state[0])
@@ -141,7 +141,7 @@ def _tell_sizes(state: Sequence[Words], sizes: npt.NDArray[np.uint32]) -> None:
 
 
 class _Round:
-    """One step of the hash on the first rows of a state, with room for what lies between."""
+    """One step of the hash on the first rows of a state, with buffers for intermediate results."""
 
     def __init__(self, state: Sequence[Words], rows: int) -> None:
         self._v0, self._v1, self._mul0, self._mul1 = (each[:rows] for each in state)

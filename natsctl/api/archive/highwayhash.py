@@ -29,7 +29,7 @@ State: TypeAlias = tuple[Four, Four, Four, Four]
 """v0, v1, mul0, mul1."""
 
 STEP_BYTES: Final = 16 << 10
-"""What `steps` hashes between two pauses: 2 ms."""
+"""Bytes that `steps` hashes between two pauses: 2 ms."""
 
 
 class HighwayHash64:
@@ -64,7 +64,7 @@ class HighwayHash64:
             if at + STEP_BYTES < whole:
                 yield
         if size:
-            state = _absorbed(_told_size(state, size), (_last_packet(data[whole:]),))
+            state = _absorbed(_mixed_size(state, size), (_last_packet(data[whole:]),))
         for _ in range(FINAL_ROUNDS):
             v0 = state[0]
             state = _absorbed(state, ((_swapped(v0[2]), _swapped(v0[3]), _swapped(v0[0]), _swapped(v0[1])),))
@@ -108,7 +108,7 @@ def _absorbed(state: State, packets: Iterable[tuple[int, ...]]) -> State:
     return (v00, v01, v02, v03), (v10, v11, v12, v13), (a0, a1, a2, a3), (b0, b1, b2, b3)
 
 
-def _told_size(state: State, size: int) -> State:
+def _mixed_size(state: State, size: int) -> State:
     """Return the state before an incomplete packet of `size` bytes."""
     (v00, v01, v02, v03), (v10, v11, v12, v13), mul0, mul1 = state
     grow = (size << 32) + size

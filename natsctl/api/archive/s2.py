@@ -23,7 +23,7 @@ _SKIPPED: Final = (0xFE, 0x99)
 """Padding and an index. Other frames that the format lets readers skip never come from a server, and one flipped bit
 would make a frame of content one of them."""
 _CHECKED_BYTES: Final = 65536
-"""What cramjam puts into one frame, and so covers with one check."""
+"""Bytes that cramjam puts into one frame, and so covers with one checksum."""
 _POLYNOMIAL: Final = 0x82F63B78
 _MASK_DELTA: Final = 0xA282EAD8
 _M32: Final = 0xFFFFFFFF
@@ -83,12 +83,12 @@ class FrameReader:
 
     @property
     def started(self) -> bool:
-        """Tell whether anything was read."""
+        """Return whether anything was read."""
         return self._started
 
     @property
     def between_frames(self) -> bool:
-        """Tell whether the bytes so far end with a whole frame."""
+        """Return whether the bytes so far end with a whole frame."""
         return self._started and not self._buffer
 
     def _frame(self, kind: int, body: bytes) -> Generator[bytes, None, bytes]:

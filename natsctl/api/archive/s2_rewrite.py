@@ -1,7 +1,7 @@
-"""Blocks of S2 spelled as Snappy: S2 is Snappy's format, plus copies that repeat the last offset.
+"""S2 blocks rewritten as Snappy: S2 is Snappy's format, plus copies that repeat the last offset.
 
-Only repeats differ. What an element may be tells how far it is to the next one, so that all there is to do is to hop
-from element to element by two tables, and to note the repeats. Pure, and of the standard library only: it travels to
+Only repeats differ. The tag of an element gives the distance to the next one, so the rewriting steps from element to
+element by two tables and replaces the repeats. Pure, and of the standard library only: it travels to
 Spark's executors. Source: the Snappy format description and S2's description of its repeat codes.
 """
 
@@ -13,23 +13,23 @@ from typing import Final
 
 MAX_BLOCK_BYTES: Final = 8 << 20
 """Longest block that is decoded; S2 itself allows 4 MiB."""
-_TOLD_LITERAL: Final = 0xF0
+_LONG_LITERAL: Final = 0xF0
 """Tags of literals from this one on have their length behind them, in one to four bytes."""
 _COPY_BYTES: Final = 64
-"""What one copy of Snappy copies at most."""
+"""Longest copy of Snappy."""
 _GROUP_COPIES: Final = 4096
 """Copies, repeats among them, after which a group ends: half a millisecond."""
-_LITERALS: Final = bytes((tag >> 2) + 2 if not tag & 3 and tag < _TOLD_LITERAL else 0 for tag in range(256))
-"""By tag, how long a literal is whose tag tells it; 0 for all else."""
+_LITERALS: Final = bytes((tag >> 2) + 2 if not tag & 3 and tag < _LONG_LITERAL else 0 for tag in range(256))
+"""Length of a literal by its tag, where the tag has it; 0 for all else."""
 _COPIES: Final = bytes((0, 2 if tag >= 0x20 else 0, 3, 5)[tag & 3] for tag in range(256))
 """By tag, how long what stands for a copy is; 0 for what may be a repeat, and for literals."""
 _REPEATS: Final = tuple(max(2, (tag >> 2) - 2) if tag < 0x20 and tag & 3 == 1 else 0 for tag in range(256))
 """By tag, how long what stands for a repeat is; 0 for what is none."""
 _LEAST_REPEATED: Final = (4, 5, 6, 7, 8, 8, 260, 65540)
-"""What a repeat repeats, by the length in its tag; what stands behind the last three comes on top."""
+"""Length of a repeat by the length in its tag; the bytes behind the last three are added."""
 _TAGS: Final = tuple(bytes((tag,)) for tag in range(256))
 _LONGER: Final = 0x15
-"""Tag of the repeats whose length is a byte behind them, and 8 more; lower ones tell it, from 4 on."""
+"""Tag of the repeats whose length minus 8 is a byte behind them; lower tags contain the length, from 4 on."""
 _ONE_COPY: Final = tuple(_TAGS[length - 1 << 2 | 2] for length in range(4, 9))
 """The tags of copies with offsets of two bytes, by the length in the tag of a repeat."""
 _ONE_LONGER: Final = tuple(_TAGS[length - 1 << 2 | 2] if length <= _COPY_BYTES else b"" for length in range(8, 264))
@@ -37,7 +37,7 @@ _ONE_LONGER: Final = tuple(_TAGS[length - 1 << 2 | 2] if length <= _COPY_BYTES e
 _NEAR: Final = {bytes((tag, low)): bytes((low, tag >> 5)) for tag in range(1, 256, 4) for low in range(256)}
 """The offsets of copies that have a part of it in their tag, in two bytes."""
 _FAR: Final = 3
-"""What the tags end with of copies whose offset has four bytes."""
+"""Last bits of the tags of copies whose offset has four bytes."""
 
 
 class S2BlockError(Exception):

@@ -1,1 +1,1 @@
-"""What a stream or consumer configuration becomes on a server, and which ones it refuses: rules without I/O."""
+"""Normalisation and validation of stream and consumer configurations as a server does them, without I/O."""

@@ -1,6 +1,6 @@
-"""Which normalised consumer configurations are refused.
+"""Validation of normalised consumer configurations.
 
-The order of `CHECKS` is that of nats-server: a client that made two mistakes is told the same one. Source:
+The order of `CHECKS` is that of nats-server: of two mistakes a client gets the same one. Source:
 docs/compatibility.md#consumer-configuration.
 """
 
@@ -173,7 +173,7 @@ def _tree_of(patterns: Iterable[str]) -> dict[str, Any]:
 
 
 def _is_covered(subject: str, patterns: dict[str, Any]) -> bool:
-    """Tell whether another pattern of a tree takes all that `subject` takes (`is_subset`, for hundreds of filters)."""
+    """Return whether another pattern of a tree covers `subject` (`is_subset`, for hundreds of filters)."""
     level = [patterns]
     for token in subject.split("."):
         if any(node[">"].get("", subject) != subject for node in level if ">" in node):
@@ -204,7 +204,7 @@ def _check_start(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerB
 
 
 def _start_fault(config: ConsumerConfig) -> str:
-    """Return what is wrong between the deliver policy and the start it needs or can not have, or ""."""
+    """Return what is wrong between the deliver policy and the start it needs or cannot have, or ""."""
     policy, seq, at = config.deliver_policy, config.opt_start_seq, config.opt_start_time
     if policy is DeliverPolicy.BY_START_SEQUENCE:
         if not seq:

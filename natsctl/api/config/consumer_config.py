@@ -1,4 +1,4 @@
-"""What a consumer configuration means, and what becomes of the fields that were not given.
+"""Normalisation of consumer configurations: defaults of the fields that were not given.
 
 `normalise` works on a config of its own, so that a refusal leaves nothing behind.
 Source: docs/compatibility.md#consumer-configuration.
@@ -39,7 +39,7 @@ _LEAST: Final = (
 
 
 class ConsumerBounds(NamedTuple):
-    """What server and account allow; 0 = no limit."""
+    """Limits of server and account; 0 = no limit."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -57,12 +57,12 @@ def copy(config: ConsumerConfig) -> ConsumerConfig:
 
 
 def needs_ack(config: ConsumerConfig) -> bool:
-    """Whether deliveries wait for acks."""
+    """Return whether deliveries wait for acks."""
     return config.ack_policy is not AckPolicy.NONE
 
 
 def is_durable(config: ConsumerConfig) -> bool:
-    """Whether the consumer outlives its clients unless told otherwise."""
+    """Return whether the consumer is kept without subscribers by default."""
     return bool(config.durable_name)
 
 
@@ -135,6 +135,9 @@ def _default_acks(config: ConsumerConfig, stream: StreamConfig, bounds: Consumer
 
 
 def default_threshold(config: ConsumerConfig, durable: bool) -> None:
-    """Let a consumer that is not durable end when nobody uses it; one that is changed is what it was before."""
+    """Set the default inactivity threshold of an ephemeral consumer.
+
+    In an update `durable` is that of the existing one.
+    """
     if not durable and config.inactive_threshold <= 0:
         config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS

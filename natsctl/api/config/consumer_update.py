@@ -1,4 +1,4 @@
-"""Which fields of an existing consumer may change.
+"""Updates of existing consumers: the fields that may change.
 
 A refused change is 10012 with the text of the first field that may not change, a deliver subject in use is 10013.
 Source: docs/compatibility.md#consumer-updates.
@@ -28,7 +28,7 @@ _FIXED: Final = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> ApiError | None:
-    """Return why `old` can not become `new`, or None; `bound` says that the old deliver subject has a subscriber."""
+    """Return why `old` cannot become `new`, or None; `bound` says that the old deliver subject has a subscriber."""
     for name, text in _FIXED:
         if _value(old, name) != _value(new, name):
             return error(ErrCode.CONSUMER_CREATE, err=text)
@@ -45,7 +45,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> ApiEr
 
 
 def _value(config: ConsumerConfig, name: str) -> object:
-    """Return a field as it is compared: times by the moment they mean, what a server tells that is none as it is."""
+    """Return a field as it is compared: times by their instant, an invalid one as it is."""
     value = getattr(config, name)
     if name != "opt_start_time" or value is None:
         return value

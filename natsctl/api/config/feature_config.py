@@ -1,6 +1,6 @@
-"""What the features of a stream ask of its other fields: counters, markers, schedules, persistence, mappings.
+"""Requirements of a stream's features on its other fields: counters, markers, schedules, persistence, mappings.
 
-Each check corrects its fields in place and returns why they are refused.
+Each check corrects its fields in place and returns the error of a refusal.
 Source: docs/compatibility.md#stream-configuration.
 """
 

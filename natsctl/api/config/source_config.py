@@ -1,6 +1,6 @@
-"""What a stream may mirror and source from. Source: docs/compatibility.md#stream-configuration.
+"""Mirrors and sources of a stream. Source: docs/compatibility.md#stream-configuration.
 
-Origins of this account that exist are looked at: what they may hold must fit, and no stream may feed itself.
+Existing origins of this account are checked: their messages must fit, and no stream may be its own origin.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SEPARATE: Final = (
     ("allow_batched", ErrCode.MIRROR_WITH_BATCH_PUBLISH),
     ("allow_msg_schedules", ErrCode.MIRROR_WITH_MSG_SCHEDULES),
 )
-"""What a mirror can not have, being a copy, and the error for it."""
+"""Fields that a mirror cannot have, being a copy, and the error for each."""
 
 
 def settle_mirror(draft: Draft) -> ApiError | None:
@@ -78,7 +78,7 @@ def _check_mirror_transforms(transforms: list[SubjectTransform]) -> ApiError | N
 
 
 def _is_bad_consumer(source: StreamSource, consumer: StreamConsumerSource) -> bool:
-    """Tell whether a consumer that was made beforehand can not be used as it is meant."""
+    """Return whether an existing consumer cannot be used for sourcing."""
     if not is_asset_name(consumer.name) or not is_valid_subject(consumer.deliver_subject):
         return True
     if not is_literal(consumer.deliver_subject):

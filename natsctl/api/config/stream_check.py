@@ -68,7 +68,7 @@ def settle_limits(draft: Draft) -> ApiError | None:
 
 
 def check_age(draft: Draft) -> ApiError | None:
-    """Refuse ages that expiry can not keep."""
+    """Refuse ages that expiry cannot keep."""
     if draft.config.max_age < 0:
         return invalid("max age can not be negative")
     return invalid("max age needs to be >= 100ms") if 0 < draft.config.max_age < MIN_AGE_NS else None
@@ -125,7 +125,7 @@ def check_discard_per_subject(draft: Draft) -> ApiError | None:
 
 
 def settle_subjects(draft: Draft) -> ApiError | None:
-    """Let a stream without subjects, mirror and sources capture its name."""
+    """Set the subjects to the stream's name where subjects, mirror and sources are absent."""
     config = draft.config
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]

@@ -1,6 +1,6 @@
-"""What a stream configuration becomes, and which ones are refused. Source: docs/compatibility.md#stream-configuration.
+"""Normalisation and validation of stream configurations. Source: docs/compatibility.md#stream-configuration.
 
-The order of `CHECKS` is that of nats-server: a client that made two mistakes is told the same one.
+The order of `CHECKS` is that of nats-server: of two mistakes a client gets the same one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which fields of an existing stream may change. Source: docs/compatibility.md#stream-updates."""
+"""Updates of existing streams: the fields that may change. Source: docs/compatibility.md#stream-updates."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A shrink counts as a loss where the present state says that something goes, or m
 stream holds, an age that the first message has passed, fewer messages a subject than there may be. One that takes
 nothing now, such as `max_msgs` 1,000 above 10 messages, is none, though later messages go sooner; neither is one under
 `discard: new`, which refuses messages and removes none. Subjects that a stream gives up are no loss, as what is stored
-stays. Sealing is one, as it can not be undone.
+stays. Sealing is one, as it cannot be undone.
 
 Of a consumer's edit it is a loss where messages pass it by that it had to deliver (a filter that is taken away, fewer
 deliveries while acks are outstanding), or where it or its state may vanish (a shorter inactivity threshold, memory).
@@ -83,7 +83,7 @@ def _by_limits(live: Config, new: Config, state: Config) -> Iterator[Loss]:
 
 
 def _by_subject(messages: int, subjects: int, each: int) -> Iterator[Loss]:
-    """A limit a subject, where a stream's state has only the number of its subjects."""
+    """Yield a limit a subject, where a stream's state has only the number of its subjects."""
     least = messages - subjects * each
     if subjects and least > 0:
         text = f"removes at least {least:,} of {plural(messages, 'message')}: max_msgs_per_subject becomes {each:,}"

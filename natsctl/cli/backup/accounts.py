@@ -42,16 +42,15 @@ if TYPE_CHECKING:
 
     from natsctl.cli.session import Session
     from natsctl.cli.stream import transfer
-    from natsctl.client.backup.attempts import Lifeline
-    from natsctl.client.backup.outcome import AccountOutcome
-    from natsctl.client.backup.progress import OnProgress
-    from natsctl.client.backup.progress import Progress as Transferred
+    from natsctl.client.backup.account_backup import AccountOutcome
+    from natsctl.client.backup.transfer import OnProgress, RetryingManager
+    from natsctl.client.backup.transfer import Progress as Transferred
     from natsctl.client.manager import Manager
 else:
     transfer = LazyModule("natsctl.cli.stream.transfer")
 
 
-Work = Callable[["Lifeline", Callable[[float, float], None]], Awaitable["AccountOutcome"]]
+Work = Callable[["RetryingManager", Callable[[float, float], None]], Awaitable["AccountOutcome"]]
 
 CriticalWarnings = Annotated[
     bool, typer.Option("--critical-warnings", "-w", help="exit with 1 if anything differs from the backup")
@@ -75,7 +74,7 @@ def backup_account(
 
     Failures are reported and end with exit status 1; the other streams are saved. The nats tool restores the folder.
     """
-    from natsctl.client.backup.account_save import save_account_data
+    from natsctl.client.backup.account_backup import save_account_data
     from natsctl.client.backup.save import SaveOptions
 
     session = session_of(ctx)
@@ -85,8 +84,8 @@ def backup_account(
     done = _run(
         session,
         "Backup",
-        lambda lifeline, on_change: save_account_data(
-            lifeline, folder, options, parallel=parallel, on_change=on_change
+        lambda retrying, on_change: save_account_data(
+            retrying, folder, options, parallel=parallel, on_change=on_change
         ),
         retries,
         bar=progress,
@@ -114,7 +113,7 @@ def restore_account(
 
     Without --on-existing nothing is restored if one of the streams exists.
     """
-    from natsctl.client.backup.account_restore import restore_account_data, saved_in
+    from natsctl.client.backup.account_backup import restore_account_data, saved_in
     from natsctl.client.backup.restore import OnExisting, RestoreOptions
 
     session = session_of(ctx)
@@ -134,8 +133,8 @@ def restore_account(
     done = _run(
         session,
         "Restore",
-        lambda lifeline, on_change: restore_account_data(
-            lifeline, folder, options, parallel=parallel, on_change=on_change
+        lambda retrying, on_change: restore_account_data(
+            retrying, folder, options, parallel=parallel, on_change=on_change
         ),
         retries,
         bar=progress,
@@ -158,12 +157,12 @@ def _announce(session: Session, folder: Path) -> None:
 
 def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, json: bool) -> AccountOutcome:
     """Return the outcome of work on all streams, under one bar."""
-    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.transfer import RetryingManager
 
     async def run(manager: Manager) -> AccountOutcome:
-        lifeline = Lifeline(manager, retries=retries, say=sayer(json))
+        retrying = RetryingManager(manager, retries=retries, say=sayer(json))
         with shown(what, None, bar=bar, quiet=json) as tracker:
-            return await work(lifeline, tracker.at)
+            return await work(retrying, tracker.at)
 
     return session.run(run)
 

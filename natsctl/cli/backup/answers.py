@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from natsctl.client.backup.document import Document
-from natsctl.client.backup.edit import EditedBackup
-from natsctl.client.backup.found import Found
-from natsctl.client.backup.inspect import BackupInfo, Inspection
-from natsctl.client.backup.outcome import AccountOutcome
+from natsctl.client.backup.account_backup import AccountOutcome
+from natsctl.client.backup.discovery import BackupInfo, Found, Inspection
+from natsctl.client.backup.manifest import Document
 from natsctl.client.backup.save import SavedStream
+from natsctl.client.backup.selection import EditedBackup
 from natsctl.client.backup.verify import Verdict
 
 

@@ -31,11 +31,11 @@ from natsctl.cli.backup.selection import (
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.flags import Json, Names, Progress, Raw, session_of
 from natsctl.cli.live import progress as shown
-from natsctl.client.preview import DryRunError
+from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.api.archive.archive import ArchivedMessage
-    from natsctl.client.backup.edit import EditedBackup
+    from natsctl.client.backup.selection import EditedBackup
     from natsctl.client.backup.verify import Verdict
 
 
@@ -52,7 +52,7 @@ def ls(
     Ends with 1 where one is damaged: by its checksum, or by what is inside where it has none. With --no-check or -n
     only descriptions are read.
     """
-    from natsctl.client.backup.found import find_backups
+    from natsctl.client.backup.discovery import find_backups
 
     found = find_backups(folder, read=check and not names)
     if names:
@@ -85,8 +85,8 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show a backup's configuration, state, consumers and subjects. Reads all of it; needs no server."""
-    from natsctl.client.backup.inspect import inspect as look_into
-    from natsctl.client.backup.opened import open_backup
+    from natsctl.client.backup.discovery import inspect as look_into
+    from natsctl.client.backup.reader import open_backup
 
     top = (0 if json else SUBJECTS) if subjects is None else subjects
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
@@ -112,11 +112,11 @@ def info(
 
     Reads all of it; needs no server. natsctl backup inspect shows more.
     """
-    from natsctl.client.backup.inspect import describe
-    from natsctl.client.backup.opened import open_backup
+    from natsctl.client.backup.discovery import backup_info
+    from natsctl.client.backup.reader import open_backup
 
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
-        found = describe(backup, subjects=subjects, on_read=tracker.at)
+        found = backup_info(backup, subjects=subjects, on_read=tracker.at)
     if json:
         from msgspec import to_builtins
 
@@ -144,8 +144,8 @@ def cat(
     json: Json = False,
 ) -> None:
     """Print the messages of a backup in order, with -j one document on a line. Needs no server."""
-    from natsctl.client.backup.contents import read_messages
-    from natsctl.client.backup.opened import open_backup
+    from natsctl.client.backup.archive_contents import read_messages
+    from natsctl.client.backup.reader import open_backup
 
     pick = read_pick(subject, since, until, seq)
     left = count or -1
@@ -209,7 +209,7 @@ def verify(path: Top, progress: Progress = True, json: Json = False) -> int:
     Reads every byte; ends with 1 where anything is wrong. Needs no server.
     """
     from natsctl.api.errors import UsageError
-    from natsctl.client.backup.found import candidates
+    from natsctl.client.backup.discovery import candidates
     from natsctl.client.backup.verify import verify_account
 
     paths = list(candidates(path)) if path.exists() else [path]
@@ -321,7 +321,7 @@ def edit(
     The messages keep their sequences (but for --renumber) and times; the one that is read stays as it is. Needs no
     server.
     """
-    from natsctl.client.backup.edit import Edit, edit_backup
+    from natsctl.client.backup.selection import Edit, edit_backup
 
     _check_edit(archive, last_per_subject, kv_compact)
     pick = narrowed(

@@ -13,7 +13,7 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.cli.flags import read_moment
 
 if TYPE_CHECKING:
-    from natsctl.client.backup.pick import Pick
+    from natsctl.client.backup.selection import MessageSelection
 
 
 _END: Final = 1 << 63
@@ -80,12 +80,12 @@ ExcludePayloads = Annotated[
 ]
 
 
-def read_pick(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> Pick:
+def read_pick(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> MessageSelection:
     """Return the selection of the flags. Raises UsageError."""
-    from natsctl.client.backup.pick import Pick
+    from natsctl.client.backup.selection import MessageSelection
 
     first, last = _sequences(seq)
-    return Pick(
+    return MessageSelection(
         tuple(_subject("--subject", text) for text in subjects or ()),
         _moment("--since", since),
         _moment("--until", until),
@@ -95,7 +95,7 @@ def read_pick(subjects: list[str] | None, since: str | None, until: str | None, 
 
 
 def narrowed(
-    pick: Pick,
+    pick: MessageSelection,
     *,
     after: str | None,
     before: str | None,
@@ -106,7 +106,7 @@ def narrowed(
     exclude_headers: list[str] | None,
     payloads: list[str] | None,
     exclude_payloads: list[str] | None,
-) -> Pick:
+) -> MessageSelection:
     """Return the selection, narrowed by the flags of the `nats` tool. Raises UsageError."""
     since_ns = max(pick.since_ns, _moment("--after", after))
     until_ns = min(pick.until_ns or _END, _moment("--before", before) - 1 if before else _END)

@@ -16,8 +16,8 @@ from natsctl.cli import output
 from natsctl.cli.live import progress
 
 if TYPE_CHECKING:
-    from natsctl.client.backup.progress import Progress, Say
     from natsctl.client.backup.restore import OnExisting as Existing
+    from natsctl.client.backup.transfer import Progress, Say
 
 
 Check = Annotated[bool, typer.Option("--check", help="have the server check its data first")]

@@ -61,7 +61,7 @@ def install(
         wanted.append((place.startup, _with_line(_text(place.startup), place.line)))
     changed = [(path, text) for path, text in wanted if _text(path) != text]
     if session_of(ctx).dry_run:
-        from natsctl.client.preview import DryRunError, Planned
+        from natsctl.client.message import DryRunError, Planned
 
         raise DryRunError(*(Planned(str(path), text.encode()) for path, text in changed))
     for path, text in changed:

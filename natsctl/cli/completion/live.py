@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from natsctl.client.buckets import KV, OBJECTS, Kind
-from natsctl.client.glance import Glance, glance
+from natsctl.client.one_shot import OneShotClient, open_one_shot
 
 if TYPE_CHECKING:
     from natsctl.cli.completion.place import Place
@@ -29,7 +29,7 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
     known = {name: value for name, value in place.options.items() if name in GlobalOptions.__dataclass_fields__}
     options = GlobalOptions(**known)
     target = resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
-    server = glance(target, deadline_s)
+    server = open_one_shot(target, deadline_s)
     if server is None:
         return []
     try:
@@ -39,7 +39,7 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
         server.close()
 
 
-def _pages(server: Glance, verb: str, key: str, body: dict[str, Any] | None = None) -> Iterator[str]:
+def _pages(server: OneShotClient, verb: str, key: str, body: dict[str, Any] | None = None) -> Iterator[str]:
     offset = 0
     for _ in range(MAX_PAGES):
         page = server.ask(verb, {**(body or {}), "offset": offset})
@@ -49,42 +49,42 @@ def _pages(server: Glance, verb: str, key: str, body: dict[str, Any] | None = No
             return
 
 
-def _streams(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _streams(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     hidden = ("KV_", "OBJ_", "$MQTT_")
     for name in _pages(server, "STREAM.NAMES", "streams"):
         if current.startswith(hidden) or not name.startswith(hidden):
             yield name
 
 
-def _consumers(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _consumers(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     stream = place.value("STREAM")
     return _pages(server, f"CONSUMER.NAMES.{stream}", "consumers") if stream else iter(())
 
 
-def _templates(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _templates(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     return _pages(server, "STREAM.TEMPLATE.NAMES", "streams")
 
 
-def _buckets(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _buckets(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     return _buckets_of(server, KV)
 
 
-def _stores(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _stores(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     return _buckets_of(server, OBJECTS)
 
 
-def _buckets_of(server: Glance, kind: Kind) -> Iterator[str]:
+def _buckets_of(server: OneShotClient, kind: Kind) -> Iterator[str]:
     """Not asked for by subject: a mirror stores no subjects of its own, and would be missing."""
     return (kind.bucket_of(name) for name in _pages(server, "STREAM.NAMES", "streams") if kind.is_mine(name))
 
 
-def _keys(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _keys(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     # A mirror's subjects begin with the name of its origin.
     found = _subjects_in(server, f"{KV.prefix}{place.value('BUCKET')}", _filter(f"$KV.*.{current}"))
     return (subject.split(".", 2)[2] for subject in found)
 
 
-def _objects(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _objects(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     bucket = place.value("BUCKET")
     prefix = f"$O.{bucket}.M."
     for subject in _subjects_in(server, OBJECTS.prefix + bucket, prefix + ">"):
@@ -94,7 +94,7 @@ def _objects(server: Glance, place: Place, current: str) -> Iterator[str]:
             continue
 
 
-def _subjects(server: Glance, place: Place, current: str) -> Iterator[str]:
+def _subjects(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
     """Subjects that streams are made for, and those that messages are stored under."""
     wanted = _filter(current)
     stream = place.value("STREAM")
@@ -107,7 +107,7 @@ def _subjects(server: Glance, place: Place, current: str) -> Iterator[str]:
         yield from sorted(answer["state"].get("subjects") or {})
 
 
-def _subjects_in(server: Glance, stream: str, wanted: str) -> list[str]:
+def _subjects_in(server: OneShotClient, stream: str, wanted: str) -> list[str]:
     return sorted(server.ask(f"STREAM.INFO.{stream}", {"subjects_filter": wanted})["state"].get("subjects") or {})
 
 

@@ -37,7 +37,7 @@ def values_of(place: Place, metavar: str, deadline_s: float, current: str) -> It
 
 
 def _contexts(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
-    from natsctl.client.contexts.store import Contexts
+    from natsctl.client.contexts import Contexts
 
     known = Contexts(os.environ)
     selected = known.selected()
@@ -71,7 +71,7 @@ def _shells(place: Place, current: str, deadline_s: float) -> Iterator[Candidate
 
 
 def _keys_of_contexts(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
-    from natsctl.client.contexts.file import EMPTY
+    from natsctl.client.contexts import EMPTY
 
     return (Candidate(key) for key in EMPTY)
 

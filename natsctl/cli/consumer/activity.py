@@ -31,14 +31,14 @@ from natsctl.cli.live import Every, plot_room
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, chosen, ordered
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
-from natsctl.client.assets.leaders import leader_of
+from natsctl.client.leaders import leader_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.cli.session import Session
-    from natsctl.client.assets.consumer_progress import Progress
     from natsctl.client.manager import Manager
+    from natsctl.client.stream_state import Progress
 
 
 class Leader(Model):
@@ -137,7 +137,7 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
 
 def _load(session: Session, stream: str) -> Progress:
     """The stream's consumers and how many messages it has. Raises ApiResponseError, with what may have been meant."""
-    from natsctl.client.assets.consumer_progress import progress
+    from natsctl.client.stream_state import progress
 
     with suggesting(session, stream):
         return session.run(lambda manager: progress(manager, stream))

@@ -66,7 +66,7 @@ from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
 
 DELIVER_WORDS = {

@@ -17,7 +17,7 @@ from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_consumer, pick_stream
 from natsctl.cli.verbs import Verb
-from natsctl.client.assets.leaders import WAIT_S, Asset, NotClusteredError
+from natsctl.client.leaders import WAIT_S, Asset, NotClusteredError
 
 
 class Moved(Model):

@@ -32,14 +32,14 @@ from natsctl.cli.flags import (
 from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.resolve import pick_stream, suggesting
-from natsctl.client.assets.consumer_find import Test, Wanted
+from natsctl.client.search import ConsumerTest, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer, Listing
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Answer, Listing
 
 
 def ls(
@@ -170,7 +170,7 @@ def find(
     warn_of_absent(answers)
 
 
-def _find_names(session: Session, stream: str, test: Test) -> None:
+def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
     seen: list[Listing[Any]] = []
 
     async def pages(manager: Manager) -> AsyncIterator[list[str]]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.messaging.pull import Wanted
+    from natsctl.client.messaging.consumers import PullOptions
 
 
 class Delivered(Model):
@@ -103,11 +103,11 @@ def next_message(
 
     It ends when there are as many as asked for, or when none came for as long as --wait. No request stays behind.
     """
-    from natsctl.client.messaging.pull import MAX_BATCH, Wanted
+    from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions
 
     session = session_of(ctx)
     asked = asked_for(session, given)
-    wanted = Wanted(count, batch or MAX_BATCH, **asked.request)
+    wanted = PullOptions(count, batch or MAX_BATCH, **asked.request)
     _read(session, stream, consumer, wanted, asked, Shown(raw, json))
 
 
@@ -122,11 +122,11 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Take one batch of a pull consumer with a single request, and acknowledge it."""
-    from natsctl.client.messaging.pull import Wanted
+    from natsctl.client.messaging.consumers import PullOptions
 
     session = session_of(ctx)
     asked = asked_for(session, given)
-    _read(session, stream, consumer, Wanted(batch, batch, once=True, **asked.request), asked, Shown(raw, json))
+    _read(session, stream, consumer, PullOptions(batch, batch, once=True, **asked.request), asked, Shown(raw, json))
 
 
 class Asked(NamedTuple):
@@ -139,7 +139,7 @@ class Asked(NamedTuple):
 
 def asked_for(session: Session, given: Given) -> Asked:
     """What the flags of `READING` say. Raises UsageError for those that exclude each other."""
-    from natsctl.client.messaging.pull import Place
+    from natsctl.client.messaging.consumers import GroupPlace
 
     said: Config = {"fail_empty": True, "place": {}}
     apply(said, READING, given)
@@ -152,7 +152,7 @@ def asked_for(session: Session, given: Given) -> Asked:
         "wait_s": said["wait_ns"] / 1e9 if "wait_ns" in said else session.target().timeout_s,
         "no_wait": said.get("no_wait", False),
         "max_bytes": said.get("max_bytes", 0),
-        "place": Place(**said["place"]),
+        "place": GroupPlace(**said["place"]),
     }
     words = {name: said[name] for name in ("ack", "nak", "term", "delay_ns", "reason") if name in said}
     return Asked(request, Answered(**words), said["fail_empty"])
@@ -162,7 +162,7 @@ def _read(
     session: Session,
     stream: str | None,
     consumer: str | None,
-    wanted: Wanted,
+    wanted: PullOptions,
     asked: Asked,
     show: Shown,
 ) -> None:
@@ -186,14 +186,14 @@ async def _take(
     manager: Manager,
     stream: str,
     consumer: str,
-    wanted: Wanted,
+    wanted: PullOptions,
     config: Mapping[str, Any],
     answered: Answered,
     show: Shown,
 ) -> int:
     """Show and answer messages as they come, and return how many came."""
     from natsctl.cli.messaging.bodies import received
-    from natsctl.client.messaging.pull import take
+    from natsctl.client.messaging.consumers import take
 
     got = 0
     async with aclosing(take(manager, stream, consumer, wanted, config)) as messages:
@@ -204,10 +204,10 @@ async def _take(
     return got
 
 
-def preview_read(session: Session, stream: str, consumer: str, wanted: Wanted, answered: Answered) -> None:
+def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptions, answered: Answered) -> None:
     """End a dry run: taking a message changes what the consumer delivers next."""
     from natsctl.api import endpoints
-    from natsctl.client.preview import DryRunError, Planned
+    from natsctl.client.message import DryRunError, Planned
 
     request = {
         "batch": min(wanted.batch, wanted.count or wanted.batch),
@@ -371,7 +371,7 @@ class Reading(NamedTuple):
 
 
 def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> None:
-    from natsctl.client.messaging.pull import MAX_BATCH, Place, Wanted
+    from natsctl.client.messaging.consumers import MAX_BATCH, GroupPlace, PullOptions
 
     config = live_consumer(session, where, name).raw["config"]
     if asked.deliver_group and asked.deliver_group != config.get("deliver_group"):
@@ -384,7 +384,7 @@ def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> N
     if most is None:
         most = int(pulls and idle_s is None)
         idle_s = session.target().timeout_s if most else idle_s
-    wanted = Wanted(0, min(most or MAX_BATCH, MAX_BATCH), place=Place(asked.group))
+    wanted = PullOptions(0, min(most or MAX_BATCH, MAX_BATCH), place=GroupPlace(asked.group))
     if session.dry_run and not config.get("deliver_subject"):
         preview_read(session, where, name, wanted, answered)
 
@@ -420,14 +420,14 @@ def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_
 
 
 def _messages(
-    manager: Manager, stream: str, consumer: str, config: Mapping[str, Any], wanted: Wanted
+    manager: Manager, stream: str, consumer: str, config: Mapping[str, Any], wanted: PullOptions
 ) -> AsyncGenerator[Message, None]:
     """The consumer's messages without end."""
     if config.get("deliver_subject"):
-        from natsctl.client.messaging.push import pushed
+        from natsctl.client.messaging.consumers import pushed
 
         return pushed(manager, config)
-    from natsctl.client.messaging.pull import take
+    from natsctl.client.messaging.consumers import take
 
     return take(manager, stream, consumer, wanted, config)
 

@@ -18,7 +18,7 @@ from natsctl.cli.flags import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.stream.remove import NoStreamMatchesError
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session

@@ -16,7 +16,7 @@ from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer, Listing
+    from natsctl.client.requests import Answer, Listing
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:

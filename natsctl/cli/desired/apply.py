@@ -112,17 +112,17 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
 
     Raises PlanConflictError if another process is replacing one of the streams `concerned`.
     """
-    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.transfer import RetryingManager
 
     async def work(manager: Manager) -> list[str]:
         from natsctl.plan.apply.holding import names_of
 
-        lifeline = Lifeline(manager, say=sayer(json))
-        if session.dry_run or not await lifeline.patiently(lambda: names_of(lifeline.manager)):
+        retrying = RetryingManager(manager, say=sayer(json))
+        if session.dry_run or not await retrying.patiently(lambda: names_of(retrying.manager)):
             return []
         from natsctl.plan.apply.recovery import recover
 
-        return await lifeline.patiently(lambda: recover(lifeline, concerned))
+        return await retrying.patiently(lambda: recover(retrying, concerned))
 
     return session.run(work)
 
@@ -144,7 +144,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
     """Return the outcome of the plan; each change has its line on stderr as it ends, except with -j."""
     from natsctl.cli.live import progress
     from natsctl.cli.render.plans import render_result
-    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.transfer import RetryingManager
     from natsctl.plan.apply.carry import carry_out
 
     total = len(plan.changes)
@@ -152,7 +152,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
 
     async def work(manager: Manager) -> Outcome:
         done = 0
-        lifeline = Lifeline(manager, say=sayer(json))
+        retrying = RetryingManager(manager, say=sayer(json))
         with progress("Changes", total, "changes", quiet=not shown) as tracker:
 
             def tell(result: Result) -> None:
@@ -162,14 +162,14 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
                 if not json:
                     output.tell(render_result(result))
 
-            return await carry_out(lifeline, plan, options, tell)
+            return await carry_out(retrying, plan, options, tell)
 
     return session.run(work)
 
 
 def sayer(json: bool) -> Any:
     """Return the function that reports progress in words: to stderr, or nowhere with -j."""
-    from natsctl.client.backup.progress import mute
+    from natsctl.client.backup.transfer import mute
 
     return mute if json else lambda text: output.log(safe(text))
 
@@ -193,7 +193,7 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
 def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
     """End a dry run: print the plan and its requests. Drift is an exit status of its own."""
     from natsctl.cli.consent import show_preview
-    from natsctl.client.preview import DryRunError
+    from natsctl.client.message import DryRunError
     from natsctl.plan.apply.carry import preview
     from natsctl.plan.saved import saved_document
 

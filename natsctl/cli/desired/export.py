@@ -91,7 +91,7 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
     if not to.path or to.path == "-":
         _print(exporter, to)
         return
-    from natsctl.client.preview import DryRunError
+    from natsctl.client.message import DryRunError
     from natsctl.plan.export.folder import write_files
 
     texts = _texts(exporter, to)

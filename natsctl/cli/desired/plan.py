@@ -85,10 +85,10 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
 
 async def patiently(manager: Manager, work: Callable[[Manager], Awaitable[T]]) -> T:
     """Return the result of reading, which is restarted if one of several servers dies."""
-    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.transfer import RetryingManager
 
-    lifeline = Lifeline(manager)
-    return await lifeline.patiently(lambda: work(lifeline.manager))
+    retrying = RetryingManager(manager)
+    return await retrying.patiently(lambda: work(retrying.manager))
 
 
 def check_owned(wanted: DocumentSet) -> None:
@@ -160,13 +160,13 @@ def plan(
 
 def _save(made: Plan, path: Path, json: bool) -> None:
     """Write the plan to a file that only the user can read. Raises UsageError."""
-    from natsctl.client.whole_file import PRIVATE, whole_file
+    from natsctl.client.atomic_file import PRIVATE, atomic_write
     from natsctl.plan.saved import encode_plan
 
     if str(path) == "-":
         raise UsageError("--out -: a plan is saved to a file", hint="-j prints one")
     try:
-        with whole_file(path, PRIVATE) as file:
+        with atomic_write(path, PRIVATE) as file:
             file.write(encode_plan(made))
     except OSError as failure:
         raise UsageError(f"--out {path}: {failure.strerror or failure}") from failure

@@ -53,8 +53,8 @@ from natsctl.cli.render.text import safe
 from natsctl.client.messaging.outgoing import Outgoing, stream_headers
 
 if TYPE_CHECKING:
-    from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Answer
 
 
 LINES_AHEAD = 1000
@@ -276,8 +276,8 @@ def publish(
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
     """Raise DryRunError with the messages."""
-    from natsctl.client.messaging.batch import numbered
-    from natsctl.client.preview import DryRunError, Planned
+    from natsctl.client.message import DryRunError, Planned
+    from natsctl.client.messaging.messages import numbered
 
     every = outgoing.messages()
     messages = numbered(every) if atomic else list(itertools.islice(every, SHOWN_DRY))
@@ -322,7 +322,7 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
 
 
 async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
-    from natsctl.client.messaging.batch import publish_batch
+    from natsctl.client.messaging.messages import publish_batch
 
     messages = list(outgoing.messages())
     if not messages:

@@ -22,11 +22,11 @@ from natsctl.cli.render.text import body_text, duration, exact_stamp, safe
 from natsctl.client.messaging.feed import CoreFeed
 
 if TYPE_CHECKING:
-    from natsctl.client.backup.capture import Capture
+    from natsctl.client.backup.writer import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Feed
-    from natsctl.client.messaging.replies import Matcher
+    from natsctl.client.messaging.request_reply import Matcher
 
 
 class Happened(Model, kw_only=True):

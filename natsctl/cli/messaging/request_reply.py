@@ -32,8 +32,8 @@ from natsctl.cli.messaging.bodies import (
 from natsctl.cli.messaging.publish import Input
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
 from natsctl.cli.render.text import safe
-from natsctl.client.messaging.exchange import REPLY_GAP_S, Awaited, ask, failure_in
 from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.request_reply import REPLY_GAP_S, ReplyLimits, ask, failure_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message as ClientMessage
     from natsctl.client.messaging.message_trace import Report
-    from natsctl.client.messaging.responder import Answered as AnsweredRequest
-    from natsctl.client.messaging.responder import Make
+    from natsctl.client.messaging.request_reply import Answered as AnsweredRequest
+    from natsctl.client.messaging.request_reply import Make
 
 
 class Response(Message, kw_only=True):
@@ -80,7 +80,7 @@ def request(
 ) -> None:
     """Send a request and show the reply; no responder is a failure (exit 5), as is a service's error (exit 1)."""
     check_target(subject)
-    awaited = Awaited(replies, wait_seconds(reply_timeout, "--reply-timeout") or REPLY_GAP_S, wait_for_empty)
+    awaited = ReplyLimits(replies, wait_seconds(reply_timeout, "--reply-timeout") or REPLY_GAP_S, wait_for_empty)
     failing = [(key.strip(), value.strip()) for key, _, value in (one.partition(":") for one in fail_on_header or ())]
     single = count == 1 and awaited.limit == 1 and not wait_for_empty and send_on == "eof"
     show = Answers(raw, json, single, translate)
@@ -105,7 +105,7 @@ def request(
 
 
 def _preview(every: Iterator[Outgoing]) -> None:
-    from natsctl.client.preview import DryRunError, Planned
+    from natsctl.client.message import DryRunError, Planned
 
     raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in every))
 
@@ -196,7 +196,7 @@ def reply(
     sleep_s = wait_seconds(sleep, "--sleep") or 0.0
     session = session_of(ctx)
     if session.dry_run:
-        from natsctl.client.preview import DryRunError, Planned
+        from natsctl.client.message import DryRunError, Planned
 
         what = "the request" if echo else command or None
         planned = () if what else (Planned("_INBOX.<of each request>", payload, headers or None),)
@@ -207,8 +207,7 @@ def reply(
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
     """Return the function that makes answers, whose templates count requests from 0. Raises UsageError."""
     from natsctl.cli.messaging.template import check_supported, command_of, fill_message
-    from natsctl.client.messaging.commands import words_of
-    from natsctl.client.messaging.responder import run_command
+    from natsctl.client.messaging.request_reply import run_command, words_of
 
     async def make(request: ClientMessage, number: int) -> Outgoing:
         text = templates and not echo and not command
@@ -233,7 +232,7 @@ async def _serve(
     manager: Manager, subject: str, queue: str, count: int, make: Make, sleep_s: float, json: bool
 ) -> None:
     """Answer one request after the other, so that answers are numbered in the order of requests."""
-    from natsctl.client.messaging.responder import respond
+    from natsctl.client.messaging.request_reply import respond
 
     connection = manager.connection
     subscription = await connection.subscribe(subject, queue=queue, lasting=True)
@@ -300,7 +299,7 @@ def trace(
     message = Outgoing(subject, read_body(payload or ""), read_headers(header))
     session = session_of(ctx)
     if session.dry_run:
-        from natsctl.client.preview import DryRunError, Planned
+        from natsctl.client.message import DryRunError, Planned
 
         raise DryRunError(Planned(subject, message.body, headers_of(message, "_INBOX.<made when sent>", deliver)))
 

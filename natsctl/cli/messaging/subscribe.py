@@ -42,7 +42,7 @@ from natsctl.cli.resolve import suggesting
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.backup.capture import Capture
+    from natsctl.client.backup.writer import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Feed
@@ -210,7 +210,7 @@ async def _run(
     from dataclasses import replace
 
     from natsctl.cli.messaging.receive import Dump, Look, Shower
-    from natsctl.client.messaging.replies import Matcher
+    from natsctl.client.messaging.request_reply import Matcher
 
     matcher = Matcher(manager.connection) if asked.match_replies else None
     if asked.inbox:
@@ -247,7 +247,7 @@ async def _capture(manager: Manager, asked: Asked, subjects: list[str]) -> Captu
     """
     from pathlib import Path
 
-    from natsctl.client.backup.capture import Capture, captured_config
+    from natsctl.client.backup.writer import Capture, captured_config
 
     target = Path(asked.backup)
     if not asked.stored:

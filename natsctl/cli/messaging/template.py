@@ -94,7 +94,7 @@ class _Aside:
 
     def words(self, flag: str, line: str) -> list[str]:
         """Return the words of a line, with the texts put back. Raises UsageError."""
-        from natsctl.client.messaging.commands import words_of
+        from natsctl.client.messaging.request_reply import words_of
 
         return [re.sub(r"\0(\d+)\0", lambda found: self._texts[int(found[1])], word) for word in words_of(flag, line)]
 
@@ -121,7 +121,7 @@ async def translated(command: str, message: Message, stream: str = "") -> bytes:
 
     Raises CommandFailedError, and UsageError for an invalid template.
     """
-    from natsctl.client.messaging.commands import run
+    from natsctl.client.messaging.request_reply import run
 
     aside = _Aside()
     functions = {"Subject": lambda: Foreign(message.subject), "Stream": lambda: stream}

@@ -11,7 +11,7 @@ from natsctl.cli.flags import Config, Flag, Given
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
 from natsctl.cli.prompts.source import read_subject
 from natsctl.cli.stream.create import STREAM_FLAGS
-from natsctl.client.assets.stream_defaults import window_of
+from natsctl.client.asset_config import window_of
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
 REQUIRED_MAX_BYTES = "256MB"

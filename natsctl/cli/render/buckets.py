@@ -12,14 +12,14 @@ from natsctl.cli.render.streams import render_cluster, render_metadata
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, listed, safe, size_limit, when, yes
 from natsctl.client.buckets import KV, OBJECTS, Kind
-from natsctl.client.objects.bucket import digest_bytes
+from natsctl.client.object_store import digest_bytes
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.stream import StreamConfig, StreamInfo, StreamSourceInfo
     from natsctl.cli.render.tables import Table
-    from natsctl.client.kv.entry import Entry
-    from natsctl.client.objects.bucket import Object
+    from natsctl.client.buckets import Entry
+    from natsctl.client.object_store import Object
 
 
 _GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"

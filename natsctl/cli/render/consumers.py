@@ -17,7 +17,7 @@ from natsctl.cli.render.text import ago, count, duration, is_zero, listed, safe,
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig, PriorityGroupState, SequenceInfo
     from natsctl.cli.render.tables import Table
-    from natsctl.client.assets.consumer_progress import Progress
+    from natsctl.client.stream_state import Progress
 
 
 POLICIES = {

@@ -14,7 +14,7 @@ from natsctl.client.settings import expand_path
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
-    from natsctl.client.contexts.check import Checked
+    from natsctl.client.servers import Checked
 
 _ROWS = (
     ("Username", "user"),

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
     from natsctl.client.bench.latencies import Spread
     from natsctl.client.bench.report import Part, Report
-    from natsctl.client.latency import LatencyReport
-    from natsctl.client.rtt import Trip, Trips
+    from natsctl.client.latency import LatencyReport, Trip, Trips
 
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render import change as fields
 from natsctl.cli.render.text import count, duration, folded, hanging, safe
-from natsctl.client.assets.stream_defaults import DEFAULTS as PLAIN
+from natsctl.client.asset_config import DEFAULTS as PLAIN
 from natsctl.plan.apply.result import INTERRUPTED, LOST, Status
 from natsctl.plan.asset import Kind
 from natsctl.plan.change import Action, Change, Difference

@@ -10,8 +10,8 @@ from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render.tables import Column, render_sheet, summed
 from natsctl.cli.render.text import count, duration, safe, yes
-from natsctl.client.system.answers import Answers, ServerAnswer
 from natsctl.client.system.reports import Row, clusters, count_by_server, leaders, span_ns
+from natsctl.client.system.system_account import Answers, ServerAnswer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

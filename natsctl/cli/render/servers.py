@@ -12,12 +12,12 @@ from natsctl.api.units import format_size
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, duration, safe, when, yes
-from natsctl.client.system.answers import ServerAnswer
+from natsctl.client.system.system_account import ServerAnswer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.checks.check import Check, Metric
+    from natsctl.client.checks import Check, Metric
 
 
 Varz = Mapping[str, Any]

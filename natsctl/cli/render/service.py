@@ -14,7 +14,7 @@ from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
-from natsctl.client.services.documents import Endpoint, EndpointStats, ServiceInfo, ServiceStats
+from natsctl.client.services import Endpoint, EndpointStats, ServiceInfo, ServiceStats
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table

@@ -24,7 +24,7 @@ from natsctl.cli.render.text import (
     when,
     yes,
 )
-from natsctl.client.assets.stream_filter import level_of, required_level
+from natsctl.client.search import level_of, required_level
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamTemplateInfo

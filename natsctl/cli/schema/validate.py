@@ -45,7 +45,7 @@ def request(
     """Send a request and check the answer against the schema of its `type`, or that of --schema."""
     session = session_of(ctx)
     if session.dry_run:
-        from natsctl.client.preview import DryRunError, Planned
+        from natsctl.client.message import DryRunError, Planned
 
         raise DryRunError(Planned(subject, body.encode()))
     message = session.run(lambda manager: manager.connection.request(subject, body.encode()))

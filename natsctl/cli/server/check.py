@@ -28,7 +28,7 @@ from natsctl.cli.flags import (
     session_of,
 )
 from natsctl.cli.verbs import Verb
-from natsctl.client.checks.check import Check
+from natsctl.client.checks import Check
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -274,10 +274,10 @@ def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str
 
 def _replace(path: Path, text: str) -> None:
     """Write a file in one step: who reads it meanwhile sees the old or the new one whole. Raises UsageError."""
-    from natsctl.client.whole_file import whole_file
+    from natsctl.client.atomic_file import atomic_write
 
     try:
-        with whole_file(path, 0o644) as file:
+        with atomic_write(path, 0o644) as file:
             file.write(text.encode())
     except OSError as failure:
         raise UsageError(f"--outfile: {path}: {failure.strerror}") from failure
@@ -292,7 +292,7 @@ def stream(ctx: typer.Context, given: Given, stream: Stream, json: Json = False)
 
     Thresholds may stand in the stream's metadata, too, as io.nats.monitor.msgs-warn and so on.
     """
-    from natsctl.client.checks.assets import check_stream
+    from natsctl.client.checks import check_stream
 
     read = readers(STREAM)
     run_check(
@@ -316,7 +316,7 @@ def consumer(
 
     Thresholds may stand in the consumer's metadata, too, as io.nats.monitor.waiting-critical and so on.
     """
-    from natsctl.client.checks.assets import check_consumer
+    from natsctl.client.checks import check_consumer
 
     read = readers(CONSUMER)
     check = Check("consumer", f"{stream}_{consumer}")
@@ -332,7 +332,7 @@ def consumer(
 @flagged((*MESSAGE, *OUT))
 def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
     """Check the newest message of a stream or of a subject: its age and body."""
-    from natsctl.client.checks.assets import check_message
+    from natsctl.client.checks import check_message
 
     check = Check("message", "Stream Message")
     run_check(ctx, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
@@ -341,7 +341,7 @@ def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False
 @flagged((*JETSTREAM, *OUT))
 def jetstream(ctx: typer.Context, given: Given, json: Json = False) -> None:
     """Check the account's use of its JetStream limits, and the replicas of its streams."""
-    from natsctl.client.checks.servers import check_jetstream
+    from natsctl.client.checks import check_jetstream
 
     run_check(ctx, given, json, Check("jetstream", "JetStream"), check_jetstream)
 
@@ -354,7 +354,7 @@ def kv(
     json: Json = False,
 ) -> None:
     """Check a key-value bucket: that it is there, its values, a key."""
-    from natsctl.client.checks.assets import check_kv
+    from natsctl.client.checks import check_kv
 
     check = Check("kv", bucket)
     run_check(ctx, given, json, check, lambda manager, check, limits: check_kv(manager, check, bucket, limits))
@@ -363,7 +363,7 @@ def kv(
 @flagged((*CONNECTION, *OUT))
 def connection(ctx: typer.Context, given: Given, json: Json = False) -> None:
     """Check that the server accepts connections, and how quickly it answers."""
-    from natsctl.client.checks.servers import check_connection
+    from natsctl.client.checks import check_connection
 
     _import_client()
     begin_s = time.perf_counter()
@@ -379,7 +379,7 @@ def connection(ctx: typer.Context, given: Given, json: Json = False) -> None:
 @flagged((*SERVER, *OUT))
 def server(ctx: typer.Context, given: Given, json: Json = False) -> None:
     """Check a server: uptime, load, certificates, and what is required of it."""
-    from natsctl.client.checks.servers import check_server
+    from natsctl.client.checks import check_server
 
     run_check(ctx, given, json, Check("server", given.get("--name", "server")), check_server)
 
@@ -394,7 +394,7 @@ def meta(
     json: Json = False,
 ) -> None:
     """Check the group of servers that runs JetStream's cluster."""
-    from natsctl.client.checks.servers import check_meta
+    from natsctl.client.checks import check_meta
 
     check = Check("meta", "JetStream Meta Cluster")
     run_check(
@@ -412,7 +412,7 @@ def request(
     json: Json = False,
 ) -> None:
     """Check that a service answers a request, how quickly, and with what."""
-    from natsctl.client.checks.servers import check_request
+    from natsctl.client.checks import check_request
 
     run_check(ctx, given, json, Check("request", subject), check_request)
 
@@ -426,8 +426,8 @@ def credential(
 ) -> None:
     """Check how long a credentials file is still valid; asks no server."""
     from natsctl.api.errors import UsageError
-    from natsctl.client.checks.servers import check_credential
-    from natsctl.client.secrets import jwt_in, resolve_file
+    from natsctl.client.checks import check_credential
+    from natsctl.client.settings import jwt_in, resolve_file
 
     check = Check("credential", "Credential")
     try:

@@ -63,8 +63,8 @@ def balance(
     json: Json = False,
 ) -> None:
     """Disconnect clients from servers that have more connections than others, so that they reconnect elsewhere."""
-    from natsctl.client.system.answers import Scope
     from natsctl.client.system.cluster import plan_moves
+    from natsctl.client.system.system_account import Scope
 
     session = session_of(ctx)
     spread_s, kinds = _seconds(spread), given.get("--kind", ["client"])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from natsctl.cli.render.plot import Series
     from natsctl.cli.session import Session
-    from natsctl.client.system.answers import Answers, Scope
+    from natsctl.client.system.system_account import Answers, Scope
 
 
 SCOPE = (
@@ -43,7 +43,7 @@ ServerName = Annotated[str, typer.Argument(metavar="SERVER", help="the server, b
 
 def scope_of(given: Given, expect: int = 0) -> Scope:
     """The servers that the flags mean."""
-    from natsctl.client.system.answers import Scope
+    from natsctl.client.system.system_account import Scope
 
     return Scope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
 
@@ -124,9 +124,9 @@ def ls(
     from natsctl.cli.output import console, width
     from natsctl.cli.render.server_reports import SERVERS, render_census
     from natsctl.cli.render.tables import ordered
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
-    census = session_of(ctx).run(lambda manager: System(manager).census(scope_of(given, expect)))
+    census = session_of(ctx).run(lambda manager: System(manager).ping(scope_of(given, expect)))
     rows = ordered(census, SERVERS, sort, reverse, default="rtt")
     if names:
         found = [one.name for one in rows]
@@ -148,9 +148,9 @@ def ping(
     json: Json = False,
 ) -> None:
     """Show how quickly each server answers, and with EXPECT fail when they are fewer."""
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
-    census = session_of(ctx).run(lambda manager: System(manager).census(scope_of(given, expect)))
+    census = session_of(ctx).run(lambda manager: System(manager).ping(scope_of(given, expect)))
     answers = sorted(census, key=lambda one: one.rtt_ns)
     if json:
         output.emit_json([{"server": one.server, "rtt": one.rtt_ns} for one in answers])
@@ -170,7 +170,7 @@ def ping(
 def suggesting_server() -> Iterator[None]:
     """Give the error about a server that does not exist the hint which one may have been meant."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.system.census import ServerNotFoundError
+    from natsctl.client.system.system_account import ServerNotFoundError
 
     try:
         yield
@@ -181,7 +181,7 @@ def suggesting_server() -> Iterator[None]:
 
 def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> None:
     """Show one server: the one of that name or id, else the one connected to."""
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     with suggesting_server():
         answer = session_of(ctx).run(lambda manager: System(manager).ask_one(server, "VARZ"))
@@ -196,7 +196,7 @@ def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> Non
 
 def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
     """Make a server reload its configuration file."""
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     session = session_of(ctx)
     with suggesting_server():
@@ -219,7 +219,7 @@ def graph(
     """Plot a server's load and throughput, until Ctrl-C."""
     from natsctl.cli.live import watch
     from natsctl.cli.render.plot import render_plots
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     columns, lines = plot_room(rounds)
     session = session_of(ctx)
@@ -291,7 +291,7 @@ def account_info(
     json: Json = False,
 ) -> None:
     """Show an account: what it may do, imports and exports."""
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     session = session_of(ctx)
     try:
@@ -311,7 +311,7 @@ def account_info(
 def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
     """Return, if the server has no such account, a failure that says which one may have been meant."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
     if account in known:
@@ -322,9 +322,9 @@ def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
 
 def account_purge(ctx: typer.Context, account: Account, force: Force = False, json: Json = False) -> None:
     """Remove every stream and consumer that JetStream holds for an account."""
-    from natsctl.client.system.census import System
     from natsctl.client.system.cluster import purge_account
     from natsctl.client.system.reports import details
+    from natsctl.client.system.system_account import System
 
     session = session_of(ctx)
     check_consent(session, f"remove all Streams of account {account}", force)

@@ -18,8 +18,8 @@ from natsctl.cli.flags import Json, session_of
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.system.answers import ServerAnswer
     from natsctl.client.system.replicas import Replica
+    from natsctl.client.system.system_account import ServerAnswer
 
 R = TypeVar("R", bound="Replica")
 
@@ -117,9 +117,8 @@ def _check(health: bool, stdin: bool) -> None:
 
 def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
     """Return what each server says of its JetStream, from stdin or from the servers."""
-    from natsctl.client.system.answers import Scope, ServerAnswer
-    from natsctl.client.system.census import System
     from natsctl.client.system.replicas import JSZ
+    from natsctl.client.system.system_account import Scope, ServerAnswer, System
 
     if stdin:
         found = [ServerAnswer(one) for one in _documents(sys.stdin.read())][: expected or None]
@@ -162,8 +161,7 @@ def _wanted(every: Sequence[R], unsynced: bool, **wanted: str) -> list[R]:
 
 
 def _ask_health(session: Session, rows: Sequence[R], body: Callable[[R], dict[str, str]]) -> None:
-    from natsctl.client.system.answers import ServerAnswer
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import ServerAnswer, System
 
     async def ask(manager: Any) -> None:
         for one in rows:

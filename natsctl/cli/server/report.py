@@ -44,8 +44,8 @@ from natsctl.cli.verbs import Verb
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.system.answers import Answers, Scope, ServerAnswer
     from natsctl.client.system.reports import Row
+    from natsctl.client.system.system_account import Answers, Scope, ServerAnswer
 
 
 def _again(name: str, module: str = "report") -> str:
@@ -252,7 +252,7 @@ def connections(ctx: typer.Context, given: Given, view: View, expect: Expect = 0
 
 
 def _connections(ctx: typer.Context, given: Given, view: View, expect: int, most: int) -> None:
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     session = session_of(ctx)
     body, scope = {**request_of(given), **({"subscriptions": True} if view.json else {})}, scope_of(given, expect)
@@ -304,8 +304,8 @@ def accounts(
         return
     from natsctl.cli.render.server_reports import ACCOUNTS
     from natsctl.cli.render.tables import render_sheet
-    from natsctl.client.system.census import System
     from natsctl.client.system.reports import accounts as account_rows
+    from natsctl.client.system.system_account import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
@@ -371,7 +371,7 @@ class _Asked(NamedTuple):
 
 def _report_links(ctx: typer.Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
     from natsctl.cli.render.tables import render_sheet
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     session = session_of(ctx)
 
@@ -434,13 +434,13 @@ def mem(
 
 def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
     from natsctl.cli.render.server_reports import render_use
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
     show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
 
     def build() -> Report:
-        census = session.run(lambda manager: System(manager).census(scope))
+        census = session.run(lambda manager: System(manager).ping(scope))
         rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
         document = {one.name: one.data.get(what) or 0 for one in rows}
         return Report(document, lambda width: [render_use(title, what, rows, show, width)], census)
@@ -466,7 +466,7 @@ def health(
 ) -> None:
     """Show the health that servers report; fails if one is unhealthy."""
     from natsctl.cli.render.server_reports import healthy, render_health
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
     body = fields_of(HEALTH, given, details=True)
@@ -500,8 +500,8 @@ def jetstream(
 ) -> None:
     """Show what JetStream holds on each server, and the members of its cluster."""
     from natsctl.cli.render.server_reports import JETSTREAM, render_jetstream
-    from natsctl.client.system.census import System
     from natsctl.client.system.reports import of_account
+    from natsctl.client.system.system_account import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
     body = fields_of(_JETSTREAM_FLAGS, given)
@@ -538,8 +538,8 @@ def downgrade(
     from natsctl.cli.output import console, width
     from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
     from natsctl.cli.render.tables import render_sheet
-    from natsctl.client.system.census import System
     from natsctl.client.system.reports import above_level
+    from natsctl.client.system.system_account import System
 
     body = {"accounts": True, "streams": True, "consumer": True, "config": True}
     answers = session_of(ctx).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))

@@ -34,7 +34,7 @@ from natsctl.cli.server.report import HEALTH, STATES, place_state
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from natsctl.client.system.answers import ServerAnswer
+    from natsctl.client.system.system_account import ServerAnswer
 
 
 class Profile(msgspec.Struct):
@@ -133,7 +133,7 @@ def _ask(ctx: typer.Context, what: str, given: Given, expect: int) -> None:
 
     Raises UnreachableError, NatsctlError where one refuses.
     """
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
     scope = scope_of(given, expect)
@@ -188,7 +188,7 @@ def kick(
     json: Json = False,
 ) -> None:
     """Disconnect a client or leaf node."""
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     with suggesting_server():
         answer = session_of(ctx).run(
@@ -213,7 +213,7 @@ def profile(
     json: Json = False,
 ) -> None:
     """Profile servers, and write one file for each; natsctl's own server has no profiles."""
-    from natsctl.client.system.census import System
+    from natsctl.client.system.system_account import System
 
     if profile not in PROFILES:
         raise UsageError(f"PROFILE: expected one of {', '.join(PROFILES)}, not {profile!r}")

@@ -79,7 +79,7 @@ def requests(
 ) -> None:
     """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
     from natsctl.cli.render.server_reports import WATCHED_REQUESTS
-    from natsctl.client.system.rates import ApiCounts
+    from natsctl.client.system.top import ApiCounts
 
     try:
         wanted = re.compile(account)
@@ -118,13 +118,13 @@ def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0
 
 
 def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
-    from natsctl.client.system.census import System
-    from natsctl.client.system.rates import Rates, server_rows
+    from natsctl.client.system.system_account import System
+    from natsctl.client.system.top import Rates, server_rows
 
     session, scope, rates = session_of(ctx), scope_of(given), Rates()
 
     def look() -> list[Row]:
-        census = session.run(lambda manager: System(manager).census(scope))
+        census = session.run(lambda manager: System(manager).ping(scope))
         return server_rows(census, rates, time.monotonic())
 
     return look
@@ -134,9 +134,9 @@ def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
 def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections and throughput."""
     from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS
-    from natsctl.client.system.census import System
-    from natsctl.client.system.rates import Rates, account_rows
     from natsctl.client.system.reports import account_totals
+    from natsctl.client.system.system_account import System
+    from natsctl.client.system.top import Rates, account_rows
 
     session, scope, rates = session_of(ctx), scope_of(given), Rates()
 

@@ -20,12 +20,12 @@ from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.list import FIND, find_streams
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import Verb
-from natsctl.client.assets.leaders import WAIT_S, Asset, await_gone, check_clustered, peers_of
+from natsctl.client.leaders import WAIT_S, Asset, await_gone, check_clustered, peers_of
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamRemovePeerAnswer
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
 
 class Moved(Model):

@@ -48,12 +48,12 @@ from natsctl.cli.flags import (
 )
 from natsctl.cli.resolve import suggesting
 from natsctl.cli.stream.info import existing, show_info
-from natsctl.client.assets.stream_defaults import new_stream
+from natsctl.client.asset_config import new_stream
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Answer
 
 
 PAIRED = (

@@ -30,11 +30,11 @@ from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.create import MEANINGS, STREAM_EDIT, check_config
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
-from natsctl.client.assets.stream_defaults import settled
+from natsctl.client.asset_config import settled
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
 
 @flagged(STREAM_EDIT)

@@ -15,7 +15,7 @@ from natsctl.cli.resolve import pick_stream, suggesting
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
 
 OWNERS = (

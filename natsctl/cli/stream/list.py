@@ -34,8 +34,8 @@ from natsctl.cli.resolve import is_internal, is_match
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer, Listing
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Answer, Listing
 
 
 Subject = Annotated[
@@ -229,7 +229,7 @@ def find(
 
 def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
     """All streams, and those of them that meet the criteria that were given."""
-    from natsctl.client.assets.stream_filter import matching
+    from natsctl.client.search import matching
 
     wanted, subject, invert = _criteria(given)
     streams = list_streams(session, subject=subject, all_streams=all_streams)
@@ -241,7 +241,7 @@ def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Str
 
 def _find_names(session: Session, given: Given, all_streams: bool) -> None:
     """Print the names of those that meet the criteria, page by page."""
-    from natsctl.client.assets.stream_filter import matching
+    from natsctl.client.search import matching
 
     wanted, subject, invert = _criteria(given)
     absent: dict[str, str] = {}
@@ -259,7 +259,7 @@ def _find_names(session: Session, given: Given, all_streams: bool) -> None:
 
 def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:
     """What is asked of streams, the subject that they store, and whether the opposite of all else is meant."""
-    from natsctl.client.assets.stream_filter import CRITERIA
+    from natsctl.client.search import CRITERIA
 
     wanted = fields_of(FIND, given)
     for name in ("expression", "server_name", "cluster"):

@@ -23,14 +23,14 @@ from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
-from natsctl.client.answer import Answer
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
+from natsctl.client.requests import Answer
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamMsgGetAnswer
     from natsctl.api.messages import StoredMsg
     from natsctl.cli.session import Session
-    from natsctl.client.assets.purging import Effect, Purge
+    from natsctl.client.stream_state import Purge, PurgeEffect
 
 
 Sequence = Annotated[
@@ -160,7 +160,7 @@ def _next_page(session: Session, json: bool) -> bool:
 
 def _since(session: Session, name: str, since: str) -> int:
     from natsctl.api.units import parse_length
-    from natsctl.client.assets.purging import sequence_at
+    from natsctl.client.stream_state import sequence_at
 
     try:
         before_ns = time.time_ns() - parse_length(since)
@@ -173,7 +173,7 @@ def _since(session: Session, name: str, since: str) -> int:
 
 def _messages(session: Session, name: str, seq: int, subject: str) -> Iterator[Answer[StreamMsgGetAnswer]]:
     """The messages on `subject` from `seq` on, each asked for when it is wanted."""
-    from natsctl.client.assets.purging import next_answer
+    from natsctl.client.stream_state import next_answer
 
     while True:
         with suggesting(session, name):
@@ -293,27 +293,27 @@ def _purge(
     session: Session, live: Answer[StreamInfoAnswer], subject: str, seq: int, keep: int, before_ns: int
 ) -> Purge:
     """What to ask of one stream; a moment becomes the sequence that it lies at."""
-    from natsctl.client.assets.purging import Purge, sequence_at
+    from natsctl.client.stream_state import Purge, sequence_at
 
     if before_ns:
         seq = session.run(lambda manager: sequence_at(manager, live, before_ns))
     return Purge(subject, seq, keep)
 
 
-def _effect(session: Session, live: Answer[StreamInfoAnswer], purge: Purge) -> Effect:
-    from natsctl.client.assets.purging import purge_effect
+def _effect(session: Session, live: Answer[StreamInfoAnswer], purge: Purge) -> PurgeEffect:
+    from natsctl.client.stream_state import purge_effect
 
     return session.run(lambda manager: purge_effect(manager, live, purge))
 
 
-def _documents(effects: dict[str, Effect]) -> dict[str, Any]:
+def _documents(effects: dict[str, PurgeEffect]) -> dict[str, Any]:
     if len(effects) == 1:
         return next(iter(effects.values())).document()
     total = sum(effect.messages for effect in effects.values())
     return {"messages": total, "streams": {name: effect.document() for name, effect in effects.items()}}
 
 
-def _told(effect: Effect, name: str) -> str:
+def _told(effect: PurgeEffect, name: str) -> str:
     """What would go, for a person who is about to be asked."""
     from natsctl.api.units import format_size
 

@@ -17,12 +17,12 @@ from natsctl.cli.flags import Force, Json, MissingOk, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import is_internal, is_pattern, matching, pick_stream, suggesting
 from natsctl.cli.stream.info import warn_of_bucket
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
 
 StreamNames = Annotated[

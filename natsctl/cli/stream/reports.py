@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from natsctl.cli.render.streams import Row
     from natsctl.cli.render.tables import Column
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
-    from natsctl.client.assets.gaps import Gap
+    from natsctl.client.requests import Answer
+    from natsctl.client.stream_state import Gap
     from natsctl.spark.report.model import DeepReport
 
 
@@ -108,11 +108,11 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
 
 def _write_page(found: DeepReport, path: Path) -> None:
     from natsctl.cli.render.text import stamp
-    from natsctl.client.whole_file import whole_file
+    from natsctl.client.atomic_file import atomic_write
     from natsctl.spark.report.page import html_page
 
     try:
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(html_page(found, stamp(time.time_ns())).encode())
     except OSError as failure:
         raise StorageError(f"--html {path}: {failure.strerror or failure}") from failure
@@ -356,7 +356,7 @@ def gaps(
 
     Where the server names only some of them, the headers of all messages are read.
     """
-    from natsctl.client.assets.gaps import is_complete, ranges
+    from natsctl.client.stream_state import is_complete, ranges
 
     session = session_of(ctx)
     name = pick_stream(session, stream)
@@ -386,7 +386,7 @@ def gaps(
 
 def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:
     from natsctl.cli.live import progress
-    from natsctl.client.assets.gaps import walk_gaps
+    from natsctl.client.stream_state import walk_gaps
 
     what = f"Reading Stream {live.value.config.name}"
     with progress(what, live.value.state.messages, "messages", bar=bar, quiet=quiet) as tracker:

@@ -31,11 +31,11 @@ from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import STREAM_ADD
 from natsctl.cli.verbs import Verb
-from natsctl.client.assets.stream_defaults import new_stream
+from natsctl.client.asset_config import new_stream
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.requests import Answer
 
 NOT_ON_SERVERS_OF_TODAY = "nats-server has had no stream templates since 2.14; natsctl server has"
 

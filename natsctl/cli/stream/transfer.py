@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.cli.spark_work import Measured
     from natsctl.cli.sql import Tables
-    from natsctl.client.backup.progress import Progress as Transferred
     from natsctl.client.backup.restore import Restored, RestoreOptions
     from natsctl.client.backup.save import SavedStream
+    from natsctl.client.backup.transfer import Progress as Transferred
     from natsctl.client.manager import Manager
     from natsctl.spark.files.export import Exported, Target
     from natsctl.spark.files.stream_import import Content
@@ -80,8 +80,8 @@ def backup(
     The backup appears under its name when it is whole; a broken connection begins it again. Streams in memory are
     saved too.
     """
-    from natsctl.client.backup.attempts import Lifeline
     from natsctl.client.backup.save import SaveOptions, save_stream
+    from natsctl.client.backup.transfer import RetryingManager
 
     session = session_of(ctx)
     options = SaveOptions(
@@ -95,9 +95,9 @@ def backup(
     )
 
     async def work(manager: Manager) -> SavedStream:
-        lifeline = Lifeline(manager, retries=retries, say=sayer(json))
+        retrying = RetryingManager(manager, retries=retries, say=sayer(json))
         with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
-            return await save_stream(lifeline, stream, target, options, step)
+            return await save_stream(retrying, stream, target, options, step)
 
     with suggesting(session, stream):
         done = session.run(work)
@@ -183,16 +183,16 @@ def _may_replace(session: Session, source: Path, options: RestoreOptions, force:
 def _restored(
     session: Session, source: Path, options: RestoreOptions, retries: int, *, bar: bool, json: bool
 ) -> Restored:
-    from natsctl.client.backup.attempts import Lifeline
     from natsctl.client.backup.restore import restore_stream
+    from natsctl.client.backup.transfer import RetryingManager
 
     def begins(done: Transferred) -> str:
         return f'Starting restore of Stream "{safe(done.stream)}" from file "{safe(str(source))}"'
 
     async def work(manager: Manager) -> Restored:
-        lifeline = Lifeline(manager, retries=retries, say=sayer(json))
+        retrying = RetryingManager(manager, retries=retries, say=sayer(json))
         with shown(begins, "Sent", bar=bar, quiet=json) as step:
-            return await restore_stream(lifeline, source, options, step)
+            return await restore_stream(retrying, source, options, step)
 
     return session.run(work)
 
@@ -341,7 +341,7 @@ def export(
     chosen = {**part.options(stream), "failOnDataLoss": "true" if strict else "false"}
     tables = checked_tables(session, stream, backup)
     if session.dry_run:
-        from natsctl.client.preview import DryRunError
+        from natsctl.client.message import DryRunError
 
         raise DryRunError(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
     if where.incremental:
@@ -468,7 +468,7 @@ def load(
     measured = Stored(stored)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
-        from natsctl.client.preview import DryRunError
+        from natsctl.client.message import DryRunError
         from natsctl.spark.files.import_source import read_once, read_rows
         from natsctl.spark.files.stream_import import check_subjects, look, messages, store, subjects_of
 

@@ -1,1 +1,1 @@
-"""Backups of streams and accounts: made, read, judged and restored, over the wire and on disk."""
+"""Backups of streams and accounts: made, read, verified and restored, over the wire and on disk."""

@@ -1,9 +1,9 @@
-"""Backup of an account's configuration into a folder, in the layout that the `nats` tool of 2020 wrote.
+"""Backup of an account's configuration into a folder, in the layout of the `nats` tool of 2020.
 
 `stream_<S>.json` for each stream, `stream_<S>_consumer_<C>.json` for each durable consumer, `stream_template_<T>.json`
-for each template, and with data `stream_<S>.tgz`, a stream backup as one file (target.py). Each JSON is
-`{"type", "time", "configuration": base64 of indented JSON, "checksum": hex sha256 of those bytes}`. The folder appears
-under its name when it is whole. Source: docs/compatibility.md#backups-of-the-nats-tool.
+for each template, and with data `stream_<S>.tgz`, a stream backup as one file (client/backup/writer.py). Each JSON is
+`{"type", "time", "configuration": base64 of indented JSON, "checksum": hex sha256 of those bytes}`. The folder gets its
+name when it is complete. Source: docs/compatibility.md#backups-of-the-nats-tool.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.config.update_losses import Loss, consumer_losses, stream_losses
-from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, StorageError, UsageError
-from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.layout import META_NAME, PART_PREFIX, checked_name, small_file
-from natsctl.client.backup.progress import OnProgress, silent
+from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, checked_name, small_file
 from natsctl.client.backup.restore import StreamExistsError
 from natsctl.client.backup.rewrite import is_since
 from natsctl.client.backup.save import save_stream
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.backup.transfer import OnProgress, RetryingManager, ignore_progress
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -43,17 +41,17 @@ Transfer = Callable[[], AbstractContextManager[OnProgress]]
 
 NO_TEMPLATES_SINCE = (2, 14)
 OUR_RUNTIME = "natsctl"
-"""What natsctl's server says in INFO where nats-server has the version of Go; it has templates in every version."""
+"""Value in the INFO of natsctl's server where nats-server has Go's version; it has templates in every version."""
 _SERVER_METADATA = ("_nats.ver", "_nats.level", "_nats.req.level")
 
 
 def _unseen() -> AbstractContextManager[OnProgress]:
-    return nullcontext(silent)
+    return nullcontext(ignore_progress)
 
 
 @dataclass(slots=True)
 class AccountBackup:
-    """What was saved or restored, by name; consumers as `STREAM > CONSUMER`."""
+    """Names of the saved or restored assets; consumers as `STREAM > CONSUMER`."""
 
     folder: str
     streams: list[str] = field(default_factory=list)
@@ -67,7 +65,7 @@ async def save_account(
 ) -> AccountBackup:
     """Save every stream and durable consumer of the account to a folder that does not exist yet or is empty.
 
-    Says what it does through `log`. Raises UsageError for a folder in use, StorageError for one that cannot be
+    Reports its steps to `log`. Raises UsageError for a folder in use, StorageError for one that cannot be
     written. Nothing is left after a failure.
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -91,8 +89,8 @@ async def save_account(
             log(f"Stream {name} data to {folder / f'stream_{name}.tgz'}")
             target = part / f"stream_{name}.tgz"
             with transfer() as step:
-                lifeline = Lifeline(manager, say=log)
-                await save_stream(lifeline, name, target, on_progress=step)
+                retrying = RetryingManager(manager, say=log)
+                await save_stream(retrying, name, target, on_progress=step)
             saved.data.append(name)
         part.rename(folder)
     except OSError as failure:
@@ -133,12 +131,12 @@ async def _save_templates(manager: Manager, part: Path, folder: Path, saved: Acc
 
 
 def may_have_templates(info: dict[str, Any]) -> bool:
-    """Whether a server answers requests about templates: nats-server from 2.14 on leaves them without an answer."""
+    """Return whether a server answers requests about templates; nats-server from 2.14 on does not."""
     return info.get("go") == OUR_RUNTIME or not is_since(str(info.get("version") or ""), NO_TEMPLATES_SINCE)
 
 
 def _without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without the metadata that the server writes itself."""
+    """Return the configuration without the metadata that the server writes itself."""
     metadata = config.get("metadata")
     if not isinstance(metadata, dict):
         return config
@@ -151,7 +149,7 @@ def _write(folder: Path, stem: str, kind: str, configuration: dict[str, Any]) ->
     """Write one file of a backup and return its name: `STEM.json`, or `STEM~2.json` and so on where that is taken.
 
     Consumer C of stream S and the stream S_consumer_C have one name, and so have S and s on some file systems. Each
-    file says what it configures, so that a restore minds no name.
+    file says what it configures, so that a restore does not depend on names.
     """
     content = json.dumps(configuration, indent=2, ensure_ascii=False).encode()
     document = {
@@ -180,7 +178,7 @@ class SavedConfiguration:
 
 
 def read_saved(path: Path) -> SavedConfiguration:
-    """The configuration in one file of a backup.
+    """Return the configuration in one file of a backup.
 
     Raises UsageError when it is none, StorageError when its checksum is wrong.
     """
@@ -256,7 +254,10 @@ async def restore_account(
 async def restore_losses(
     manager: Manager, source: Path, *, update_streams: bool, only: Path | None = None
 ) -> list[Loss]:
-    """Return what streams and consumers that exist lose when they become what was saved; nothing in a dry run."""
+    """Return the losses of existing streams and consumers by an update to the saved configuration.
+
+    None in a dry run.
+    """
     if manager.connection.dry_run:
         return []
     files = [only] if only is not None else sorted(source.glob("*.json")) if source.is_dir() else []
@@ -276,12 +277,10 @@ async def restore_losses(
 
 
 async def _consumer_losses(manager: Manager, stream: str, name: str, config: dict[str, Any]) -> list[Loss]:
-    try:
-        live = (await manager.consumer_info(stream, name)).raw
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
-            raise
+    found = await manager.find_consumer(stream, name)
+    if found is None:
         return []
+    live = found.raw
     return _named(f"Consumer {stream} > {name}", consumer_losses(live["config"], config, live))
 
 
@@ -292,7 +291,7 @@ def _named(what: str, losses: list[Loss]) -> list[Loss]:
 def _preview(
     manager: Manager, saved: list[SavedConfiguration], existing: set[str], update_streams: bool
 ) -> DryRunError:
-    """What a dry run says: every request for a stream, and what is there already."""
+    """Return the dry run's result: every request for a stream, and the streams that exist already."""
     planned = []
     names = [str(one.configuration.get("name")) for one in saved if one.kind == "stream"]
     for one in saved:

@@ -1,20 +1,88 @@
-"""`manifest.json`: what a backup holds, when and by what it was made, and the checksum of each of its files.
+"""Files of a stream backup: their names, the checks of names and paths, and the manifest.
 
-It stands beside the two files that the `nats` tool knows, which does not mind it. A backup of that tool has none.
+`manifest.json` has the contents of a backup, when and by what it was made, and the checksum of each of its files. It
+stands beside the two files that the `nats` tool knows, which ignores it. A backup of that tool has none.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import os
+import stat
+from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import msgspec
 
-from natsctl.api.errors import StorageError
-from natsctl.client.backup.document import Document
+from natsctl.api.errors import ProtocolError, StorageError
+from natsctl.api.model import Model
+from natsctl.api.subjects import is_valid_name
+
+META_NAME = "backup.json"
+DATA_NAME = "stream.tar.s2"
+NEWER_DATA_NAME = "stream.arc.s2"
+"""The name that the `nats` tool gives the data of servers from 2.15 on, which is of version 2; both names are read."""
+MANIFEST_NAME = "manifest.json"
+NAMES = frozenset({META_NAME, DATA_NAME, NEWER_DATA_NAME, MANIFEST_NAME})
+FILE_ENDINGS = (".tgz", ".tar.gz", ".tar", ".tar.s2")
+GZIP_ENDINGS = (".tgz", ".tar.gz")
+MAX_META_BYTES = 64 * 1024 * 1024
+"""Of what describes a backup."""
+PART_PREFIX = ".natsctl-"
+"""Begins the name of what is not whole yet; short, so that it is a file name whatever the stream is called."""
+
+
+def is_single_file(path: Path) -> bool:
+    """Return whether a backup to that path is one file rather than a directory."""
+    return path.is_file() or path.name.lower().endswith(FILE_ENDINGS)
+
+
+def checked_name(noun: str, name: str) -> str:
+    """Return a name that a server gave, as part of a file name; raises ProtocolError for an impossible name.
+
+    A server chooses the names in its answers: one with a slash would lead out of the backup's folder.
+    """
+    if not is_valid_name(name) or any("\ud800" <= char <= "\udfff" for char in name):
+        raise ProtocolError(f"the server lists a {noun} called {name!r}, a name that no {noun} can have")
+    return name
+
+
+def data_name_of(version: int) -> str:
+    """Return the name of a file with data of that version, 0 where it is not known."""
+    return NEWER_DATA_NAME if version == 2 else DATA_NAME
+
+
+def data_name(names: Container[str]) -> str:
+    """Return which of a backup's files has the data, "" where none has; raises StorageError where two may."""
+    found = [name for name in (DATA_NAME, NEWER_DATA_NAME) if name in names]
+    if len(found) > 1:
+        raise StorageError(f"the backup holds both {DATA_NAME} and {NEWER_DATA_NAME}")
+    return found[0] if found else ""
+
+
+def plain_file(path: Path) -> IO[bytes]:
+    """Open a file of unknown origin; raises StorageError for a pipe or a device, which have no end."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise StorageError(f"{path} is not a regular file")
+    return file
+
+
+def small_file(path: Path) -> bytes:
+    """Return the content of a small file; raises StorageError for a longer one."""
+    with plain_file(path) as file:
+        content = file.read(MAX_META_BYTES + 1)
+    if len(content) > MAX_META_BYTES:
+        raise StorageError(f"{path} has more than {MAX_META_BYTES} bytes")
+    return content
+
+
+class Document(Model, omit_defaults=False):
+    """Base of natsctl's JSON documents about backups: every field is always present, for scripts."""
+
 
 FORMAT = "natsctl.stream-backup/2"
 _UNSUMMED_FORMAT = "natsctl.stream-backup/1"
@@ -40,10 +108,10 @@ class MadeOn(Document):
 
 
 class Manifest(Document):
-    """What a backup says of itself.
+    """Manifest of a backup.
 
-    `method` is "snapshot", "replay" (messages that a client read one by one), "captured" (what a
-    subscription brought) or "rewritten" (made of another backup).
+    `method` is "snapshot", "replay" (messages that a client read one by one), "captured" (messages of
+    a subscription) or "rewritten" (made of another backup).
     `account` names every stream of the account backup that this one is part of, so that a missing one is noticed.
     `sha256` is the checksum of this document without it.
     """
@@ -62,7 +130,7 @@ class Manifest(Document):
     sha256: str = ""
 
     def file(self, name: str) -> FileSum | None:
-        """Return what the manifest says of a file."""
+        """Return the manifest's entry of a file."""
         return next((one for one in self.files if one.name == name), None)
 
 
@@ -77,7 +145,7 @@ def _text(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(text: bytes, path: Path) -> Manifest:
-    """The manifest in a file. Raises StorageError when it is none, or of a later format."""
+    """Return the manifest in a file. Raises StorageError when it is none, or of a later format."""
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.MsgspecError as failure:
@@ -97,7 +165,7 @@ class Readable(Protocol):
 
 
 def sum_of(name: str, content: Readable) -> FileSum:
-    """The size and checksum of what can be read."""
+    """Return the size and checksum of what can be read."""
     digest, size = hashlib.sha256(), 0
     while piece := content.read(_PIECE_BYTES):
         digest.update(piece)
@@ -106,16 +174,16 @@ def sum_of(name: str, content: Readable) -> FileSum:
 
 
 def faults(manifest: Manifest, found: Iterable[FileSum]) -> list[str]:
-    """What of the files is not as the manifest has it, a sentence each."""
+    """Return a sentence for each difference between the files and the manifest."""
     there = {one.name: one for one in found}
-    told: list[str] = []
+    findings: list[str] = []
     for wanted in manifest.files:
         one = there.get(wanted.name)
         if one is None:
-            told.append(f"{wanted.name} is missing")
+            findings.append(f"{wanted.name} is missing")
         elif why := mismatch(wanted, one):
-            told.append(why)
-    return told
+            findings.append(why)
+    return findings
 
 
 def mismatch(wanted: FileSum, found: FileSum) -> str:

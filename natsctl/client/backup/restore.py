@@ -1,9 +1,9 @@
-"""A stream's restore over the wire: from any backup, under any name, with nothing left behind by a failure.
+"""Restore of a stream: from any backup, under any name, with nothing left behind by a failure.
 
-Each piece is sent as a request, and an empty one ends it, which the server answers like a stream creation. JetStream
-has no renaming of streams, so one that is to be replaced is saved first, after the new backup was read to its end, and
-put back should the restore fail: between its removal and the end of the restore there is no stream of that name.
-Source: docs/compatibility.md#snapshots-and-restores.
+Each piece of the data is sent as a request, several ahead of their answers, and an empty one ends it, which the server
+answers like a stream creation. JetStream cannot rename streams, so a stream that is to be replaced is saved first,
+after the new backup was read to its end, and restored again should the restore fail: between its removal and the end of
+the restore there is no stream of that name. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations
@@ -13,39 +13,207 @@ import contextlib
 import shutil
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
+from natsctl.api.answers import StreamCreateAnswer
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.client.answer import Answer
-from natsctl.client.backup.aside import aside
-from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
-from natsctl.client.backup.compare import IncompleteRestoreError, lacking, missing
-from natsctl.client.backup.contents import OnRead, check_whole, summarise
-from natsctl.client.backup.opened import OpenBackup, open_backup
-from natsctl.client.backup.progress import OnProgress, Progress, silent
+from natsctl.api.units import plural
+from natsctl.client.backup.archive_contents import OnRead, check_whole, run_in_thread, summarise
+from natsctl.client.backup.reader import OpenBackup, open_backup
 from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
-from natsctl.client.backup.send import Sending
+from natsctl.client.backup.transfer import (
+    OnProgress,
+    Progress,
+    RetryingManager,
+    TransferInterruptedError,
+    TransferTimeoutError,
+    ignore_progress,
+)
+from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.manager import Manager
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
+from natsctl.client.requests import Answer, api_error, parse_object
+
+if TYPE_CHECKING:
+    from natsctl.client.message import Message
+
+
+_LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers")
+"""Fields above 0 of which a restored stream may rightly have less than its backup."""
+
+
+class IncompleteRestoreError(NatsctlError):
+    """The server has made the stream, but less is in it than in the backup."""
+
+
+def missing(backup: OpenBackup, answer: Answer[Any]) -> list[str]:
+    """Return what the restored stream lacks of the saved state; it may have more, from publishers or its origin."""
+    said, found = backup.state, answer.raw.get("state") or {}
+    losses = [
+        f"{word} {int(found.get(key) or 0):,} instead of {int(said.get(key) or 0):,}"
+        for key, word in (("messages", "messages"), ("last_seq", "last sequence"))
+        if int(found.get(key) or 0) < int(said.get(key) or 0)
+    ]
+    first, was = int(found.get("first_seq") or 0), int(said.get("first_seq") or 0)
+    if said.get("messages") and first > was:
+        losses.append(f"first sequence {first:,} instead of {was:,}")
+    return losses
+
+
+def lacking(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> list[str]:
+    """Return warnings about losses that limits explain. Raises IncompleteRestoreError for others."""
+    losses = missing(backup, answer)
+    consumers = int((answer.raw.get("state") or {}).get("consumer_count") or 0)
+    manifest = backup.manifest
+    if manifest is not None and manifest.consumers and consumers < int(backup.state.get("consumer_count") or 0):
+        losses.append(f"{plural(consumers, 'consumer')} instead of {backup.state.get('consumer_count')}")
+    if not losses:
+        return []
+    text = f"the restored stream differs from its backup: {', '.join(losses)}"
+    limited = any(int(config.get(limit) or 0) > 0 for limit in _LIMITS) or config.get("allow_msg_ttl")
+    if limited or config.get("retention", "limits") != "limits":
+        return [f"{text}; its limits or its retention may have removed messages"]
+    raise IncompleteRestoreError(
+        text, hint=f"natsctl backup verify {backup.path} checks whether the backup is complete"
+    )
+
+
+PIECE_BYTES = 64 * 1024
+"""Size of the pieces that the `nats` tool sends; every server accepts it."""
+WINDOW = 8
+ABANDON_WAIT_S = 10.0
+END_WAIT_S = 3600.0
+"""Longest time for a server to make the stream after the last piece, as in the `nats` tool."""
+
+
+class RestoreTransfer:
+    """Transfer of a backup's data to a server, which may be repeated."""
+
+    def __init__(self, backup: OpenBackup, config: dict[str, Any], idle_s: float, on_progress: OnProgress) -> None:
+        self.backup = backup
+        self._config = config
+        self._idle_s = idle_s
+        self._on_progress = on_progress
+        self.progress = Progress(str(config["name"]), backup.size)
+        self.begun = False
+        self.unheard = False
+        """Whether the end of the data was sent and its answer did not arrive."""
+        self.left_part = False
+        """Whether the server made a stream of what had come before it was abandoned."""
+        self._deliver = ""
+
+    async def send(self, manager: Manager) -> Answer[StreamCreateAnswer]:
+        """Return the server's answer once the stream is there.
+
+        Raises ApiResponseError, TransferInterruptedError, TransferTimeoutError or UnreachableError.
+        """
+        name = self.progress.stream
+        if self.begun:
+            self.progress.again()
+        body = {"config": self._config, "state": self.backup.state}
+        try:
+            answer = await manager.requests.ask(endpoints.STREAM_RESTORE, name, body=body)
+        except UnreachableError:
+            self.begun = True  # perhaps: the server may have died with its answer, and its cluster hold the name
+            raise
+        self.begun, self.unheard = True, False
+        deliver = str(answer.raw.get("deliver_subject") or "")
+        if not deliver:
+            raise ProtocolError(f"the answer on {answer.subject} names no deliver_subject")
+        self._deliver = deliver
+        self.backup.data.rewind()
+        self._on_progress(self.progress)
+        raw = await self._pieces(manager, deliver)
+        if raw is None:
+            self.unheard = True
+            said = await manager.connection.request(deliver, b"", timeout_s=END_WAIT_S)
+            self.unheard = False
+            raw = self._checked(said, deliver)
+        self._deliver = ""
+        return Answer(StreamCreateAnswer, deliver, raw=raw)
+
+    async def abandon(self, manager: Manager) -> None:
+        """End an unfinished restore, also one of another connection, so that its name is free at once.
+
+        Otherwise a server waits some seconds for the next piece. After the end of the data it discards what it has, or
+        makes the stream where only the end was missing, or where a part looks complete.
+        """
+        deliver, self._deliver = self._deliver, ""
+        if deliver:
+            with contextlib.suppress(NatsctlError):
+                said = await manager.connection.request(deliver, b"", timeout_s=ABANDON_WAIT_S)
+                self.left_part = self._checked(said, deliver) is not None
+
+    async def _pieces(self, manager: Manager, deliver: str) -> dict[str, Any] | None:
+        """Send the data, `WINDOW` pieces ahead of their answers; raises what the server refuses them with."""
+        connection, progress = manager.connection, self.progress
+        size = min(PIECE_BYTES, connection.max_payload)
+        pending: deque[asyncio.Task[Message]] = deque()
+        try:
+            while piece := await asyncio.to_thread(self.backup.data.read, size):
+                pending.append(asyncio.ensure_future(connection.request(deliver, piece, timeout_s=self._idle_s)))
+                # Let the request go out before the next one is made: pieces must stay in order.
+                await asyncio.sleep(0)
+                progress.archive_bytes += len(piece)
+                progress.chunks += 1
+                if len(pending) >= WINDOW and (ended := await self._answered(pending.popleft(), deliver)):
+                    return ended
+                self._on_progress(progress)
+            while pending:
+                if ended := await self._answered(pending.popleft(), deliver):
+                    return ended
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+        return None
+
+    async def _answered(self, piece: asyncio.Task[Message], deliver: str) -> dict[str, Any] | None:
+        """Return the server's answer to a piece, as `_checked` does.
+
+        Raises TransferTimeoutError without an answer.
+        """
+        try:
+            return self._checked(await piece, deliver)
+        except UnreachableError as failure:
+            raise TransferTimeoutError(failure.text, hint=failure.hint) from failure
+
+    def _checked(self, message: Message, subject: str) -> dict[str, Any] | None:
+        """Return the JSON of an answer to a piece, None for the empty one that means "go on".
+
+        Raises ApiResponseError.
+        """
+        if message.status == NO_RESPONDERS:
+            raise TransferInterruptedError(
+                f"the server ended the restore of {self.progress.stream}: its delivery subject has no responder"
+            )
+        if not message.body:
+            return None
+        raw = parse_object(message.body, subject)
+        if error := raw.get("error"):
+            raise ApiResponseError(api_error(error), subject)
+        return raw
+
 
 NAME_HELD_S = 1.0
-"""How long to wait before the name is tried again where no stream has it."""
+"""Pause before the name is tried again where no stream has it."""
 HELD_WITHIN_S = 45.0
-"""How long a cluster may hold the name of a restore whose server has died."""
+"""Longest time that a cluster holds the name of a restore whose server has died."""
 MAX_SUBJECTS_ASKED = 64
 """Subjects whose owners are asked for before a restore; the server itself judges all of them."""
 
 
 class OnExisting(StrEnum):
-    """What becomes of a stream that is there already."""
+    """Handling of a stream that exists already."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -53,13 +221,13 @@ class OnExisting(StrEnum):
 
 
 class StreamExistsError(NatsctlError):
-    """A stream of the backup exists and is neither to be replaced nor to be left alone."""
+    """A stream of the backup exists, and is neither replaced nor skipped."""
 
     exit_code = ExitCode.CONFLICT
 
 
 class SubjectOverlapError(NatsctlError):
-    """Another stream listens on subjects of the one that is to be restored."""
+    """Another stream has subjects of the one that is to be restored."""
 
     exit_code = ExitCode.CONFLICT
 
@@ -75,7 +243,7 @@ class StreamLostError(IncompleteRestoreError):
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """What is restored as what; empty fields leave what the backup has."""
+    """Options of a restore; empty fields keep the backup's values."""
 
     stream: str = ""
     config: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +255,7 @@ class RestoreOptions:
     idle_s: float = IDLE_S
 
     def applied(self, saved: dict[str, Any]) -> dict[str, Any]:
-        """The configuration to restore with: the one given, else the saved one, with what was said besides."""
+        """Return the configuration to restore with: the given or the saved one, with the other options applied."""
         wanted = dict(self.config or saved)
         wanted["name"] = self.stream or str(self.config.get("name") or saved.get("name") or "")
         if self.subjects:
@@ -106,7 +274,7 @@ class RestoreOptions:
 
 @dataclass(slots=True)
 class Restored:
-    """What came of it: `action` is "restored", "replaced" or "skipped", the answer that of the server."""
+    """Result of a restore: `action` is "restored", "replaced" or "skipped", the answer that of the server."""
 
     stream: str
     action: str
@@ -116,21 +284,21 @@ class Restored:
 
 
 async def restore_stream(
-    lifeline: Lifeline,
+    retrying: RetryingManager,
     source: Path,
     options: RestoreOptions = RestoreOptions(),
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = ignore_progress,
 ) -> Restored:
-    """Restore a backup of any form; `on_progress` also hears of a reading that has to come before.
+    """Restore a backup of any form; `on_progress` also reports the reading before it.
 
-    Raises StreamExistsError, ApiResponseError when the server refuses, UsageError or StorageError when the backup is
-    none or is damaged; no stream is there then that was not before. IncompleteRestoreError says that less came back
-    than was saved, without a limit that would explain it: that stream stays.
+    Raises StreamExistsError, ApiResponseError when the server refuses, UsageError or StorageError when the file is no
+    backup or is damaged; then no new stream is left. IncompleteRestoreError means that less was restored than saved,
+    without a limit that would explain it: that stream stays.
     """
     with open_backup(source) as backup:
         config = options.applied(backup.config)
         name = str(config["name"])
-        there = await _existing(lifeline.manager, name)
+        there = await retrying.manager.find_stream(name)
         if there is not None and options.on_existing is OnExisting.FAIL:
             raise StreamExistsError(
                 f"stream {name} exists",
@@ -138,20 +306,20 @@ async def restore_stream(
             )
         if there is not None and options.on_existing is OnExisting.SKIP:
             return Restored(name, "skipped", there, Progress(name, 0))
-        connection = lifeline.manager.connection
+        connection = retrying.manager.connection
         version = version_for(backup, config, str(connection.info.get("version") or ""))
         if connection.dry_run:
-            raise _preview(lifeline.manager, backup, config, there)
-        await _check_subjects(lifeline.manager, config)
+            raise _preview(retrying.manager, backup, config, there)
+        await _check_subjects(retrying.manager, config)
         read = _reading(name, backup.size, on_progress)
-        await aside(lambda on_read: check_whole(backup, on_read), read)
+        await run_in_thread(lambda on_read: check_whole(backup, on_read), read)
         async with fitted(backup, config, version, read) as done:
-            sending = Sending(backup, config, options.idle_s, on_progress)
+            sending = RestoreTransfer(backup, config, options.idle_s, on_progress)
             if there is None:
-                answer = await _restore(lifeline, name, sending)
+                answer = await _restore(retrying, name, sending)
             else:
-                await aside(lambda on_read: summarise(backup, on_read), read)
-                answer = await _replace(lifeline, name, sending, options)
+                await run_in_thread(lambda on_read: summarise(backup, on_read), read)
+                answer = await _replace(retrying, name, sending, options)
         action = "restored" if there is None else "replaced"
         warnings = [done] if done else []
         warnings += lacking(backup, config, answer)
@@ -159,25 +327,16 @@ async def restore_stream(
 
 
 async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -> Answer[Any] | None:
-    """The stream that a restore would replace, None where there is none or it is not to be replaced."""
+    """Return the stream that a restore would replace, None where there is none or it is not to be replaced."""
     if options.on_existing is not OnExisting.REPLACE:
         return None
     with open_backup(source) as backup:
         name = str(options.applied(backup.config)["name"])
-    return await _existing(manager, name)
-
-
-async def _existing(manager: Manager, name: str) -> Answer[Any] | None:
-    try:
-        return await manager.stream_info(name)
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.STREAM_NOT_FOUND:
-            raise
-        return None
+    return await manager.find_stream(name)
 
 
 def _reading(name: str, size: int, on_progress: OnProgress) -> OnRead:
-    """What is to be told how much of an archive was read; it looks like a transfer of the archive."""
+    """Return a read callback that reports progress as a transfer of the archive would."""
     progress = Progress(name, size)
 
     def read(done: int) -> None:
@@ -199,17 +358,17 @@ async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
             )
 
 
-async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[Any]:
-    """Restore a stream that is not there; after a failure it is not there either, unless somebody else has made it."""
+async def _restore(retrying: RetryingManager, name: str, sending: RestoreTransfer) -> Answer[Any]:
+    """Restore a stream that does not exist; after a failure it does not exist either, unless another client made it."""
 
     again: dict[int, int] = {
-        ErrCode.STREAM_RESTORE: min(lifeline.retries, 1),
-        ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED: lifeline.retries,
+        ErrCode.STREAM_RESTORE: min(retrying.retries, 1),
+        ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED: retrying.retries,
     }
     until_s = time.monotonic() + HELD_WITHIN_S
 
     async def send(manager: Manager) -> Answer[Any]:
-        """Send it; a name that a cluster holds for a server that has died is waited for."""
+        """Send it; waits for a name that a cluster reserves for a server that has died."""
         while True:
             try:
                 return await sending.send(manager)
@@ -233,9 +392,11 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
         try:
             return await send(manager)
         except ApiResponseError as failure:
-            if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
+            if not again.get(failure.err_code, 0) or await manager.find_stream(name) is not None:
                 if failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED and await is_held(manager, name):
-                    failure.hint = f"a restore of it goes on or was cut off: natsctl stream rm {name} --force ends that"
+                    failure.hint = (
+                        f"a restore of it runs or was interrupted: natsctl stream rm {name} --force ends that"
+                    )
                 raise
             # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in: only
             # where there is no other stream. And a server of a cluster may hold a stream's name for a moment after the
@@ -248,34 +409,34 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             raise TransferInterruptedError(failure.text) from failure
 
     try:
-        return await lifeline.run(f"the restore of {name}", attempt)
+        return await retrying.run(f"the restore of {name}", attempt)
     except BaseException:
         if sending.begun:
-            await _clear(lifeline, sending)
+            await _clear(retrying, sending)
         raise
 
 
 async def is_held(manager: Manager, name: str) -> bool:
-    """Return whether a cluster holds the name of a stream that is not there: for a restore, which may be cut off."""
+    """Return whether a cluster reserves the name of a missing stream: for a restore, which may be interrupted."""
     listed = name in await manager.stream_names() if manager.connection.info.get("cluster") else False
-    return listed and await _existing(manager, name) is None
+    return listed and await manager.find_stream(name) is None
 
 
 async def give_free(manager: Manager, name: str) -> None:
-    """End a restore of this process, or of one that is gone, whose name a cluster holds without an end."""
+    """End a restore of this or an ended process whose name a cluster would reserve forever."""
     if await is_held(manager, name):
         with contextlib.suppress(ApiResponseError):
             await manager.stream_delete(name)
 
 
-async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
-    """Return the whole stream that an attempt has left, None without one; a part of it is removed.
+async def _left(manager: Manager, sending: RestoreTransfer) -> Answer[Any] | None:
+    """Return the whole stream that an attempt has left, None without one; an incomplete one is removed.
 
-    Raises StreamExistsError where another one is there, which somebody else has made meanwhile.
+    Raises StreamExistsError where another client has made a stream of that name meanwhile.
     """
     name = sending.progress.stream
     await sending.abandon(manager)
-    if not sending.begun or (there := await _existing(manager, name)) is None:
+    if not sending.begun or (there := await manager.find_stream(name)) is None:
         return None
     if (sending.left_part or sending.unheard) and not missing(sending.backup, there):
         return there
@@ -289,72 +450,76 @@ async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
 
 
 def _is_remnant(there: Answer[Any]) -> bool:
-    """Tell whether a stream is the empty one that a cluster leaves of a restore that failed.
+    """Return whether a stream is the empty one that a cluster leaves after a failed restore.
 
-    A cluster gives the name away when a restore begins, so nobody else can have made it; a single server does not.
+    A cluster reserves the name when a restore begins, so no other client can have made it; a single server does not.
     """
     clustered = (there.raw.get("cluster") or {}).get("name")
     return bool(clustered) and not (there.raw.get("state") or {}).get("last_seq")
 
 
-async def _clear(lifeline: Lifeline, sending: Sending) -> None:
+async def _clear(retrying: RetryingManager, sending: RestoreTransfer) -> None:
     """Remove what a broken restore may have left; an error here would only hide the first one."""
     with contextlib.suppress(NatsctlError):
-        manager = await lifeline.renew()
+        manager = await retrying.renew()
         if await _left(manager, sending) is not None:
             await manager.stream_delete(sending.progress.stream)
 
 
-async def _replace(lifeline: Lifeline, name: str, sending: Sending, options: RestoreOptions) -> Answer[Any]:
-    """Restore over a stream that is there; after a failure it is there again, or its copy is told of."""
+async def _replace(
+    retrying: RetryingManager, name: str, sending: RestoreTransfer, options: RestoreOptions
+) -> Answer[Any]:
+    """Restore over an existing stream; after a failure it exists again, or the path of its copy is reported."""
     with _safety_folder(sending.backup.path) as folder:
         copy = folder / "stream"
-        await save_stream(lifeline, name, copy, SaveOptions(idle_s=options.idle_s))
-        lifeline.say(f"stream {name} was saved to {copy} until the restore is done")
+        await save_stream(retrying, name, copy, SaveOptions(idle_s=options.idle_s))
+        retrying.say(f"stream {name} was saved to {copy} until the restore is done")
         try:
-            return await restore_over(lifeline, sending, copy, options.idle_s)
+            return await restore_over(retrying, sending, copy, options.idle_s)
         except StreamLostError as failure:
             kept = copy.rename(folder.with_suffix(".saved"))
             raise StreamLostError(name, kept, failure.__cause__) from failure
 
 
-async def restore_sent(lifeline: Lifeline, sending: Sending) -> Answer[Any]:
-    """Restore a stream that is not there; after a failure it is not there either. Raises as `restore_stream`."""
-    return await _restore(lifeline, sending.progress.stream, sending)
+async def restore_sent(retrying: RetryingManager, sending: RestoreTransfer) -> Answer[Any]:
+    """Restore a stream that does not exist; after a failure it does not exist either. Raises as `restore_stream`."""
+    return await _restore(retrying, sending.progress.stream, sending)
 
 
-async def restore_over(lifeline: Lifeline, sending: Sending, copy: Path, idle_s: float = IDLE_S) -> Answer[Any]:
-    """Remove the stream that is sent and restore it, the answer of the server.
+async def restore_over(
+    retrying: RetryingManager, sending: RestoreTransfer, copy: Path, idle_s: float = IDLE_S
+) -> Answer[Any]:
+    """Remove the stream and restore it; returns the server's answer.
 
     After a failure the stream is put back from `copy`, a whole backup of it. Raises StreamLostError where that fails
     too.
     """
     name = sending.progress.stream
     try:
-        await lifeline.manager.stream_delete(name)
-        return await _restore(lifeline, name, sending)
+        await retrying.manager.stream_delete(name)
+        return await _restore(retrying, name, sending)
     except BaseException:
-        await _put_back(lifeline, name, copy, idle_s)
+        await _put_back(retrying, name, copy, idle_s)
         raise
 
 
-async def _put_back(lifeline: Lifeline, name: str, copy: Path, idle_s: float) -> None:
+async def _put_back(retrying: RetryingManager, name: str, copy: Path, idle_s: float) -> None:
     """Restore the stream that was to be replaced, unless it is there. Raises StreamLostError where that fails."""
     try:
         with open_backup(copy) as backup:
             # Its removal may not have got through, or an answer to it not back.
-            there = await _existing(await lifeline.renew(), name)
+            there = await (await retrying.renew()).find_stream(name)
             if there is not None and not missing(backup, there):
                 return
-            await _restore(lifeline, name, Sending(backup, backup.config, idle_s, silent))
+            await _restore(retrying, name, RestoreTransfer(backup, backup.config, idle_s, ignore_progress))
     except BaseException as failure:
         raise StreamLostError(name, copy, failure) from failure
-    lifeline.say(f"stream {name} is as it was before")
+    retrying.say(f"stream {name} is as it was before")
 
 
 @contextlib.contextmanager
 def _safety_folder(source: Path) -> Iterator[Path]:
-    """A folder for the copy of a stream that is replaced: beside the backup, else where temporary files are."""
+    """Yield a folder for the copy of a stream that is replaced: beside the backup, else where temporary files are."""
     try:
         folder = tempfile.mkdtemp(prefix=".natsctl-replaced-", dir=source.absolute().parent)
     except OSError:
@@ -366,7 +531,7 @@ def _safety_folder(source: Path) -> Iterator[Path]:
 
 
 def _preview(manager: Manager, backup: OpenBackup, config: dict[str, Any], there: Answer[Any] | None) -> DryRunError:
-    """What a dry run says: the requests, and what would be made and replaced."""
+    """Return the dry run's result: the requests, and the streams that would be made and replaced."""
     name, prefix = str(config["name"]), manager.connection.target.api_prefix
     planned = [
         Planned(endpoints.STREAM_RESTORE.subject(name, prefix=prefix), {"config": config, "state": backup.state})

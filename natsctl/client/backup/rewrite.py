@@ -1,9 +1,9 @@
-"""An archive made anew: under another name, in the other format, or with some of its messages only.
+"""Rewriting of archives: under another name, in the other format, or with some of the messages only.
 
-A version 2 archive does not name its stream: restored under another name it stays as it is. In version 1 the hash of
-every record and of the configuration is keyed by the stream's name, so another name means to read all of it and to
-write it anew: as version 2 where the server reads that, else as version 1 with all hashes made anew. Version 2 is what
-streams in memory need, version 1 what servers before 2.15 read.
+A version 2 archive does not contain its stream's name: restored under another name it stays as it is. In version 1 the
+hash of every record and of the configuration is keyed by the stream's name, so another name requires reading and
+writing all of it: as version 2 where the server reads that, else as version 1 with all hashes computed again. Version 2
+is needed by streams in memory, version 1 by servers before 2.15.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.times import format_time
 from natsctl.api.units import plural
-from natsctl.client.backup.aside import aside
-from natsctl.client.backup.contents import (
+from natsctl.client.backup.archive_contents import (
     OnRead,
     Summary,
+    ignore_read,
     read_items,
     read_messages,
+    run_in_thread,
     summarise,
-    unseen,
     version_of,
 )
-from natsctl.client.backup.data import BackupData
+from natsctl.client.backup.reader import BackupData
 
 if TYPE_CHECKING:
-    from natsctl.client.backup.opened import OpenBackup
+    from natsctl.client.backup.reader import OpenBackup
 
 V2_SINCE = (2, 15)
 """The server version from which on version 2 is read."""
@@ -47,13 +47,13 @@ Keep = Callable[[ArchivedMessage], bool]
 
 
 def is_since(server_version: str, since: tuple[int, int]) -> bool:
-    """Whether a server's version is that or later; one of an unknown version is taken for a new one."""
+    """Return whether a server's version is that or later; an unknown version counts as new."""
     parts = server_version.split("-")[0].split(".")[:2]
     return not all(part.isdecimal() for part in parts) or tuple(map(int, parts)) >= since
 
 
 def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str) -> int:
-    """The format in which that server restores the stream. Raises UsageError where it restores it in none."""
+    """Return the format in which that server restores the stream. Raises UsageError where there is none."""
     new_server = is_since(server_version, V2_SINCE)
     if config.get("storage") == "memory":
         if not new_server:
@@ -69,20 +69,25 @@ def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str)
 
 @contextlib.asynccontextmanager
 async def fitted(
-    backup: OpenBackup, config: dict[str, Any], version: int, on_read: OnRead = unseen
+    backup: OpenBackup, config: dict[str, Any], version: int, on_read: OnRead = ignore_read
 ) -> AsyncIterator[str]:
-    """The backup with data in that format that may be restored as `config`; the answer says what was done for it."""
+    """Yield the backup with data in that format that may be restored as `config`.
+
+    The returned text describes the changes.
+    """
     had = version_of(backup)
     renamed = config["name"] != backup.stream
     lowered = (
-        await aside(lambda read: _over(backup, _replicas(config), read), on_read) if _fewer(config, backup) else []
+        await run_in_thread(lambda read: _over(backup, _replicas(config), read), on_read)
+        if _fewer(config, backup)
+        else []
     )
     if had == version and not (renamed and had == 1) and not lowered:
         yield ""
         return
     before, size = backup.data, backup.size
     with tempfile.TemporaryFile() as data:
-        await aside(lambda read: rewrite(backup, data, config, version, on_read=read), on_read)
+        await run_in_thread(lambda read: rewrite(backup, data, config, version, on_read=read), on_read)
         backup.data, backup.size = BackupData(backup.path, before.name, data), data.tell()
         try:
             yield _done(had, version, lowered, _replicas(config))
@@ -96,7 +101,7 @@ def _replicas(config: dict[str, Any]) -> int:
 
 
 def _fewer(config: dict[str, Any], backup: OpenBackup) -> bool:
-    """Tell whether the stream is to have fewer copies than it had, which its consumers may not exceed."""
+    """Return whether the stream gets fewer replicas than it had, which its consumers may not exceed."""
     return _replicas(config) < _replicas(backup.config)
 
 
@@ -113,11 +118,11 @@ def _over(backup: OpenBackup, replicas: int, on_read: OnRead) -> list[str]:
 
 
 def _done(had: int, version: int, lowered: list[str], replicas: int) -> str:
-    """Return what was done to an archive, for the person who restores it."""
+    """Return a description of the changes to an archive, for the user."""
     done = []
     if had != version or not lowered:
         done.append(
-            f"archive of version {had} rewritten as version {version}" + (", hashed anew" if version == 1 else "")
+            f"archive of version {had} rewritten as version {version}" + (", with new hashes" if version == 1 else "")
         )
     if lowered:
         done.append(f"{plural(replicas, 'replica')}, as the stream has, for {', '.join(lowered)}")
@@ -134,9 +139,9 @@ def rewrite(
     consumers: bool = True,
     more: Sequence[ArchivedConsumer] = (),
     renumber: bool = False,
-    on_read: OnRead = unseen,
+    on_read: OnRead = ignore_read,
 ) -> dict[str, Any]:
-    """Write the archive anew to `out` and return the state that goes with it. Raises StorageError, UsageError.
+    """Rewrite the archive to `out` and return the state that goes with it. Raises StorageError, UsageError.
 
     With `keep` only those messages, under the sequences that they had; the stream's last sequence stays. With
     `renumber` their sequences begin at 1, and no consumer may be kept. `more` are consumers that the archive lacks, or
@@ -173,7 +178,7 @@ def rewrite(
 
 
 def _recount(backup: OpenBackup, found: Summary, keep: Keep, state: StreamState) -> None:
-    """Make the state that of the messages that are kept."""
+    """Set the state to that of the kept messages."""
     kept = Summary()
     for messages in read_messages(backup, removed=found.removed):
         kept.add(list(filter(keep, messages)))
@@ -188,7 +193,7 @@ def _recount(backup: OpenBackup, found: Summary, keep: Keep, state: StreamState)
 def _fitting(
     consumers: list[ArchivedConsumer], backup: OpenBackup, found: Summary, keep: Keep | None
 ) -> list[ArchivedConsumer]:
-    """The consumers, waiting for acks of messages only that are there."""
+    """Return the consumers, waiting for acks of messages only that are there."""
     if keep is None:
         return consumers
     waiting = {seq for one in consumers for seq in (*one.progress.pending, *one.progress.redelivered)}

@@ -1,33 +1,63 @@
 """A stream's snapshot over the wire, into a backup.
 
 It comes as messages on an inbox, each acknowledged by an empty message to its reply subject, which is the server's
-flow control; an empty message ends it, with a status header that tells whether it is whole. No server goes on in the
-middle of one, so a transfer that breaks is begun again. Source: docs/compatibility.md#snapshots-and-restores.
+flow control; an empty message ends it, with a status header that says whether it is complete. No server resumes a
+snapshot, so an interrupted transfer starts again. Source: docs/compatibility.md#snapshots-and-restores.
+
+A stream of which the server makes no snapshot is read message by message and written as a version 2 archive. Only the
+consumers are read where a snapshot lacks some of them.
+
+Sequences, times, headers and bodies are kept to the byte, as STREAM.MSG.GET gives them. Sequences are asked for in
+windows, so that many answers are under way; where a whole window is empty the next message is looked for instead. The
+state stands first in an archive, so the messages wait in a file of their own, whose frames follow those of the state.
+
+A client cannot see which delivered messages of a consumer are not acknowledged: each consumer resumes
+behind its ack floor, so that such messages are delivered again rather than lost.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from natsctl import __version__
 from natsctl.api import endpoints
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
+from natsctl.api.archive.archive import Progress as Reached
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError
-from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
-from natsctl.client.backup.contents import FormatFinder
-from natsctl.client.backup.document import Document
-from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
-from natsctl.client.backup.progress import OnProgress, Progress, silent
-from natsctl.client.backup.target import BackupWriter, check_free
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.api.errors import ApiResponseError, ProtocolError
+from natsctl.api.stream import StreamState
+from natsctl.api.times import parse_time
+from natsctl.client.backup.archive_contents import FormatFinder, OnRead, ignore_read, run_in_thread, summarise
+from natsctl.client.backup.manifest import DATA_NAME, FORMAT, Document, MadeOn, Manifest
+from natsctl.client.backup.reader import BackupData, Form, OpenBackup
+from natsctl.client.backup.rewrite import rewrite
+from natsctl.client.backup.transfer import (
+    OnProgress,
+    Progress,
+    RetryingManager,
+    TransferInterruptedError,
+    ignore_progress,
+)
+from natsctl.client.backup.writer import BackupWriter, check_free
+from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
-    from natsctl.client.connection import Connection
+    from natsctl.client.connection import Connection, Subscription
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.subscription import Subscription
+
 
 IDLE_S = 30.0
 """Seconds without a chunk after which a transfer is given up; data that flows is never cut, however long it takes."""
@@ -36,9 +66,9 @@ _WHOLE = (0, 204)
 
 @dataclass(frozen=True, slots=True)
 class SaveOptions:
-    """How a stream is saved; sizes of 0 leave it to the server, `replay` reads the messages one by one instead.
+    """Options of saving a stream; sizes of 0 leave it to the server, `replay` reads the messages one by one instead.
 
-    `config` is what the backup says that the stream's configuration is, where that is not the one it has.
+    `config` is the configuration that the backup gets where that is not the stream's own.
     """
 
     consumers: bool = True
@@ -71,24 +101,24 @@ class SavedStream(Document):
 
 
 async def save_stream(
-    lifeline: Lifeline,
+    retrying: RetryingManager,
     stream: str,
     target: Path,
     options: SaveOptions = SaveOptions(),
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = ignore_progress,
 ) -> SavedStream:
-    """Save a stream to `target`, a file or a directory (target.py).
+    """Save a stream to `target`, a file or a directory (`writer`).
 
     `on_progress` is called first when the server has said what will come (`total_bytes` is the stream's size), then
     at every chunk. A stream in memory of a server that makes no snapshots of those is read message by message. Raises
-    TransferInterruptedError when no attempt came to an end; nothing is left then.
+    TransferInterruptedError when no attempt was completed; nothing is left then.
     """
-    if lifeline.manager.connection.dry_run:
-        await _preview(lifeline.manager, stream, target, options)
+    if retrying.manager.connection.dry_run:
+        await _preview(retrying.manager, stream, target, options)
     writer = BackupWriter(target, replace=options.force)
     progress = Progress(stream, 0)
     try:
-        manifest = await _fill(lifeline, stream, writer, progress, options, on_progress)
+        manifest = await _fill(retrying, stream, writer, progress, options, on_progress)
     finally:
         writer.discard()
     state = manifest.state
@@ -110,36 +140,32 @@ async def save_stream(
 
 
 async def _fill(
-    lifeline: Lifeline,
+    retrying: RetryingManager,
     stream: str,
     writer: BackupWriter,
     progress: Progress,
     options: SaveOptions,
     on_progress: OnProgress,
 ) -> Manifest:
-    """Write the whole backup; the answer is its manifest."""
+    """Write the whole backup, and return its manifest."""
     snapshot = _Snapshot(stream, writer, progress, options, on_progress)
     method = "replay" if options.replay else "snapshot"
     config: dict[str, Any] = {}
     state: dict[str, Any] = {}
     if not options.replay:
         try:
-            config, state = await lifeline.run(f"the backup of {stream}", snapshot.take)
-            if options.consumers and snapshot.version == 1 and lifeline.manager.connection.info.get("cluster"):
-                from natsctl.client.backup.replay import with_all_consumers
-
-                state = await with_all_consumers(lifeline, stream, writer, config, state)
+            config, state = await retrying.run(f"the backup of {stream}", snapshot.take)
+            if options.consumers and snapshot.version == 1 and retrying.manager.connection.info.get("cluster"):
+                state = await with_all_consumers(retrying, stream, writer, config, state)
         except ApiResponseError as failure:
-            if failure.err_code != ErrCode.STREAM_SNAPSHOT or not await _in_memory(lifeline.manager, stream):
+            if failure.err_code != ErrCode.STREAM_SNAPSHOT or not await _in_memory(retrying.manager, stream):
                 raise
-            lifeline.say(f"{failure.text}: reading the messages of {stream} one by one")
+            retrying.say(f"{failure.text}: reading the messages of {stream} one by one")
             method = "replay"
     if method == "replay":
-        from natsctl.client.backup.replay import Replay
-
         replay = Replay(stream, writer, progress, options, on_progress)
-        config, state = await lifeline.run(f"the backup of {stream}", replay.take)
-    manifest = _manifest(lifeline.manager.connection, stream, options, state)
+        config, state = await retrying.run(f"the backup of {stream}", replay.take)
+    manifest = _manifest(retrying.manager.connection, stream, options, state)
     manifest.method, manifest.archive = method, 2 if method == "replay" else snapshot.version
     writer.finish(options.config or config, state, manifest)
     return manifest
@@ -172,7 +198,7 @@ def _manifest(connection: Connection, stream: str, options: SaveOptions, state: 
 
 
 class _Snapshot:
-    """One attempt after the other to receive a stream's snapshot."""
+    """Receiver of a stream's snapshot, with repeated attempts."""
 
     def __init__(
         self, stream: str, writer: BackupWriter, progress: Progress, options: SaveOptions, on_progress: OnProgress
@@ -184,11 +210,11 @@ class _Snapshot:
 
     @property
     def version(self) -> int:
-        """Which format the archive has that came."""
+        """Return the format of the received archive."""
         return self._format.version
 
     async def take(self, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The stream's configuration and state, once all of its data is written."""
+        """Return the stream's configuration and state, once all of its data is written."""
         if self._tried:
             self._progress.again()
             self._writer.restart()
@@ -233,7 +259,7 @@ class _Snapshot:
             raise self._broken(f"{subscription.dropped} chunks were dropped on the way")
 
     def _check_chunk(self, message: Message, last_index: int) -> int:
-        """The chunk's index by its reply subject (`….<length>.<index>`), 0 from a server that does not number.
+        """Return the chunk's index by its reply subject (`….<length>.<index>`), 0 from a server that does not number.
 
         Raises on a gap.
         """
@@ -262,7 +288,7 @@ def _request(inbox: str, options: SaveOptions) -> dict[str, Any]:
 
 async def _preview(manager: Manager, stream: str, target: Path, options: SaveOptions) -> None:
     """Raise DryRunError with the request and what would be saved where."""
-    from natsctl.client.backup.layout import is_single_file
+    from natsctl.client.backup.manifest import is_single_file
 
     info = (await manager.stream_info(stream)).value
     check_free(target, is_single_file(target), options.force)
@@ -270,3 +296,184 @@ async def _preview(manager: Manager, stream: str, target: Path, options: SaveOpt
     effect = {"target": str(target), "messages": info.state.messages, "bytes": info.state.bytes}
     effect |= {"replaces": True} if target.exists() else {}
     raise DryRunError(Planned(subject, _request("_INBOX.>", options)), effect=effect)
+
+
+WINDOW: Final = 128
+"""Requests under way at once; an answer may have the largest payload."""
+_COPY_BYTES: Final = 1 << 20
+_ALL: Final = ">"
+
+
+async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsumer]:
+    """Return a stream's consumers as their leaders describe them, each behind its ack floor."""
+    found = []
+    for answer in await manager.consumer_list(stream):
+        info = answer.value
+        floor = info.ack_floor
+        config = msgspec.convert(answer.raw.get("config") or {}, ConsumerConfig)
+        acked = config.ack_policy != "none"
+        reached = floor if acked else info.delivered
+        progress = Reached(reached.consumer_seq, reached.stream_seq, floor.consumer_seq, floor.stream_seq)
+        found.append(ArchivedConsumer(info.name, config, progress, max(parse_time(info.created), 0)))
+    return found
+
+
+class Replay:
+    """Reader of a stream message by message, with repeated attempts."""
+
+    def __init__(
+        self, stream: str, writer: BackupWriter, progress: Progress, options: SaveOptions, on_progress: OnProgress
+    ) -> None:
+        self._stream, self._writer, self._progress = stream, writer, progress
+        self._options, self._on_progress = options, on_progress
+        self._tried = False
+
+    async def take(self, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the stream's configuration and state, once all of its data is written."""
+        if self._tried:
+            self._progress.again()
+            self._writer.restart()
+        self._tried = True
+        info = (await manager.stream_info(self._stream)).raw
+        config, said = dict(info.get("config") or {}), msgspec.convert(info.get("state") or {}, StreamState)
+        self._progress.total_bytes = said.bytes
+        self._on_progress(self._progress)
+        consumers = await listed_consumers(manager, self._stream) if self._options.consumers else []
+        with tempfile.TemporaryFile(dir=self._writer.target.parent) as spool:
+            state = await self._spool(manager, said, spool)
+            state.consumer_count = len(consumers)
+            self._write(ArchivedStream(state=state), consumers, spool)
+        return config, msgspec.to_builtins(state)
+
+    async def _spool(self, manager: Manager, said: StreamState, spool: IO[bytes]) -> StreamState:
+        """Write the messages up to what was the last one, compressed; the answer is the state of what was found."""
+        frames, writer = FrameWriter(), WriterV2()
+        state = StreamState(
+            first_seq=said.last_seq + 1, last_seq=said.last_seq, first_ts=said.first_ts, last_ts=said.last_ts
+        )
+        at = said.first_seq
+        while at <= said.last_seq:
+            messages, at = await self._window(manager, at, said.last_seq)
+            if not messages:
+                continue
+            if not state.messages:
+                state.first_seq = messages[0].seq
+            state.messages += len(messages)
+            for record in writer.messages(messages):
+                state.bytes += len(record)
+                piece = frames.write(record)
+                spool.write(piece)
+                self._progress.archive_bytes += len(piece)
+            self._progress.chunks += 1
+            self._on_progress(self._progress)
+        for record in writer.end(said.last_seq, 0):
+            spool.write(frames.write(record))
+        spool.write(frames.finish())
+        return state
+
+    async def _window(self, manager: Manager, first: int, last: int) -> tuple[list[ArchivedMessage], int]:
+        """Return the messages of the next sequences, and the sequence to go on at."""
+        end = min(first + WINDOW, last + 1)
+        answers = await asyncio.gather(*(self._message(manager, seq=seq) for seq in range(first, end)))
+        found = [message for message in answers if message is not None]
+        if found or end > last:
+            return found, end
+        ahead = await self._message(manager, seq=end, next_by_subj=_ALL)
+        return [], last + 1 if ahead is None else max(end, min(ahead.seq, last + 1))
+
+    async def _message(self, manager: Manager, *, seq: int, next_by_subj: str = "") -> ArchivedMessage | None:
+        """Return one message, None where there is none."""
+        try:
+            raw = (await manager.message_get(self._stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
+        except ApiResponseError as failure:
+            if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
+                raise
+            return None
+        try:
+            header, payload = (base64.b64decode(raw.get(name) or "", validate=True) for name in ("hdrs", "data"))
+            return ArchivedMessage(raw["seq"], parse_time(raw["time"]), raw["subject"].encode(), header, payload)
+        except (KeyError, ValueError, binascii.Error) as failure:
+            raise ProtocolError(f"message {seq} of {self._stream} is not understood: {failure}") from failure
+
+    def _write(self, head: ArchivedStream, consumers: list[ArchivedConsumer], spool: IO[bytes]) -> None:
+        """Write the whole archive: what stands first, then what was spooled."""
+        frames = FrameWriter()
+        begin = frames.write(WriterV2().begin(head, consumers)) + frames.finish()
+        self._writer.write(begin)
+        self._progress.archive_bytes += len(begin)
+        spool.seek(0)
+        while piece := spool.read(_COPY_BYTES):
+            self._writer.write(piece)
+
+
+async def with_all_consumers(
+    retrying: RetryingManager, stream: str, writer: BackupWriter, config: dict[str, Any], state: dict[str, Any]
+) -> dict[str, Any]:
+    """Complete the consumers of a cluster's snapshot from their leaders, and return the matching state.
+
+    Before 2.15 the stream's leader saves the consumers that it has a copy of, as far as that copy has come, and counts
+    no others. A leader reports its ack floor; messages behind that which are acknowledged too are
+    delivered again.
+    """
+    listed = [one for one in await listed_consumers(retrying.manager, stream) if one.config.durable_name]
+    if not listed:
+        return state
+    with writer.written() as raw, tempfile.TemporaryFile() as data:
+        source = OpenBackup(
+            writer.target, Form.DIRECTORY, config, state, BackupData(writer.target, DATA_NAME, raw), writer.data_bytes
+        )
+
+        def complete(on_read: OnRead) -> tuple[dict[str, Any], list[str], list[str]]:
+            saved = {one.name: one for one in summarise(source, on_read).consumers}
+            led = [_within(one, int(state.get("last_seq") or 0)) for one in listed]
+            absent = [one for one in led if one.name not in saved]
+            raised = [_raised(saved[one.name], one) for one in led if one.name in saved and _lags(saved[one.name], one)]
+            if not absent and not raised:
+                return state, [], []
+            done = rewrite(source, data, config, 1, more=[*absent, *raised], on_read=on_read)
+            return done, [one.name for one in absent], [one.name for one in raised]
+
+        state, added, raised = await run_in_thread(complete, ignore_read)
+        if not added and not raised:
+            return state
+        writer.restart()
+        data.seek(0)
+        while piece := data.read(_COPY_BYTES):
+            writer.write(piece)
+    if added:
+        retrying.say(f"{stream}: added what only other servers of the cluster have: {', '.join(added)}")
+    if raised:
+        retrying.say(f"{stream}: brought up to their leaders' acknowledgements: {', '.join(raised)}")
+    return state
+
+
+def _lags(saved: ArchivedConsumer, led: ArchivedConsumer) -> bool:
+    """Return whether a copy of a consumer is behind its leader."""
+    if saved.config.ack_policy == "none":
+        return saved.progress.delivered_sseq < led.progress.delivered_sseq
+    return saved.progress.floor_sseq < led.progress.floor_sseq
+
+
+def _raised(saved: ArchivedConsumer, led: ArchivedConsumer) -> ArchivedConsumer:
+    """Return a copy of a consumer as far as its leader: nothing up to the leader's ack floor is pending."""
+    old, new = saved.progress, led.progress
+    progress = Reached(
+        max(old.delivered_cseq, new.delivered_cseq),
+        max(old.delivered_sseq, new.delivered_sseq),
+        new.floor_cseq,
+        new.floor_sseq,
+        {seq: entry for seq, entry in old.pending.items() if seq > new.floor_sseq},
+        {seq: count for seq, count in old.redelivered.items() if seq > new.floor_sseq},
+    )
+    return replace(saved, progress=progress)
+
+
+def _within(consumer: ArchivedConsumer, last_seq: int) -> ArchivedConsumer:
+    """Return a consumer that has not gone beyond the messages that were saved before it was asked about."""
+    reached = consumer.progress
+    bounded = replace(
+        reached,
+        delivered_sseq=min(reached.delivered_sseq, last_seq),
+        floor_sseq=min(reached.floor_sseq, last_seq),
+    )
+    return replace(consumer, progress=bounded)

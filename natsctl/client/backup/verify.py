@@ -1,4 +1,4 @@
-"""Whether a backup is whole, without any server: its checksums, its archive up to the end mark, its counts.
+"""Verification of a backup without any server: its checksums, its archive up to the end mark, its counts.
 
 Reading an archive checks every frame's CRC-32C and, in version 1, the HighwayHash of the metadata and of every record.
 """
@@ -12,17 +12,16 @@ import msgspec
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import plural
-from natsctl.client.backup.account_restore import missing_in
+from natsctl.client.backup.account_backup import missing_in
+from natsctl.client.backup.archive_contents import OnRead, Summary, ignore_read, summarise
 from natsctl.client.backup.configuration import read_saved
-from natsctl.client.backup.contents import OnRead, Summary, summarise, unseen
-from natsctl.client.backup.document import Document
-from natsctl.client.backup.found import CONFIGURATION
-from natsctl.client.backup.manifest import faults
-from natsctl.client.backup.opened import OpenBackup, open_backup
+from natsctl.client.backup.discovery import CONFIGURATION
+from natsctl.client.backup.manifest import Document, faults
+from natsctl.client.backup.reader import OpenBackup, open_backup
 
 
 class Check(Document):
-    """One thing that was looked at: `ok` is false where it is wrong, and `detail` says what was found."""
+    """One check: `ok` is false on a failure, and `detail` describes the finding."""
 
     name: str
     ok: bool
@@ -30,7 +29,7 @@ class Check(Document):
 
 
 class Verdict(Document):
-    """Whether one backup is whole."""
+    """Result of verifying one backup."""
 
     path: str
     form: str = ""
@@ -45,13 +44,13 @@ class Verdict(Document):
     checks: list[Check] = msgspec.field(default_factory=list)
 
     def add(self, name: str, ok: bool, detail: str = "") -> None:
-        """Note what was found."""
+        """Record a finding."""
         self.checks.append(Check(name=name, ok=ok, detail=detail))
         self.whole = self.whole and ok
 
 
-def verify(path: Path, on_read: OnRead = unseen) -> Verdict:
-    """The verdict about the backup at a path; what can not be read is a verdict too."""
+def verify(path: Path, on_read: OnRead = ignore_read) -> Verdict:
+    """Return the result for the backup at a path; an unreadable backup gives a result too."""
     verdict = Verdict(path=str(path))
     try:
         if path.is_file() and path.suffix == ".json":
@@ -73,10 +72,12 @@ def _check_manifest(backup: OpenBackup, verdict: Verdict) -> None:
     if manifest is None:
         verdict.add("manifest", True, "none: it was not made by natsctl")
         return
-    told = faults(manifest, backup.sums())
+    findings = faults(manifest, backup.sums())
     if manifest.stream != backup.stream:
-        told.append(f"it is of stream {manifest.stream}")
-    verdict.add("checksums", not told, "; ".join(told) or f"{plural(len(manifest.files), 'file')}, {manifest.created}")
+        findings.append(f"it is of stream {manifest.stream}")
+    verdict.add(
+        "checksums", not findings, "; ".join(findings) or f"{plural(len(manifest.files), 'file')}, {manifest.created}"
+    )
 
 
 def _check_archive(backup: OpenBackup, verdict: Verdict, on_read: OnRead) -> None:
@@ -103,22 +104,24 @@ def _check_counts(backup: OpenBackup, found: Summary, verdict: Verdict) -> None:
     """Compare what the archive holds with what `backup.json` says."""
     state = backup.state
     said, first, last = (int(state.get(key) or 0) for key in ("messages", "first_seq", "last_seq"))
-    told = [] if found.messages == said else [f"{found.messages:,} messages, the state says {said:,}"]
+    findings = [] if found.messages == said else [f"{found.messages:,} messages, the state says {said:,}"]
     if found.messages and said and found.first_seq != first:
-        told.append(f"first sequence {found.first_seq:,}, the state says {first:,}")
+        findings.append(f"first sequence {found.first_seq:,}, the state says {first:,}")
     if found.last_seq > last:
-        told.append(f"last sequence {found.last_seq:,}, the state says {last:,}")
+        findings.append(f"last sequence {found.last_seq:,}, the state says {last:,}")
     verdict.add(
-        "counts", not told, "; ".join(told) or f"{plural(said, 'message')}, {plural(len(found.consumers), 'consumer')}"
+        "counts",
+        not findings,
+        "; ".join(findings) or f"{plural(said, 'message')}, {plural(len(found.consumers), 'consumer')}",
     )
 
 
 def verify_account(folder: Path, paths: list[Path]) -> list[str]:
-    """What is missing of the account backups that these backups are part of, a sentence each."""
+    """Return a sentence for each part that is missing of the account backups that these backups belong to."""
     found: dict[str, Path] = {}
     for path in paths:
         if path.parent == folder and path.is_dir():
-            # One that can not be opened has its own verdict.
+            # One that cannot be opened has its own verdict.
             with contextlib.suppress(NatsctlError), open_backup(path) as backup:
                 found[backup.stream] = path
     absent = missing_in(folder, found) if found else []

@@ -1,1 +1,1 @@
-"""Measuring a server by loading it: what is sent, by whom, and what came of it."""
+"""Benchmarks of a server: workloads, clients and reports."""

@@ -1,7 +1,7 @@
-"""Lengths of time gathered without keeping each: counts by value, to within one part in 128.
+"""Histogram of durations: counts by value, to within one part in 128.
 
-Values up to 255 ns are exact. However many are added, there are at most some 7,000 different ones, so that a run of
-hours costs no memory, and those of several processes are put together by adding counts.
+Values up to 255 ns are exact. There are at most some 7,000 different values, however many are added, so that a run of
+hours needs no more memory, and histograms of several processes are merged by adding counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KEPT_BITS = 8
 
 
 class Spread(msgspec.Struct):
-    """How lengths of time are spread, in nanoseconds."""
+    """Distribution of durations, in nanoseconds."""
 
     min_ns: int
     avg_ns: int
@@ -65,7 +65,7 @@ class Latencies:
         self.squares += other.squares
 
     def percentile(self, percent: float) -> int:
-        """The length that so many percent do not exceed; 0 when none was added."""
+        """Return the length that so many percent do not exceed; 0 when none was added."""
         wanted, seen = math.ceil(self.number * percent / 100), 0
         for key in sorted(self.counts):
             seen += self.counts[key]
@@ -74,7 +74,7 @@ class Latencies:
         return self.longest_ns
 
     def spread(self) -> Spread | None:
-        """All of it in a few numbers, None when none was added."""
+        """Return all of it in a few numbers, None when none was added."""
         if not self.number:
             return None
         mean = self.sum_ns / self.number
@@ -100,13 +100,13 @@ class Latencies:
         return [(_end(step), count) for step, count in found.items()]
 
     def encode(self) -> list[object]:
-        """Everything as JSON values."""
+        """Return all values as JSON."""
         pairs = [list(pair) for pair in self.counts.items()]
         return [self.number, self.sum_ns, self.squares, self.shortest_ns, self.longest_ns, pairs]
 
     @classmethod
     def decode(cls, encoded: Iterable[object]) -> Latencies:
-        """What `encode` gave."""
+        """Return the durations that `encode` wrote."""
         made = cls()
         number, sum_ns, squares, shortest_ns, longest_ns, pairs = msgspec.convert(
             encoded, tuple[int, int, int, int, int, list[tuple[int, int]]]
@@ -117,13 +117,13 @@ class Latencies:
 
 
 def _step(ns: int) -> int:
-    """The number of the bin: two for each power of two, whose second half begins half-way to the next."""
+    """Return the number of the bin: two for each power of two, whose second half begins half-way to the next."""
     ns = max(ns, 2)
     bits = ns.bit_length()
     return 2 * bits + (ns >> (bits - 2) & 1)
 
 
 def _end(step: int) -> int:
-    """Where a bin ends."""
+    """Return the upper end of a bin."""
     bits, upper = divmod(step, 2)
     return 1 << bits if upper else 3 << (bits - 2)

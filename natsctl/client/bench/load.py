@@ -1,4 +1,4 @@
-"""What a benchmark does, as it is asked for; every client of it has the same description and a share of the work."""
+"""Description of a benchmark; every client has the same one and a share of the work."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Kind(NamedTuple):
 
     name: str
     title: str
-    where: str
-    """Module and function of one client's work, below this package."""
+    work: str
+    """The function of one client's work in `workloads`."""
     timed: str = ""
-    """What the latencies are of; "" where none are measured."""
+    """Unit of the latencies; "" where none are measured."""
     shared: bool = True
     """Whether the clients share the messages; else each has all of them."""
     dealt: bool = True
@@ -32,21 +32,21 @@ class Kind(NamedTuple):
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("pub", "Core NATS publisher", "core:publish"),
-        Kind("sub", "Core NATS subscriber", "core:subscribe", shared=False),
-        Kind("service request", "Service requester", "asking:service", "request"),
-        Kind("service serve", "Service", "core:serve", dealt=False),
-        Kind("js pub sync", "JetStream synchronous publisher", "asking:stored", "message"),
-        Kind("js pub async", "JetStream asynchronous publisher", "storing:publish_async", "batch"),
-        Kind("js pub atomic", "JetStream atomic batch publisher", "storing:publish_atomic", "batch"),
-        Kind("js pub fast", "JetStream fast batch publisher", "fast:publish_fast"),
-        Kind("js ordered", "JetStream ordered ephemeral consumer", "consuming:ordered", shared=False),
-        Kind("js consume", "JetStream durable consumer (continuous pull)", "consuming:consume"),
-        Kind("js fetch", "JetStream durable consumer (fetch)", "consuming:fetch", "fetch"),
-        Kind("js get sync", "JetStream direct get", "asking:get", "message"),
-        Kind("js get batch", "JetStream batched direct get", "getting:get_batches", "batch"),
-        Kind("kv put", "Key-value put", "asking:put", "put"),
-        Kind("kv get", "Key-value get", "asking:value", "get"),
+        Kind("pub", "Core NATS publisher", "publish"),
+        Kind("sub", "Core NATS subscriber", "subscribe", shared=False),
+        Kind("service request", "Service requester", "service", "request"),
+        Kind("service serve", "Service", "serve", dealt=False),
+        Kind("js pub sync", "JetStream synchronous publisher", "stored", "message"),
+        Kind("js pub async", "JetStream asynchronous publisher", "publish_async", "batch"),
+        Kind("js pub atomic", "JetStream atomic batch publisher", "publish_atomic", "batch"),
+        Kind("js pub fast", "JetStream fast batch publisher", "publish_fast"),
+        Kind("js ordered", "JetStream ordered ephemeral consumer", "ordered", shared=False),
+        Kind("js consume", "JetStream durable consumer (continuous pull)", "consume"),
+        Kind("js fetch", "JetStream durable consumer (fetch)", "fetch", "fetch"),
+        Kind("js get sync", "JetStream direct get", "get", "message"),
+        Kind("js get batch", "JetStream batched direct get", "get_batches", "batch"),
+        Kind("kv put", "Key-value put", "put", "put"),
+        Kind("kv get", "Key-value get", "value", "get"),
     )
 }
 
@@ -69,7 +69,7 @@ class Load:
     duration_ns: int = 0
     sleep_ns: int = 0
     wait_ns: int = 0
-    """How long to wait for the next message; 0 takes the connection's timeout."""
+    """Wait for the next message; 0 takes the connection's timeout."""
     stream: str = DEFAULT_STREAM
     bucket: str = DEFAULT_BUCKET
     create: bool = False
@@ -91,17 +91,17 @@ class Load:
 
     @property
     def about(self) -> Kind:
-        """The row of its kind."""
+        """Return the row of its kind."""
         return KINDS[self.kind]
 
     @property
     def total(self) -> int:
-        """Messages of all clients together; with a duration as many as fit into it."""
+        """Return messages of all clients together; with a duration as many as fit into it."""
         msgs = self.msgs if not self.duration_ns else max(1, round(self.throughput * self.duration_ns / 1e9))
         return msgs if self.about.shared else msgs * self.clients
 
     def share(self, number: int) -> tuple[int, int]:
-        """The first message (from 0) and the number of messages of the client of that number (from 0)."""
+        """Return the first message (from 0) and the number of messages of the client of that number (from 0)."""
         if not self.about.shared:
             return 0, self.total // self.clients
         each, over = divmod(self.total, self.clients)
@@ -109,7 +109,7 @@ class Load:
 
     @property
     def stream_name(self) -> str:
-        """The stream it uses: its own, or that of its bucket; "" for core NATS."""
+        """Return the stream it uses: its own, or that of its bucket; "" for core NATS."""
         if self.kind.startswith("kv"):
             return f"KV_{self.bucket}"
         return self.stream if self.kind.startswith("js") else ""

@@ -1,4 +1,4 @@
-"""What came of a benchmark: of each client, and of all together."""
+"""Results of a benchmark: of each client, and of all together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from natsctl.client.bench.client import ClientProgress
 from natsctl.client.bench.latencies import Latencies, Spread
 from natsctl.client.bench.load import Load
-from natsctl.client.bench.tally import Tally
 
 _COLUMNS = (
     "#RunID", "ClientID", "MsgCount", "MsgBytes", "MsgsPerSec", "BytesPerSec", "DurationSecs", "MinLatencyMicroSecs",
@@ -43,7 +43,7 @@ class Report(msgspec.Struct):
     benchmark: str
     clients: int
     processes: int
-    """How many processes the clients ran in."""
+    """Number of processes that the clients ran in."""
     size: int
     """Bytes of a message, on average."""
     started: str
@@ -52,12 +52,12 @@ class Report(msgspec.Struct):
     subject: str = ""
     stream: str = ""
     timed: str = ""
-    """What latencies are of: a message, a batch; "" where none were measured."""
+    """Unit of the latencies: a message, a batch; "" where none were measured."""
 
 
 @dataclass(slots=True)
 class Done:
-    """What one client has done; times on the machine's monotonic clock, which all its processes share."""
+    """Result of one client; times on the machine's monotonic clock, which all its processes share."""
 
     number: int
     msgs: int
@@ -67,23 +67,23 @@ class Done:
     latencies: Latencies
 
     @classmethod
-    def of(cls, number: int, tally: Tally) -> Done:
-        """From the tally of a client."""
-        return cls(number, tally.msgs, tally.bytes, tally.begin_ns, tally.end_ns, tally.latencies)
+    def of(cls, number: int, progress: ClientProgress) -> Done:
+        """Return the result of a client's progress."""
+        return cls(number, progress.msgs, progress.bytes, progress.begin_ns, progress.end_ns, progress.latencies)
 
     def encode(self) -> list[object]:
-        """Everything as JSON values."""
+        """Return all values as JSON."""
         return [self.number, self.msgs, self.size, self.begin_ns, self.end_ns, self.latencies.encode()]
 
     @classmethod
     def decode(cls, encoded: Sequence[object]) -> Done:
-        """What `encode` gave."""
+        """Return the result that `encode` wrote."""
         number, msgs, size, begin_ns, end_ns = msgspec.convert(encoded[:5], tuple[int, int, int, int, int])
         return cls(number, msgs, size, begin_ns, end_ns, Latencies.decode(msgspec.convert(encoded[5], list[object])))
 
     @property
     def part(self) -> Part:
-        """Its line of the report."""
+        """Return its line of the report."""
         return _part(self.msgs, self.size, self.begin_ns, self.end_ns, self.latencies, self.number + 1)
 
 
@@ -94,7 +94,7 @@ def _part(msgs: int, size: int, begin_ns: int, end_ns: int, latencies: Latencies
 
 
 def report(load: Load, results: Iterable[Done], processes: int, started_ns: int) -> Report:
-    """The report of all clients' work."""
+    """Return the report of all clients' work."""
     from natsctl.api.times import format_time
 
     found = sorted(results, key=lambda one: one.number)
@@ -124,12 +124,12 @@ def report(load: Load, results: Iterable[Done], processes: int, started_ns: int)
 
 
 def now_ns() -> int:
-    """The time of day, in nanoseconds since the epoch."""
+    """Return the time of day, in nanoseconds since the epoch."""
     return time.time_ns()
 
 
 def csv_text(result: Report) -> str:
-    """A line for each client, in the columns of the nats tool's files."""
+    """Return a line for each client, in the columns of the nats tool's files."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(_COLUMNS)

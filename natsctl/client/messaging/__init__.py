@@ -1,1 +1,1 @@
-"""Messages on their way out and in, stored and live."""
+"""Messages published and received, stored and live."""

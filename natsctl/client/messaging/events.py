@@ -1,4 +1,4 @@
-"""Which events are listened to, and which of those that come are meant."""
+"""Subjects and filters of events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WHO_S = 1.0
 
 
 async def hears_servers(connection: Connection) -> bool:
-    """Whether this is the system account: only there servers answer who they are."""
+    """Return whether this is the system account: only there servers answer who they are."""
     try:
         return not (await connection.request(_WHO, timeout_s=_WHO_S)).status
     except NatsctlError:
@@ -41,14 +41,14 @@ async def hears_servers(connection: Connection) -> bool:
 
 
 def chosen(asked: Mapping[str, bool | None]) -> list[str]:
-    """The kinds that are meant: those that were asked for, else all that were not refused."""
+    """Return the chosen kinds: the requested ones, else all that were not excluded."""
     wanted = [kind for kind, said in asked.items() if said]
     return wanted or [kind for kind, said in asked.items() if said is not False]
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What an event must be; nothing asked for lets everything pass."""
+    """Filter of events; an empty one accepts all."""
 
     pattern: re.Pattern[str] | None = None
     types: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Filter:
     consumer: str = ""
 
     def passes(self, payload: bytes, event: Mapping[str, Any] | None) -> bool:
-        """Whether the event is meant; `event` is its payload as an object where it is one."""
+        """Return whether the event passes; `event` is its payload as an object where it is one."""
         if self.pattern is not None and not self.pattern.search(payload.decode("utf-8", "replace")):
             return False
         fields = event or {}
@@ -68,7 +68,7 @@ class Filter:
 
 
 def make_filter(pattern: str, types: Sequence[str], consumer: str) -> Filter:
-    """The filter of what the command line says; `consumer` is NAME or STREAM.NAME. Raises UsageError."""
+    """Return the filter of the command line's values; `consumer` is NAME or STREAM.NAME. Raises UsageError."""
     stream, _, name = consumer.rpartition(".")
     try:
         compiled = re.compile(pattern, re.IGNORECASE | re.DOTALL) if pattern else None
@@ -78,5 +78,5 @@ def make_filter(pattern: str, types: Sequence[str], consumer: str) -> Filter:
 
 
 def _is_type(kind: str, wanted: str) -> bool:
-    """Whether an event's type is the wanted one: whole, its last word, or with * and ?."""
+    """Return whether an event's type is the wanted one: whole, its last word, or with * and ?."""
     return fnmatchcase(kind, wanted) or fnmatchcase(kind.rpartition(".")[2], wanted)

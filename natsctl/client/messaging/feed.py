@@ -1,4 +1,4 @@
-"""Where messages to be shown come from, all read the same way; messaging/stream_feed.py has those of streams."""
+"""Sources of messages to be shown, all read in the same way; messaging/stream_feed.py has those of streams."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.subscription import Subscription
 
 
 class Feed(Protocol):
@@ -18,13 +18,13 @@ class Feed(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Return whether nothing more will come."""
 
     def now(self) -> Message | None:
-        """A message that has come already."""
+        """Return a message that has come already."""
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in time or the feed has ended."""
+        """Return the next message, or None when none came in time or the feed has ended."""
 
     async def __aenter__(self) -> Feed: ...
 
@@ -34,7 +34,7 @@ class Feed(Protocol):
 
 
 class CoreFeed:
-    """What is published on some subjects."""
+    """Messages published on some subjects."""
 
     ended = False
 
@@ -55,13 +55,13 @@ class CoreFeed:
 
     @property
     def dropped(self) -> int:
-        """Messages that came faster than they were read, and are lost."""
+        """Return messages that came faster than they were read, and are lost."""
         return self._subscription.dropped if self._subscription is not None else 0
 
     def now(self) -> Message | None:
-        """A message that has come already."""
+        """Return a message that has come already."""
         return self._subscription.now() if self._subscription is not None else None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in time."""
+        """Return the next message, or None when none came in time."""
         return await self._subscription.next(timeout_s) if self._subscription is not None else None

@@ -1,8 +1,8 @@
-"""The way of one message: servers tell on a subject of ours what each of them did with it.
+"""Trace of one message through the servers.
 
-A message with the header `Nats-Trace-Dest` is told about by every server that it comes to; with `Nats-Trace-Only` none
-of them delivers it. What leaves for another server bears a hop number, and that server's report says the same number:
-so it is known which reports are still to come, and how they hang together.
+Every server that a message with the header `Nats-Trace-Dest` reaches sends a report to that subject; with
+`Nats-Trace-Only` none of them delivers it. A message that leaves for another server has a hop number, and that server's
+report has the same number: so it is known which reports are still to come, and how they are connected.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ HOP = "Nats-Trace-Hop"
 ROOT = ""
 MAX_REPORTS = 10_000
 LATE_S = 1.0
-"""How long to wait for a report that a server's hop announced, once the first one is there."""
+"""Longest wait for a report that a server's hop announced, once the first one is there."""
 CONNECTIONS = {0: "Client", 1: "Router", 2: "Gateway", 3: "System", 4: "Leafnode", 5: "JetStream", 6: "Account"}
 
 
 @dataclass(slots=True)
 class Report:
-    """What one server did with the message; `hop` is "" for the first, `onward` are the reports behind each egress."""
+    """Report of one server on the message; `hop` is "" for the first, `onward` are the reports behind each egress."""
 
     raw: dict[str, Any]
     hop: str = ROOT
@@ -37,29 +37,29 @@ class Report:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What happened, in the order the server tells it."""
+        """Events in the server's order."""
         return [one for one in self.raw.get("events") or () if isinstance(one, dict)]
 
     @property
     def hops(self) -> list[str]:
-        """The hop numbers of what left for other servers without an error."""
+        """Return the hop numbers of what left for other servers without an error."""
         return [str(one["hop"]) for one in self.events if one.get("type") == "eg" and one.get("hop")]
 
     def walk(self) -> Iterator[Report]:
-        """This report and all behind it."""
+        """Yield this report and all behind it."""
         yield self
         for one in self.onward.values():
             yield from one.walk()
 
 
 def headers_of(message: Outgoing, dest: str, deliver: bool) -> tuple[tuple[str, str], ...]:
-    """The headers that a message is traced with."""
+    """Return the headers that a message is traced with."""
     only = () if deliver else (("Nats-Trace-Only", "true"),)
     return (*message.headers, ("Nats-Trace-Dest", dest), *only)
 
 
 async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> Report:
-    """The reports of every server that the message came to. Raises UnreachableError where none tells."""
+    """Return the reports of every server that the message reached. Raises UnreachableError without any."""
     dest = connection.new_inbox()
     subscription = await connection.subscribe(dest)
     subscription.watched = message.subject
@@ -99,7 +99,7 @@ def _report(body: bytes) -> Report:
 
 
 def _missing(found: dict[str, Report]) -> set[str]:
-    """The hops that were announced and have not reported."""
+    """Return the hops that were announced and have not reported."""
     announced = {hop for report in found.values() for hop in report.hops}
     return ({ROOT} | announced) - set(found)
 

@@ -1,22 +1,31 @@
-"""Messages through JetStream: published with an ack, and acknowledged; pull.py and push.py read them."""
+"""Messages through JetStream: published with an ack, singly or in atomic batches, and acknowledged.
+
+Of an atomic batch a stream stores all messages or none. Its first and last messages are requests: the first has an
+empty answer, or the reason why the stream refuses the batch; the last one, which commits, is answered by the ack. Those
+between have no answer. A batch that is not committed within the server's time is abandoned there, and nothing of it is
+stored.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from natsctl.api.acks import parse
-from natsctl.api.errors import ApiResponseError, ProtocolError, UnreachableError
-from natsctl.client.answer import Answer, parse_object
+from natsctl.api.errors import ApiResponseError, ProtocolError, UnreachableError, UsageError
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.preview import DryRunError, Planned
-from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, api_error, patiently
+from natsctl.client.message import DryRunError, Planned
+from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, Answer, api_error, parse_object, patiently
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PubAck
     from natsctl.client.manager import Manager
     from natsctl.client.message import HeaderLike, Message
+
 
 ACK = b"+ACK"
 NAK = b"-NAK"
@@ -96,7 +105,7 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, 
             break
         await asyncio.sleep(PAUSE_S)
     if answer.status == NO_RESPONDERS:
-        raise UnreachableError("nobody receives the acknowledgement: the consumer was removed")
+        raise UnreachableError("the acknowledgement has no responder: the consumer was removed")
 
 
 async def _is_there(manager: Manager, delivered: Message) -> bool:
@@ -109,3 +118,47 @@ async def _is_there(manager: Manager, delivered: Message) -> bool:
     except ApiResponseError:
         return False
     return True
+
+
+MAX_MESSAGES = 1000
+"""Messages in one batch that servers take."""
+
+
+def numbered(messages: Iterable[Outgoing]) -> list[Outgoing]:
+    """Return the messages with the headers that make them one batch. Raises UsageError for none, or too many."""
+    batch, parts = uuid4().hex, list(messages)
+    if not 0 < len(parts) <= MAX_MESSAGES:
+        raise UsageError(f"a batch has 1 to {MAX_MESSAGES} messages, not {len(parts)}")
+    last = len(parts)
+    return [
+        one._replace(
+            headers=(
+                *one.headers,
+                ("Nats-Batch-Id", batch),
+                ("Nats-Batch-Sequence", str(number)),
+                *((("Nats-Batch-Commit", "1"),) if number == last else ()),
+            )
+        )
+        for number, one in enumerate(parts, 1)
+    ]
+
+
+async def publish_batch(manager: Manager, messages: Iterable[Outgoing]) -> Answer[PubAck]:
+    """Return the ack of the whole batch.
+
+    Raises NoStreamResponseError without a responder, ApiResponseError when the batch is refused: nothing was stored
+    then.
+    """
+    parts = numbered(messages)
+    connection = manager.connection
+    if connection.dry_run:
+        raise DryRunError(*(Planned(one.subject, one.body, one.headers) for one in parts))
+    for number, one in enumerate(parts[:-1]):
+        if number:
+            await connection.publish(one.subject, one.body, headers=one.headers)
+            continue
+        answer = await connection.request(one.subject, one.body, headers=one.headers)
+        if answer.status or answer.body:
+            refused_by(answer, one.subject)
+    end = parts[-1]
+    return ack_of(await connection.request(end.subject, end.body, headers=end.headers), end.subject)

@@ -1,8 +1,8 @@
-"""What a stream stores, in order and without gaps, read through a consumer that lives as long as the reader.
+"""Ordered consumer: the messages of a stream in order and without gaps.
 
 The consumer pushes to an inbox, with flow control and heartbeats, and is kept in memory on one server. Its messages are
-numbered: where a number is missing, or heartbeats stay away, it is made anew behind the last message that came. Making
-it changes nothing that anybody else sees, so dry runs read too.
+numbered: where a number is missing, or heartbeats stay away, it is created again behind the last message received.
+Creating it changes nothing that is visible to others, so dry runs read too.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from natsctl.client.connection import ConnectionLostError
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
+    from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.subscription import Subscription
 
 HEARTBEAT_S = 2.0
 MISSED_S = 3 * HEARTBEAT_S
 """Seconds without a sign of life after which the consumer counts as lost."""
 ELECTION_S = 15.0
-"""How long no server may lead the stream; elections need 4 to 9 seconds where a server is lost."""
+"""Longest time without a leader of the stream; elections need 4 to 9 seconds where a server is lost."""
 AGAIN_S = 0.25
 INACTIVE_S = 300
 REPLACED = 1000
@@ -37,7 +37,7 @@ _CONTROL = 100
 
 
 class Delivered(NamedTuple):
-    """A message, and where it stands in its stream: sequence, time of storing, how many are to come."""
+    """A message and its position in the stream: sequence, time of storing, number of pending messages."""
 
     message: Message
     at: AckSubject
@@ -85,11 +85,11 @@ class OrderedReader:
         await self._end()
 
     async def stored(self) -> AsyncIterator[Delivered]:
-        """What there was when reading began, and what replaced it meanwhile.
+        """Yield the messages that existed when reading began, and those that replaced them meanwhile.
 
         A message that is replaced before it is sent comes as its successor, behind the others, maybe a moment later. So
-        reading goes on until as many have come as there were and none is left, or the server says that it has no more,
-        or twice as much has come, where writers are quicker than this reader.
+        reading continues until as many have come as existed and none is pending, or the server reports the end, or
+        twice as many have come, where writers are quicker than this reader.
         """
         most = 2 * self.pending + REPLACED if self.pending else 0
         for number in range(1, most + 1):
@@ -101,17 +101,23 @@ class OrderedReader:
                 return
 
     async def next(self, timeout_s: float | None = None) -> Delivered | None:
-        """The next message, or None when none came in time. Raises what ends the reading, such as a removed stream."""
+        """Return the next message, or None when none came in time.
+
+        Raises what ends the reading, such as a removed stream.
+        """
         return await self._next(timeout_s)
 
     async def messages(self) -> AsyncGenerator[Message, None]:
-        """The messages without end; raises as `next`."""
+        """Yield the messages without end; raises as `next`."""
         while True:
             if (delivered := await self.next()) is not None:
                 yield delivered.message
 
     def now(self) -> Delivered | None:
-        """The next message if it has come already; what is no message, or not the next one, is left to `next`."""
+        """Return the next message if it has come already.
+
+        Status messages, and messages out of order, are left to `next`.
+        """
         if self._held is not None or self._subscription is None:
             return None
         message = self._subscription.now()
@@ -123,7 +129,10 @@ class OrderedReader:
         return None
 
     async def _next(self, timeout_s: float | None, *, ends_idle: bool = False) -> Delivered | None:
-        """The next message; None after the time, or with `ends_idle` when the server has nothing left to send."""
+        """Return the next message.
+
+        None after the time, or with `ends_idle` when the server has nothing left to send.
+        """
         loop = asyncio.get_running_loop()
         end_s = None if timeout_s is None else loop.time() + timeout_s
         lost_s = loop.time() + MISSED_S
@@ -161,7 +170,7 @@ class OrderedReader:
             return None
 
     def _placed(self, message: Message) -> Delivered | None:
-        """The message with its place, None where others before it are missing."""
+        """Return the message with its place, None where others before it are missing."""
         at = _place(message.reply)
         if at is None:
             raise ProtocolError(f"a message of {self._stream} does not say its place: {message.reply!r}")
@@ -172,7 +181,7 @@ class OrderedReader:
         return Delivered(message, at)
 
     async def _control(self, message: Message) -> bool:
-        """Answer flow control; whether the server says that all it had was sent."""
+        """Answer flow control, and return whether the server reports that all was sent."""
         answer = message.reply or message.headers.get("Nats-Consumer-Stalled", "")
         if answer:
             await self._manager.connection.publish(answer)
@@ -184,7 +193,7 @@ class OrderedReader:
         return True
 
     async def _restart(self) -> None:
-        """Go on behind the last message with another consumer; where nobody can make it now, a leader is elected."""
+        """Continue behind the last message with another consumer; waits for a leader where none can create it now."""
         await self._end()
         if self._last_seq:
             self._deliver, self._start_seq, self._start_time = "by_start_sequence", self._last_seq + 1, ""
@@ -201,7 +210,7 @@ class OrderedReader:
             await asyncio.sleep(AGAIN_S)
 
     async def _begin(self) -> int:
-        """Make the consumer, and return how many messages it has to send."""
+        """Create the consumer, and return how many messages it has to send."""
         connection = self._manager.connection
         inbox = connection.new_inbox()
         self._subscription = await connection.subscribe(inbox)
@@ -262,7 +271,7 @@ class OrderedReader:
 
 
 def _place(reply: str) -> AckSubject | None:
-    """What an ack subject says, but for the names of stream and consumer; None when it is none.
+    """Return the fields of an ack subject, without the names of stream and consumer; None for another subject.
 
     The form of nearly all servers is read here, as each message pays for it.
     """

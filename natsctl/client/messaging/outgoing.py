@@ -1,4 +1,4 @@
-"""What messages are published with: the headers by which a stream checks, expires, replaces and schedules them."""
+"""Headers of published messages by which a stream checks, expires, replaces and schedules them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Outgoing(NamedTuple):
-    """One message on its way out."""
+    """A message to be published."""
 
     subject: str
     body: bytes
@@ -28,7 +28,7 @@ PLAIN_HEADERS = {
     "expect_last_msg_id": "Nats-Expected-Last-Msg-Id",
     "rollup": "Nats-Rollup",
 }
-"""What a message may ask of its stream, and the header that says it."""
+"""Options of a message for its stream, and the header of each."""
 _WHEN = ("schedule_after", "schedule_at", "schedule_every", "schedule_cron")
 _SCHEDULED = {"schedule_dest": "Nats-Schedule-Target", "schedule_source": "Nats-Schedule-Source"}
 
@@ -42,7 +42,7 @@ _EXCLUDED = {
 
 
 def stream_headers(asked: Mapping[str, Any], now_ns: int) -> tuple[tuple[str, str], ...]:
-    """The headers for what was asked of the stream, by field. Raises UsageError for what excludes each other."""
+    """Return the headers of the publish options, by field. Raises UsageError for options that exclude each other."""
     pairs = [(name, str(asked[field])) for field, name in PLAIN_HEADERS.items() if asked.get(field) is not None]
     if asked.get("ttl") is not None:
         pairs.append(("Nats-TTL", ttl("--ttl", asked["ttl"])))
@@ -69,7 +69,7 @@ def _schedule(asked: Mapping[str, Any], now_ns: int) -> list[tuple[str, str]]:
 
 
 def _pattern(field: str, words: str, now_ns: int) -> str:
-    """The schedule in the server's words: `@at TIME`, `@every DURATION` or a cron line."""
+    """Return the schedule in the server's words: `@at TIME`, `@every DURATION` or a cron line."""
     flag = _flag(field)
     try:
         if field == "schedule_at":
@@ -91,7 +91,7 @@ def _pattern(field: str, words: str, now_ns: int) -> str:
 
 
 def ttl(flag: str, words: str) -> str:
-    """How long a message lives, as the header says it: whole seconds, or `never`."""
+    """Return how long a message lives, as the header says it: whole seconds, or `never`."""
     if words == "never":
         return words
     try:

@@ -1,6 +1,6 @@
 """Stored messages one at a time: by direct get where the stream allows it, else by the API's MSG.GET.
 
-A direct get may be answered by a replica that lags; who must not be told an old state asks the leader (`direct=False`).
+A direct get may be answered by a replica that lags; `direct=False` asks the leader, for a state that must be current.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _NOT_FOUND = 404
 _ADDED = frozenset(("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"))
-"""Headers of a direct get's answer that tell of the message, and are no part of it."""
+"""Headers of a direct get's answer that describe the message and are no part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Stored:
 
 
 async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) -> Stored | None:
-    """The last message on a subject, None where there is none."""
+    """Return the last message on a subject, None where there is none."""
     if direct:
         target = endpoints.DIRECT_GET.subject(stream, subject, prefix=manager.connection.target.api_prefix)
         answered, found = await _direct(manager, target, b"")
@@ -47,7 +47,7 @@ async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) 
 
 
 async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> Stored | None:
-    """The message with that sequence, None where there is none."""
+    """Return the message with that sequence, None where there is none."""
     if direct:
         target = endpoints.DIRECT_GET.subject(stream, prefix=manager.connection.target.api_prefix)
         answered, found = await _direct(manager, target, codec.encode({"seq": seq}))
@@ -57,7 +57,7 @@ async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> Stored
 
 
 async def _direct(manager: Manager, target: str, body: bytes) -> tuple[bool, Stored | None]:
-    """Whether somebody answers direct gets, and the message. Raises ProtocolError."""
+    """Return whether direct gets have a responder, and the message. Raises ProtocolError."""
     tracer = manager.connection.tracer
     if tracer is not None:
         tracer.request(target, body)

@@ -1,4 +1,4 @@
-"""What a stream has stored and stores: through a consumer, or by direct gets."""
+"""Messages of a stream, stored and new: through a consumer, or by direct gets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks, codec, endpoints
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
+from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
 from natsctl.client.connection import NO_RESPONDERS
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 DIRECT_BATCH = 256
 """Messages that one direct get asks for."""
 POLL_S = 0.25
-"""How long to wait for new messages between two direct gets that found none."""
+"""Pause between two direct gets that found nothing."""
 ALL = ">"
 _END_OF_BATCH = 204
 _NOT_FOUND = (404, 408)
@@ -34,13 +33,13 @@ _UNREADABLE = ("workqueue", "interest")
 
 
 class Start(NamedTuple):
-    """Where reading begins: a deliver policy, with its sequence or with how many ns ago."""
+    """Start of reading: a deliver policy, with its sequence or how many ns ago."""
 
     policy: str = "all"
     value: int = 0
 
     def fields(self, now_ns: int) -> dict[str, Any]:
-        """What a consumer's configuration says of it."""
+        """Return the fields of a consumer's configuration."""
         fields: dict[str, Any] = {"deliver_policy": self.policy}
         if self.policy == "by_start_sequence":
             fields["opt_start_seq"] = self.value
@@ -61,11 +60,11 @@ async def feed_of_stream(
     headers_only: bool = False,
     count: int = 0,
 ) -> Feed:
-    """What the stream ("" for the one that stores the subjects) has on them, from `start` on.
+    """Return the feed of the stream's messages on the subjects, from `start` on; "" for the stream that stores them.
 
-    `count` is how many messages are wanted, 0 for no end. Streams whose messages are there to be taken once are read by
-    direct gets, which take nothing away. Raises UsageError where no stream is meant, ApiResponseError where there is
-    none.
+    `count` is the number of messages, 0 for no end. Streams whose messages are delivered once (work queue, interest)
+    are read by direct gets, which remove nothing. Raises UsageError where no stream is given or found for the
+    subjects, ApiResponseError where it does not exist.
     """
     name = stream or await stream_of(manager, subjects)
     subjects = widest(subjects)
@@ -85,9 +84,9 @@ async def feed_of_stream(
 def ordered_reader(
     manager: Manager, stream: str, subjects: Sequence[str], start: Start, *, headers_only: bool = False
 ) -> OrderedReader:
-    """What reads the stream in order, from `start` on."""
+    """Return the reader of the stream in order, from `start` on."""
     fields = start.fields(time.time_ns())
-    # A server wants to be told of which subjects the last messages are meant.
+    # With `last_per_subject` a server needs the subjects.
     every = [ALL] if start.policy == "last_per_subject" else []
     return OrderedReader(
         manager,
@@ -101,7 +100,7 @@ def ordered_reader(
 
 
 def widest(subjects: Sequence[str]) -> list[str]:
-    """The subjects without those that others of them cover."""
+    """Return the subjects without those that others of them cover."""
     every = list(dict.fromkeys(subjects))
     return [one for one in every if not any(one != wide and is_subset(one, wide) for wide in every)]
 
@@ -113,7 +112,7 @@ def _filter(subjects: Sequence[str]) -> dict[str, Any]:
 
 
 def _direct_start(start: Start, subjects: Sequence[str], state: dict[str, Any]) -> dict[str, Any]:
-    """The first request's place, as direct gets say it."""
+    """Return the first request's position in the fields of a direct get."""
     last = int(state.get("last_seq") or 0)
     if start.policy == "by_start_time":
         return {"start_time": start.fields(time.time_ns())["opt_start_time"]}
@@ -123,7 +122,7 @@ def _direct_start(start: Start, subjects: Sequence[str], state: dict[str, Any]) 
 
 
 class StreamFeed:
-    """What a stream has stored and stores, through a consumer that ends with the feed.
+    """Messages of a stream, stored and new, through a consumer that ends with the feed.
 
     With `to_end` it ends with the last message that there is.
     """
@@ -143,11 +142,11 @@ class StreamFeed:
         await self._reader.__aexit__(kind, failure, trace)
 
     def now(self) -> Message | None:
-        """A message that has come already."""
+        """Return a message that has come already."""
         return None if self.ended else self._taken(self._reader.now())
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in time or all were read."""
+        """Return the next message, or None when none came in time or all were read."""
         return None if self.ended else self._taken(await self._reader.next(timeout_s))
 
     def _taken(self, delivered: Delivered | None) -> Message | None:
@@ -158,18 +157,18 @@ class StreamFeed:
 
 
 class DurableFeed:
-    """What a durable pull consumer delivers; with `to_end` until it has nothing to deliver at once.
+    """Messages of a durable pull consumer; with `to_end` until it has none to deliver at once.
 
-    `count` is how many messages will be read, 0 for no end: no more than that are taken from others.
+    `count` is the number of messages to read, 0 for no end; no more are requested.
     """
 
     def __init__(
         self, manager: Manager, stream: str, config: dict[str, Any], count: int, *, to_end: bool = False
     ) -> None:
-        from natsctl.client.messaging.pull import MAX_BATCH, Wanted, take
+        from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions, take
 
         name = str(config.get("durable_name") or config.get("name"))
-        wanted = Wanted(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
+        wanted = PullOptions(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
         self._messages = take(manager, stream, name, wanted, config)
         self.ended = False
 
@@ -184,7 +183,7 @@ class DurableFeed:
         return None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in time or all were read, which ends the feed."""
+        """Return the next message, or None when none came in time or all were read, which ends the feed."""
         if not self.ended:
             try:
                 async with asyncio.timeout(timeout_s):
@@ -201,7 +200,7 @@ class PushFeed:
     """
 
     def __init__(self, manager: Manager, info: dict[str, Any], *, to_end: bool = False) -> None:
-        from natsctl.client.messaging.push import pushed
+        from natsctl.client.messaging.consumers import pushed
 
         self._messages = pushed(manager, info["config"])
         self._to_end = to_end
@@ -234,7 +233,7 @@ class PushFeed:
 
 
 class DirectFeed:
-    """What a stream has stored and stores, by direct gets: no consumer is made, and nothing is acknowledged."""
+    """Messages of a stream, stored and new, by direct gets: no consumer is made, and nothing is acknowledged."""
 
     def __init__(
         self, manager: Manager, stream: str, subjects: Sequence[str], start: dict[str, Any], *, to_end: bool = False
@@ -254,11 +253,11 @@ class DirectFeed:
         self._kept.clear()
 
     def now(self) -> Message | None:
-        """A message that has come already."""
+        """Return a message that has come already."""
         return self._kept.pop(0) if self._kept else None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in time or all were read."""
+        """Return the next message, or None when none came in time or all were read."""
         clock = asyncio.get_running_loop().time
         end_s = None if timeout_s is None else clock() + timeout_s
         while not self._kept:
@@ -318,7 +317,7 @@ def check_in_order(config: dict[str, Any], *, last_per_subject: bool) -> None:
 
 
 async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
-    """The stream that stores these subjects. Raises UsageError where it is none, or not one."""
+    """Return the stream that stores these subjects. Raises UsageError without one, or with several."""
     found = {name for subject in subjects for name in await manager.stream_names(subject=subject)}
     if len(found) == 1:
         return found.pop()
@@ -331,10 +330,6 @@ async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
 async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]) -> dict[str, Any]:
     """Return the description of the durable consumer that `config` names, which is made if there is none."""
     name = config["durable_name"]
-    try:
-        answer: Any = await manager.consumer_info(stream, name)
-    except ApiResponseError as failure:
-        if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
-            raise
-        answer = await manager.consumer_create(stream, config, action="create")
+    found = await manager.find_consumer(stream, name)
+    answer: Any = found or await manager.consumer_create(stream, config, action="create")
     return dict(answer.raw)

@@ -1,1 +1,1 @@
-"""Servers, asked through the system account."""
+"""Requests to servers through the system account."""

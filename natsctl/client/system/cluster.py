@@ -1,4 +1,4 @@
-"""The group of servers that runs JetStream's cluster: its leader, its members, and how connections are spread."""
+"""The servers that run JetStream's cluster: their leader, their members, and the balance of connections."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
-from natsctl.client.assets.leaders import NotClusteredError, hand_over, peers_of
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.leaders import NotClusteredError, hand_over, peers_of
+from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import patiently
-from natsctl.client.system.answers import ALL, Scope, ServerAnswer
-from natsctl.client.system.census import System, gather
 from natsctl.client.system.reports import Row, listed, span_ns
+from natsctl.client.system.system_account import ALL, Scope, ServerAnswer, System, gather
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -37,9 +36,9 @@ class PeerNotFoundError(NatsctlError):
 
 
 async def meta_group(manager: Manager) -> Row:
-    """The leader and replicas of the group, as in the information of a clustered stream, under `cluster`.
+    """Return the leader and replicas of the group, as in the information of a clustered stream, under `cluster`.
 
-    Raises NotClusteredError, and UnreachableError while nobody leads.
+    Raises NotClusteredError, and UnreachableError without a leader.
     """
     answers = await System(manager).ask("JSZ")
     groups = [(one, one.data["meta_cluster"]) for one in answers if one.data.get("meta_cluster")]
@@ -54,7 +53,7 @@ async def meta_group(manager: Manager) -> Row:
 
 
 async def step_down(manager: Manager, placement: Mapping[str, Any]) -> tuple[Row, Row]:
-    """Have the leader of the group hand over; the group before and after. Raises as `leaders.hand_over`."""
+    """Request a step-down of the group's leader; returns the group before and after. Raises as `leaders.hand_over`."""
     body = {"placement": dict(placement)} if placement else None
 
     async def ask() -> None:
@@ -68,7 +67,7 @@ async def step_down(manager: Manager, placement: Mapping[str, Any]) -> tuple[Row
 
 
 async def find_peer(manager: Manager, name: str) -> Row:
-    """The member of the group with that name or peer id; raises PeerNotFoundError."""
+    """Return the member of the group with that name or peer id; raises PeerNotFoundError."""
     group = await meta_group(manager)
     cluster = group["cluster"]
     leader = {"name": cluster.get("leader"), "peer": cluster.get("peer"), "current": True, "leader": True}
@@ -79,12 +78,12 @@ async def find_peer(manager: Manager, name: str) -> Row:
 
 
 async def remove_peer(manager: Manager, peer: Mapping[str, Any]) -> dict[str, Any]:
-    """Take a member out of the group; the server's answer."""
+    """Remove a member from the group, and return the server's answer."""
     return await change(manager, REMOVE, {"peer": peer.get("name"), "peer_id": peer.get("peer") or ""})
 
 
 class Member(msgspec.Struct):
-    """JetStream's cluster as one of its servers sees it: peers, how many of them are up, and what a quorum takes.
+    """JetStream's cluster as one of its servers sees it: peers, the number of live ones, and the quorum.
 
     `rescue` is true while the quorum is lowered.
     """
@@ -142,7 +141,7 @@ def _member(answer: ServerAnswer) -> Member:
 
 
 async def rescue(manager: Manager, quorum: int, servers: int) -> list[Row]:
-    """Have that many servers lower the quorum of their cluster for five minutes, and return what each answers."""
+    """Request that many servers to lower the quorum of their cluster for five minutes, and return the answers."""
     connection = manager.connection
     subject, body = f"{connection.target.api_prefix}.META.RESCUE", {"quorum_needed": quorum}
     if connection.dry_run:
@@ -152,7 +151,7 @@ async def rescue(manager: Manager, quorum: int, servers: int) -> list[Row]:
 
 
 async def purge_account(manager: Manager, account: str) -> dict[str, Any]:
-    """Remove everything that JetStream holds for an account; the server's answer."""
+    """Remove everything that JetStream holds for an account, and return the server's answer."""
     return await change(manager, f"{PURGE}.{account}", None)
 
 
@@ -180,7 +179,7 @@ class Excess(NamedTuple):
 async def plan_moves(
     manager: Manager, body: Mapping[str, Any], kinds: Iterable[str], idle_ns: int, scope: Scope = ALL
 ) -> tuple[list[Row], list[Excess]]:
-    """How many connections each server has, and which have to go for all to have about as many.
+    """Return how many connections each server has, and which have to go for all to have about as many.
 
     `body` and `kinds` say which connections count; only those that rest for `idle_ns` are moved.
     """
@@ -207,6 +206,6 @@ def _ours(manager: Manager, server: ServerAnswer, row: Row) -> bool:
 
 
 async def send_away(manager: Manager, one: Excess) -> None:
-    """Ask a client to go elsewhere; a leaf node, which cannot be asked, is disconnected and comes back."""
+    """Ask a client to reconnect elsewhere; a leaf node, which cannot be asked, is disconnected and reconnects."""
     what = "LDM" if one.kind.lower() == "client" else "KICK"
     await System(manager).ask_one(one.server.id, what, {"cid": one.cid}, changes=True)

@@ -1,7 +1,7 @@
-"""Copies of streams and consumers as each server has them, compared with each other.
+"""Replicas of streams and consumers as each server has them, compared with each other.
 
-Servers report their own copies in JSZ; those of one raft group should agree. A copy that lags while messages come is
-no fault by itself: what stays behind is.
+Servers report their own replicas in JSZ; those of one raft group should agree. A replica that lags while messages
+arrive is no fault by itself; one that stays behind is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from natsctl.client.system.reports import Row, details
 
 if TYPE_CHECKING:
-    from natsctl.client.system.answers import ServerAnswer
+    from natsctl.client.system.system_account import ServerAnswer
 
 IN_SYNC: Final = "IN SYNC"
 JSZ: Final = {"accounts": True, "streams": True, "consumer": True, "raft": True}
@@ -45,12 +45,12 @@ class Replica(msgspec.Struct, kw_only=True):
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads the group."""
+        """Return whether this server leads the group."""
         return self.server == self.leader
 
     @property
     def in_sync(self) -> bool:
-        """Whether nothing is wrong with the copy."""
+        """Return whether nothing is wrong with the copy."""
         return self.status.startswith(IN_SYNC)
 
 

@@ -1,6 +1,6 @@
-"""What servers' answers come to: one row for each connection, route, gateway, leaf node, account or server.
+"""Reports made of servers' answers: one row for each connection, route, gateway, leaf node, account or server.
 
-A row is the server's own object with everything that it has, and `server` added: who told it.
+A row is the server's own object with all its fields, and `server` added, which is its origin.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from natsctl.api.units import parse_duration
-from natsctl.client.assets.expression import compile_condition
-from natsctl.client.system.answers import Answers, ServerAnswer
+from natsctl.client.expression import compile_condition
+from natsctl.client.system.system_account import Answers, ServerAnswer
 
 Row = dict[str, Any]
 
 
 def listed(answers: Iterable[ServerAnswer], key: str) -> list[Row]:
-    """The entries under `key` of all answers, such as `connections`, `routes` or `leafs`."""
-    return [{**entry, "server": told_by(one)} for one in answers for entry in one.data.get(key) or ()]
+    """Return the entries under `key` of all answers, such as `connections`, `routes` or `leafs`."""
+    return [{**entry, "server": server_of(one)} for one in answers for entry in one.data.get(key) or ()]
 
 
 def connections(answers: Iterable[ServerAnswer], reason: str = "", expression: str = "") -> list[Row]:
-    """Every connection, of those that ended for that reason and for which an expression is true; raises UsageError.
+    """Return every connection, of those that ended for that reason and for which an expression is true.
+
+    Raises UsageError.
 
     The request says neither. An expression may name the members of a connection alone, or below `conn`.
     """
@@ -34,13 +36,13 @@ def connections(answers: Iterable[ServerAnswer], reason: str = "", expression: s
     return rows
 
 
-def told_by(answer: ServerAnswer) -> Row:
-    """Which server an entry is of, as it describes itself."""
+def server_of(answer: ServerAnswer) -> Row:
+    """Return the server of an entry, as it describes itself."""
     return dict(answer.server)
 
 
 def gateways(answers: Iterable[ServerAnswer]) -> list[Row]:
-    """Every gateway connection, with `remote`, the cluster at its other end, and `direction`."""
+    """Return every gateway connection, with `remote`, the cluster at its other end, and `direction`."""
     rows = []
     for one in answers:
         for remote, gateway in (one.data.get("outbound_gateways") or {}).items():
@@ -51,15 +53,15 @@ def gateways(answers: Iterable[ServerAnswer]) -> list[Row]:
 
 
 def _gateway(answer: ServerAnswer, remote: str, direction: str, gateway: Mapping[str, Any]) -> Row:
-    return {**gateway, "server": told_by(answer), "remote": remote, "direction": direction}
+    return {**gateway, "server": server_of(answer), "remote": remote, "direction": direction}
 
 
 MOVED = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
-"""What the connections of an account add up to."""
+"""Sums over the connections of an account."""
 
 
 def accounts(answers: Iterable[ServerAnswer]) -> list[Row]:
-    """Every account that has connections, with those and what they have moved, over all servers."""
+    """Return every account that has connections, with those and what they have moved, over all servers."""
     found: dict[str, Row] = {}
     for connection in listed(answers, "connections"):
         name, server = str(connection.get("account") or ""), connection["server"]
@@ -75,7 +77,7 @@ def accounts(answers: Iterable[ServerAnswer]) -> list[Row]:
 
 
 def account_totals(answers: Iterable[ServerAnswer]) -> list[Row]:
-    """Every account with what it has moved since the servers started, over all servers."""
+    """Return every account with what it has moved since the servers started, over all servers."""
     found: dict[str, Row] = {}
     for one in answers:
         for part in one.data.get("account_statz") or ():
@@ -95,13 +97,13 @@ def _add(row: Row, answer: ServerAnswer, part: Mapping[str, Any]) -> None:
     for side in ("sent", "received"):
         for unit in ("msgs", "bytes"):
             row[side][unit] += int((part.get(side) or {}).get(unit) or 0)
-    row.setdefault("servers", []).append({**part, "server": told_by(answer)})
+    row.setdefault("servers", []).append({**part, "server": server_of(answer)})
 
 
-def clusters(census: Answers) -> list[Row]:
-    """Every cluster: its servers, their connections and gateways."""
+def clusters(servers: Answers) -> list[Row]:
+    """Return every cluster: its servers, their connections and gateways."""
     found: dict[str, Row] = {}
-    for one in census:
+    for one in servers:
         empty = {"cluster": one.cluster, "servers": 0, "connections": 0, "outbound": 0, "inbound": 0}
         row = found.setdefault(one.cluster, empty)
         row["servers"] += 1
@@ -113,7 +115,7 @@ def clusters(census: Answers) -> list[Row]:
 
 
 def count_by_server(rows: Iterable[Row]) -> list[Row]:
-    """How many of the rows each server told."""
+    """Return how many of the rows each server sent."""
     found: dict[str, Row] = {}
     for row in rows:
         server = row["server"]
@@ -122,7 +124,7 @@ def count_by_server(rows: Iterable[Row]) -> list[Row]:
 
 
 def details(answers: Iterable[ServerAnswer]) -> Iterable[tuple[ServerAnswer, Row, Row]]:
-    """Every stream of JSZ answers with details: who told it, the account, the stream."""
+    """Yield every stream of JSZ answers with details: server, account, stream."""
     for one in answers:
         for account in one.data.get("account_details") or ():
             for stream in account.get("stream_detail") or ():
@@ -130,9 +132,9 @@ def details(answers: Iterable[ServerAnswer]) -> Iterable[tuple[ServerAnswer, Row
 
 
 def leaders(answers: Answers) -> list[Row]:
-    """Of how many streams and consumers each server is the leader."""
+    """Return the number of streams and consumers that each server leads."""
     found: dict[str, Row] = {
-        one.name: {"server": told_by(one), "streams": 0, "consumers": 0} for one in answers if one.data.get("streams")
+        one.name: {"server": server_of(one), "streams": 0, "consumers": 0} for one in answers if one.data.get("streams")
     }
     for one, _, stream in details(answers):
         found[one.name]["streams"] += _leads(one, stream)
@@ -141,13 +143,13 @@ def leaders(answers: Answers) -> list[Row]:
 
 
 def _leads(answer: ServerAnswer, asset: Mapping[str, Any]) -> bool:
-    """Whether the server leads what it tells of; what is in no cluster is led by who has it."""
+    """Return whether the server leads the asset; one outside a cluster is led by the server that has it."""
     cluster = asset.get("cluster")
     return cluster is None or cluster.get("leader") == answer.name
 
 
 def of_account(answer: ServerAnswer, account: str) -> ServerAnswer:
-    """A JSZ answer with details and configurations, counted for one account only."""
+    """Return a JSZ answer with details and configurations, counted for one account only."""
     streams = [stream for _, owner, stream in details([answer]) if account in (owner.get("name"), owner.get("id"))]
 
     def held(field: str, storage: str = "") -> int:
@@ -166,7 +168,7 @@ def of_account(answer: ServerAnswer, account: str) -> ServerAnswer:
 
 
 def above_level(answers: Iterable[ServerAnswer], level: int, every: bool = False) -> dict[str, list[Row]]:
-    """The `streams` and `consumers` that need a higher JetStream API level, each once.
+    """Return the `streams` and `consumers` that need a higher JetStream API level, each once.
 
     With `every` also the other consumers of such streams, which go with them: the stream's name then ends with `*`.
     """
@@ -191,7 +193,7 @@ def _level(asset: Mapping[str, Any]) -> int:
 
 
 def span_ns(text: Any) -> int:
-    """A duration as servers write it (`357µs`, `1d2h3m4s`) in nanoseconds; 0 for what is none."""
+    """Return a duration as servers write it (`357µs`, `1d2h3m4s`) in nanoseconds; 0 for what is none."""
     try:
         return parse_duration(str(text or "0"))
     except ValueError:

@@ -1,26 +1,33 @@
-"""One server as it is now: what it does a second, and its busiest connections; asked through the system account."""
+"""State of one server: its rates, and its busiest connections; asked through the system account."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.api.times import format_time
-from natsctl.client.system.census import System
+from natsctl.client.requests import parse_object
+from natsctl.client.system.reports import Row, server_of
+from natsctl.client.system.system_account import ServerAnswer, System
 
 if TYPE_CHECKING:
+    from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
+
 
 SORTS = (
     "cid", "start", "subs", "pending", "msgs_to", "msgs_from", "bytes_to", "bytes_from", "last", "idle", "uptime",
     "rtt",
 )  # fmt: skip
-"""What a server sorts its connections by; those with numbers begin with the largest."""
+"""Sort keys of connections; those with numbers begin with the largest."""
 COUNTED = ("in_msgs", "out_msgs", "in_bytes", "out_bytes")
 LOOKUP_S = 2.0
 """Seconds for the name of an address; it is shown as a number when there is none by then."""
@@ -28,7 +35,10 @@ MAX_NAMES = 4096
 
 
 class TopView(msgspec.Struct):
-    """A server at one moment; rates are since the view before, null in the first. Connections as the server told."""
+    """State of a server at one moment; rates are since the view before, null in the first.
+
+    Connections as the server sent.
+    """
 
     time: str
     server: str
@@ -48,7 +58,7 @@ class TopView(msgspec.Struct):
 
 
 class Top:
-    """Looks at one server again and again."""
+    """Repeated views of one server."""
 
     def __init__(
         self, manager: Manager, server: str, *, limit: int, sort: str, subs: bool = False, lookup: bool = False
@@ -64,7 +74,7 @@ class Top:
 
     @property
     def sort(self) -> str:
-        """What connections are sorted by."""
+        """Return the sort key of the connections."""
         return str(self._wanted["sort"])
 
     def sort_by(self, step: int) -> None:
@@ -77,7 +87,7 @@ class Top:
         return bool(self._wanted["subscriptions"])
 
     async def look(self) -> TopView:
-        """The server now; raises SystemAccountRequiredError, ServerNotFoundError, UnreachableError."""
+        """Return the server now; raises SystemAccountRequiredError, ServerNotFoundError, UnreachableError."""
         if self._before is None:
             # By its id from here on: a name is looked for among all servers.
             self._server = (await self._system.find(self._server)).id
@@ -106,7 +116,7 @@ class Top:
         )
 
     def _rates(self, counts: dict[str, int]) -> dict[str, float] | None:
-        """What was counted a second since the last look."""
+        """Return the counts per second since the last call."""
         now_ns = time.monotonic_ns()
         before, self._before = self._before, (now_ns, counts)
         if before is None:
@@ -125,7 +135,7 @@ class Top:
 
 
 async def _host_of(address: str) -> str:
-    """The name of an address, or the address."""
+    """Return the name of an address, or the address."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(LOOKUP_S):
@@ -133,3 +143,113 @@ async def _host_of(address: str) -> str:
     except (OSError, TimeoutError):
         return address
     return str(name)
+
+
+class Rates:
+    """Rates per second between the last two values of each counter; 0 at the first."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, tuple[float, float]] = {}
+
+    def rate(self, key: Hashable, counter: float, at_s: float) -> float:
+        """Return the rate of a counter since its last value; one that was reset counts from 0."""
+        before, then_s = self._last.get(key, (counter, at_s))
+        self._last[key] = (counter, at_s)
+        if at_s <= then_s:
+            return 0.0
+        return max(0.0, (counter - before if counter >= before else counter) / (at_s - then_s))
+
+
+def server_rows(servers: Iterable[ServerAnswer], rates: Rates, at_s: float) -> list[Row]:
+    """Return a row for each server: its statistics, and under `rates` its traffic and requests to the JetStream API."""
+    rows = []
+    for one in servers:
+        stats = one.data
+        moved = {
+            f"{side}_{unit}": rates.rate((one.id, side, unit), _number(stats.get(key), unit), at_s)
+            for side, key in (("in", "received"), ("out", "sent"))
+            for unit in ("msgs", "bytes")
+        }
+        api = ((stats.get("jetstream") or {}).get("stats") or {}).get("api")
+        moved["api"] = rates.rate((one.id, "api"), _number(api, "total"), at_s)
+        rows.append({**stats, "server": server_of(one), "rates": moved})
+    return rows
+
+
+def account_rows(rows: Iterable[Row], rates: Rates, at_s: float) -> list[Row]:
+    """Return the rows of accounts with `rates` added."""
+    return [
+        {
+            **row,
+            "rates": {
+                f"{side}_{unit}": rates.rate((row["acc"], side, unit), _number(row.get(key), unit), at_s)
+                for side, key in (("in", "received"), ("out", "sent"))
+                for unit in ("msgs", "bytes")
+            },
+        }
+        for row in rows
+    ]
+
+
+def _number(part: Mapping[str, Any] | None, key: str) -> float:
+    return float((part or {}).get(key) or 0)
+
+
+MAX_SUBJECTS = 10_000
+"""Kinds of requests that are counted: beyond it new ones are left out."""
+API_ADVISORIES = "$JS.EVENT.ADVISORY.API"
+LAST_WAIT_S = 0.05
+"""Seconds without an advisory after which all that had come are read."""
+ANY_ACCOUNT = re.compile("")
+
+
+class ApiCounts:
+    """Requests to the JetStream API by account, subject and client, from the servers' advisories.
+
+    Rates are taken over an interval; `accounts` leaves out those whose name it does not match.
+    """
+
+    def __init__(self, interval_s: float, accounts: re.Pattern[str] = ANY_ACCOUNT) -> None:
+        self._interval_s = interval_s
+        self._accounts = accounts
+        self._subscription: Subscription | None = None
+        self._rows: dict[tuple[str, str], Row] = {}
+        self._seen: dict[tuple[str, str], deque[float]] = {}
+
+    def add(self, advisory: Mapping[str, Any], at_s: float) -> None:
+        """Count one advisory of type api_audit."""
+        client = advisory.get("client") or {}
+        account, subject = str(client.get("acc") or ""), str(advisory.get("subject") or "")
+        key = (account, subject)
+        if not self._accounts.search(account):
+            return
+        if key not in self._rows and len(self._rows) >= MAX_SUBJECTS:
+            return
+        row = self._rows.setdefault(
+            key, {"account": account, "subject": subject, "requests": 0, "errors": 0, "rate": 0.0}
+        )
+        row["requests"] += 1
+        row["errors"] += '"error"' in str(advisory.get("response") or "")
+        row["last_client"] = str(client.get("user") or client.get("name") or client.get("host") or "")
+        self._seen.setdefault(key, deque(maxlen=100_000)).append(at_s)
+
+    async def listen(self, manager: Manager) -> None:
+        """Subscribe to the advisories of the account that is logged in."""
+        connection = manager.connection
+        self._subscription = await connection.subscribe(connection.target.event_subject(API_ADVISORIES))
+        await connection.flush()
+
+    async def take(self) -> None:
+        """Count the advisories that have arrived since the last call."""
+        assert self._subscription is not None, "listen first"
+        while (message := await self._subscription.next(LAST_WAIT_S)) is not None:
+            self.add(parse_object(message.body, API_ADVISORIES), time.monotonic())
+
+    def rows(self, now_s: float) -> list[Row]:
+        """Return a row for each subject, with the rate a second over the interval."""
+        for key, row in self._rows.items():
+            seen = self._seen[key]
+            while seen and seen[0] < now_s - self._interval_s:
+                seen.popleft()
+            row["rate"] = len(seen) / self._interval_s
+        return [dict(row) for row in self._rows.values()]

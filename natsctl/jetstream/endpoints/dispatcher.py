@@ -17,7 +17,7 @@ from natsctl.api import endpoints
 from natsctl.api.answers import as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.endpoints import BodyRule, Endpoint, Told
+from natsctl.api.endpoints import AdvisoryPolicy, BodyRule, Endpoint
 from natsctl.api.err_codes import ErrCode
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints import handlers
@@ -166,7 +166,7 @@ class Dispatcher:
             header = b"" if isinstance(refusal, ApiError) else request.answer_header
             self._js.account.publish(request.reply, b"", header, body)
         failed = isinstance(outcome, ApiError)
-        if endpoint.told is Told.ALWAYS or (endpoint.told is Told.FAILED and failed):
+        if endpoint.advisory is AdvisoryPolicy.ALWAYS or (endpoint.advisory is AdvisoryPolicy.FAILED and failed):
             self.total += 1
             self.errors += failed
             audit(self._js.engine, self._js.account, request, body)

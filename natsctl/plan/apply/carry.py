@@ -9,9 +9,9 @@ from pathlib import Path
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
-from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.manager import Manager
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
 from natsctl.plan.apply import CONCURRENCY
 from natsctl.plan.apply.execution import Execution, OnResult, unheard
 from natsctl.plan.apply.result import Outcome
@@ -55,7 +55,7 @@ class ApplyOptions:
 
 
 async def carry_out(
-    manager_or_lifeline: Manager | Lifeline,
+    manager_or_retrying: Manager | RetryingManager,
     plan: Plan,
     options: ApplyOptions = ApplyOptions(),
     on_result: OnResult = unheard,
@@ -66,17 +66,17 @@ async def carry_out(
     before anything is sent.
     """
     check_allowed(plan)
-    lifeline = manager_or_lifeline
-    if not isinstance(lifeline, Lifeline):
-        lifeline = Lifeline(lifeline)
-    steps = _steps(lifeline, plan, options)
+    retrying = manager_or_retrying
+    if not isinstance(retrying, RetryingManager):
+        retrying = RetryingManager(retrying)
+    steps = _steps(retrying, plan, options)
     execution = Execution(
         plan.changes,
-        lambda change: lifeline.patiently(lambda: steps.take(change)),
+        lambda change: retrying.patiently(lambda: steps.take(change)),
         concurrency=options.concurrency,
         stop_on_failure=options.stop_on_failure,
         on_result=on_result,
-        is_lost=lambda: lifeline.manager.connection.lost,
+        is_lost=lambda: retrying.manager.connection.lost,
     )
     return await execution.run(plan.unchanged)
 
@@ -85,7 +85,7 @@ async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOpt
     """The requests that would be sent on a connection in a dry run, in the order of the plan."""
     check_allowed(plan)
     planned: list[Planned] = []
-    steps = _steps(Lifeline(manager), plan, options)
+    steps = _steps(RetryingManager(manager), plan, options)
     for change in plan.changes:
         try:
             await steps.take(change)
@@ -105,10 +105,10 @@ def check_allowed(plan: Plan) -> None:
         raise TooManyRemovalsError(plan)
 
 
-def _steps(lifeline: Lifeline, plan: Plan, options: ApplyOptions) -> Steps:
+def _steps(retrying: RetryingManager, plan: Plan, options: ApplyOptions) -> Steps:
     keeper = None
     if plan.keep_messages:
         from natsctl.plan.apply.keeping import Keeping
 
-        keeper = Keeping(lifeline, options.backup_folder, keep_backup=options.keep_backup)
-    return Steps(lambda: lifeline.manager, keeper)
+        keeper = Keeping(retrying, options.backup_folder, keep_backup=options.keep_backup)
+    return Steps(lambda: retrying.manager, keeper)

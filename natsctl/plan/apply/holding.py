@@ -35,10 +35,9 @@ from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.messaging import messages
 
 if TYPE_CHECKING:
-    from natsctl.client.backup.attempts import Lifeline
-    from natsctl.client.connection import Connection
+    from natsctl.client.backup.transfer import RetryingManager
+    from natsctl.client.connection import Connection, Subscription
     from natsctl.client.manager import Manager
-    from natsctl.client.subscription import Subscription
 
 PREFIX: Final = "natsctl-replaced-"
 """Begins the name of a holding stream."""
@@ -123,13 +122,13 @@ def is_being_replaced(config: Mapping[str, Any]) -> bool:
 class Holding:
     """One holding stream; `marker` is what its metadata says."""
 
-    def __init__(self, lifeline: Lifeline, marker: Marker) -> None:
-        self._lifeline, self.marker = lifeline, marker
+    def __init__(self, retrying: RetryingManager, marker: Marker) -> None:
+        self._retrying, self.marker = retrying, marker
         self.name = holding_name(marker.stream)
 
     @property
     def _manager(self) -> Manager:
-        return self._lifeline.manager
+        return self._retrying.manager
 
     def _config(self, storage: str) -> dict[str, Any]:
         before = self.marker.before
@@ -233,14 +232,14 @@ async def names_of(manager: Manager) -> list[str]:
         return []
 
 
-async def found_in(lifeline: Lifeline) -> list[Holding]:
+async def found_in(retrying: RetryingManager) -> list[Holding]:
     """Return the holding streams of the account. Raises StorageError for one of another version of natsctl."""
     found = []
-    for name in await names_of(lifeline.manager):
+    for name in await names_of(retrying.manager):
         try:
-            metadata = ((await lifeline.manager.stream_info(name)).raw.get("config") or {}).get("metadata") or {}
+            metadata = ((await retrying.manager.stream_info(name)).raw.get("config") or {}).get("metadata") or {}
             if MARKER in metadata:
-                found.append(Holding(lifeline, _decoded(name, metadata[MARKER])))
+                found.append(Holding(retrying, _decoded(name, metadata[MARKER])))
         except ApiResponseError as failure:
             if failure.err_code != ErrCode.STREAM_NOT_FOUND:
                 raise
@@ -261,15 +260,15 @@ def _decoded(name: str, text: str) -> Marker:
 class Alive:
     """Answers on the inbox of a replacement as long as the process lives, on whichever connection it has."""
 
-    def __init__(self, lifeline: Lifeline, inbox: str) -> None:
-        self._lifeline, self._inbox = lifeline, inbox
+    def __init__(self, retrying: RetryingManager, inbox: str) -> None:
+        self._retrying, self._inbox = retrying, inbox
         self._on: Connection | None = None
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def ensure(self) -> None:
         """Answer on the connection of now."""
-        connection = self._lifeline.manager.connection
+        connection = self._retrying.manager.connection
         if connection is not self._on:
             await self.end()
             self._subscription = await connection.subscribe(self._inbox, lasting=True)
@@ -292,12 +291,12 @@ async def _answer(connection: Connection, subscription: Subscription) -> None:
             await connection.publish(message.reply, b"+OK")
 
 
-async def is_at_work(lifeline: Lifeline, marker: Marker) -> bool:
+async def is_at_work(retrying: RetryingManager, marker: Marker) -> bool:
     """Return whether the process lives that has begun a replacement.
 
     A server may pass a request to a connection that has just ended, so one request without an answer proves nothing.
     """
-    connection = lifeline.manager.connection
+    connection = retrying.manager.connection
     for _ in range(UNANSWERED):
         try:
             answer = await connection.request(marker.alive, b"", timeout_s=ANSWER_WAIT_S)

@@ -16,13 +16,13 @@ from typing import Any
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.api.units import plural
-from natsctl.client.backup.aside import aside
-from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.compare import IncompleteRestoreError
-from natsctl.client.backup.opened import open_backup
+from natsctl.client.backup.archive_contents import run_in_thread
+from natsctl.client.backup.reader import open_backup
+from natsctl.client.backup.restore import IncompleteRestoreError
 from natsctl.client.backup.save import SaveOptions, save_stream
+from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.backup.verify import verify
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
 from natsctl.plan.apply.conflict import PLAN_AGAIN, PlanConflictError
 from natsctl.plan.apply.execution import Done
 from natsctl.plan.apply.holding import SUBJECTS, Alive, Holding, Marker, holding_name
@@ -35,35 +35,35 @@ from natsctl.plan.labels import without_server_made
 class Keeping:
     """Replaces streams one at a time or side by side; backups that are to be kept go to `parent`."""
 
-    def __init__(self, lifeline: Lifeline, parent: Path, *, keep_backup: bool = False) -> None:
-        self._lifeline, self._parent, self._keep_backup = lifeline, parent, keep_backup
+    def __init__(self, retrying: RetryingManager, parent: Path, *, keep_backup: bool = False) -> None:
+        self._retrying, self._parent, self._keep_backup = retrying, parent, keep_backup
 
     async def replace(self, change: Change, live: dict[str, Any]) -> Done:
         """Replace a stream; after a failure it is as it was before, or its holding stream is named.
 
         In a dry run raises DryRunError with the requests.
         """
-        lifeline = self._lifeline
-        if lifeline.manager.connection.dry_run:
-            raise _preview(change, live, lifeline.manager.connection.target.api_prefix)
+        retrying = self._retrying
+        if retrying.manager.connection.dry_run:
+            raise _preview(change, live, retrying.manager.connection.target.api_prefix)
         marker = await self._marker(change, live)
-        alive = Alive(lifeline, marker.alive)
+        alive = Alive(retrying, marker.alive)
         await alive.ensure()
         try:
-            return await self._replace(Holding(lifeline, marker), alive)
+            return await self._replace(Holding(retrying, marker), alive)
         finally:
             await alive.end()
 
     async def _replace(self, holding: Holding, alive: Alive) -> Done:
-        marker, lifeline = holding.marker, self._lifeline
+        marker, retrying = holding.marker, self._retrying
         await holding.create()
         with tempfile.TemporaryDirectory(prefix="natsctl-") as folder:
             copy = Path(folder) / COPY
             try:
                 await self._save(holding, copy)
                 await alive.ensure()
-                await lifeline.manager.stream_delete(marker.stream)
-                done = await finish(lifeline, holding, WANTED, copy)
+                await retrying.manager.stream_delete(marker.stream)
+                done = await finish(retrying, holding, WANTED, copy)
             except BaseException:
                 await self._take_back(holding, copy, alive)
                 raise
@@ -77,11 +77,11 @@ class Keeping:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             token=secrets.token_hex(8),
             stream=change.stream,
-            alive=self._lifeline.manager.connection.new_inbox(),
+            alive=self._retrying.manager.connection.new_inbox(),
             before=before,
             wanted=without_server_made(merged_config(change, before)),
         )
-        infos = await consumers_of(self._lifeline, change.stream)
+        infos = await consumers_of(self._retrying, change.stream)
         marker.consumers = floors_of(infos)
         replicas = {str(info["name"]): int((info.get("config") or {}).get("num_replicas") or 0) for info in infos}
         marker.consumer_replicas = {name: count for name, count in replicas.items() if count > 1}
@@ -89,12 +89,12 @@ class Keeping:
 
     async def _save(self, holding: Holding, copy: Path) -> None:
         """Take the stream's subjects away, and save it to its last message."""
-        marker, lifeline = holding.marker, self._lifeline
-        lifeline.say(f"{marker.stream} is saved to stream {holding.name} while it is replaced")
+        marker, retrying = holding.marker, self._retrying
+        retrying.say(f"{marker.stream} is saved to stream {holding.name} while it is replaced")
         if takes_messages(marker.before):
-            await lifeline.manager.stream_update({**marker.before, "subjects": [marker.quiet]})
-        await save_stream(lifeline, marker.stream, copy, SaveOptions(config=marker.before))
-        verdict = await aside(lambda on_read: verify(copy, on_read), _unseen)
+            await retrying.manager.stream_update({**marker.before, "subjects": [marker.quiet]})
+        await save_stream(retrying, marker.stream, copy, SaveOptions(config=marker.before))
+        verdict = await run_in_thread(lambda on_read: verify(copy, on_read), _unseen)
         if not verdict.whole:
             wrong = "; ".join(check.detail for check in verdict.checks if not check.ok)
             raise IncompleteRestoreError(
@@ -102,13 +102,13 @@ class Keeping:
             )
         with open_backup(copy) as backup:
             state = dict(backup.state)
-        marker.consumers = await floors(lifeline, marker)
+        marker.consumers = await floors(retrying, marker)
         await holding.fill(copy, state)
         await self._check_untouched(marker)
 
     async def _check_untouched(self, marker: Marker) -> None:
         """Raise PlanConflictError where somebody has made the stream take messages again that the backup has not."""
-        info = (await self._lifeline.manager.stream_info(marker.stream)).raw
+        info = (await self._retrying.manager.stream_info(marker.stream)).raw
         fed = marker.before.get("sources") or marker.before.get("mirror")  # what they bring, they bring again
         came = int((info.get("state") or {}).get("last_seq") or 0) > marker.state["last_seq"] and not fed
         listens = (info.get("config") or {}).get("subjects")
@@ -118,11 +118,11 @@ class Keeping:
     async def _take_back(self, holding: Holding, copy: Path, alive: Alive) -> None:
         """Make the stream what it was, and leave no holding stream where that has come about."""
         try:
-            await self._lifeline.renew()
+            await self._retrying.renew()
             await alive.ensure()
-            await finish(self._lifeline, holding, BEFORE, copy if copy.is_file() else None)
+            await finish(self._retrying, holding, BEFORE, copy if copy.is_file() else None)
         except NatsctlError as failure:
-            self._lifeline.say(f"stream {holding.name} stays, the next apply begins with it: {failure.text}")
+            self._retrying.say(f"stream {holding.name} stays, the next apply begins with it: {failure.text}")
 
     def _ended(self, marker: Marker, done: Finished, copy: Path) -> Done:
         """What is to be said of a replacement."""

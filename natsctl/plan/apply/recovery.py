@@ -28,16 +28,13 @@ from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
-from natsctl.client.answer import Answer
-from natsctl.client.assets.stream_defaults import normalised
-from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.compare import IncompleteRestoreError
-from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.progress import silent
-from natsctl.client.backup.restore import give_free, restore_sent
+from natsctl.client.asset_config import normalised
+from natsctl.client.backup.reader import open_backup
+from natsctl.client.backup.restore import IncompleteRestoreError, RestoreTransfer, give_free, restore_sent
 from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S
-from natsctl.client.backup.send import Sending
+from natsctl.client.backup.transfer import RetryingManager, ignore_progress
+from natsctl.client.requests import Answer
 from natsctl.plan.apply.conflict import PlanConflictError
 from natsctl.plan.apply.holding import MARKER, Holding, Marker, Phase, found_in, is_at_work
 
@@ -77,30 +74,30 @@ class NameTakenError(NatsctlError):
     exit_code = ExitCode.CONFLICT
 
 
-async def recover(lifeline: Lifeline, concerned: Collection[str] | None = None) -> list[str]:
+async def recover(retrying: RetryingManager, concerned: Collection[str] | None = None) -> list[str]:
     """Finish the interrupted replacements of the account; return a sentence for each.
 
     Raises PlanConflictError where another process is replacing one of the streams `concerned`, NameTakenError and other
     errors where a replacement cannot be finished: its holding stream stays then.
     """
     told: list[str] = []
-    for holding in await found_in(lifeline):
+    for holding in await found_in(retrying):
         name = holding.marker.stream
-        if await is_at_work(lifeline, holding.marker):
+        if await is_at_work(retrying, holding.marker):
             text = f"{name} is being replaced by another natsctl"
             if concerned is None or name in concerned:
                 raise PlanConflictError(text, hint="wait until that has ended, and apply again")
         else:
-            text = await _recovered(lifeline, holding)
-        lifeline.say(text)
+            text = await _recovered(retrying, holding)
+        retrying.say(text)
         told.append(text)
     return told
 
 
-async def _recovered(lifeline: Lifeline, holding: Holding) -> str:
+async def _recovered(retrying: RetryingManager, holding: Holding) -> str:
     interrupted = f"the replacement of {holding.marker.stream} was interrupted"
-    lifeline.say(f"{interrupted}: finishing it")
-    done = await finish(lifeline, holding, WANTED)
+    retrying.say(f"{interrupted}: finishing it")
+    done = await finish(retrying, holding, WANTED)
     held = plural(int((done.info.get("state") or {}).get("messages") or 0), "message")
     texts = {
         WANTED: f"{interrupted}: finished with {held}, under its new configuration",
@@ -110,29 +107,29 @@ async def _recovered(lifeline: Lifeline, holding: Holding) -> str:
     return "; ".join([texts[done.how] + refusal, *done.warnings])
 
 
-async def finish(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | None = None) -> Finished:
+async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None = None) -> Finished:
     """Bring a replacement to its end, towards the wanted configuration or the one before; see the module's table.
 
     `copy` is a file with the saved stream where there is one. Raises NameTakenError, or whatever keeps the stream from
     being restored; the holding stream stays then.
     """
     marker = holding.marker
-    there = await info_of(lifeline, marker.stream)
+    there = await info_of(retrying, marker.stream)
     if marker.phase is not Phase.SAVING:
         how = restored_as(marker, there)
-        if how and marker.phase is Phase.SAVED and await _lacking_in_the_end(lifeline, marker, there or {}, how):
-            await lifeline.manager.stream_delete(marker.stream)
+        if how and marker.phase is Phase.SAVED and await _lacking_in_the_end(retrying, marker, there or {}, how):
+            await retrying.manager.stream_delete(marker.stream)
             there = None
         elif how:
             try:
-                return await _released(lifeline, holding, how)
+                return await _released(retrying, holding, how)
             except ReplicationError:
-                await lifeline.manager.stream_delete(marker.stream)
+                await retrying.manager.stream_delete(marker.stream)
                 there = None
             except ApiResponseError as failure:
                 if how == BEFORE:
                     raise
-                done = await _put_in_place(lifeline, holding, BEFORE, copy)
+                done = await _put_in_place(retrying, holding, BEFORE, copy)
                 return done._replace(refused=failure)
         elif marker.phase is Phase.SAVED and there is not None and not _is_untouched(marker, there):
             raise NameTakenError(
@@ -141,13 +138,13 @@ async def finish(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | No
                 f"{marker.stream} and apply again to have them back, or remove {holding.name} to give them up",
             )
         if there is None and marker.phase is Phase.SAVED:
-            return await _put_in_place(lifeline, holding, aim, copy)
-    await give_subjects_back(lifeline, marker, there)
+            return await _put_in_place(retrying, holding, aim, copy)
+    await give_subjects_back(retrying, marker, there)
     await holding.remove()
     return Finished(WANTED if marker.phase is Phase.DONE else BEFORE, there or {})
 
 
-async def _put_in_place(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | None) -> Finished:
+async def _put_in_place(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None) -> Finished:
     """Restore the stream as what is aimed at, else as it was before."""
     with tempfile.TemporaryDirectory(prefix="natsctl-") as folder:
         if copy is None:
@@ -156,28 +153,28 @@ async def _put_in_place(lifeline: Lifeline, holding: Holding, aim: str, copy: Pa
         refused: NatsctlError | None = None
         if aim == WANTED:
             try:
-                return await _restored_and_released(lifeline, holding, WANTED, copy)
+                return await _restored_and_released(retrying, holding, WANTED, copy)
             except (ApiResponseError, IncompleteRestoreError) as failure:
-                lifeline.say(f"{holding.marker.stream} gets its old configuration back: {failure.text}")
+                retrying.say(f"{holding.marker.stream} gets its old configuration back: {failure.text}")
                 refused = failure
-        done = await _restored_and_released(lifeline, holding, BEFORE, copy)
+        done = await _restored_and_released(retrying, holding, BEFORE, copy)
         return done._replace(refused=refused)
 
 
-async def _restored_and_released(lifeline: Lifeline, holding: Holding, how: str, copy: Path) -> Finished:
+async def _restored_and_released(retrying: RetryingManager, holding: Holding, how: str, copy: Path) -> Finished:
     """Restore the stream and release it; once more where the server died that had it."""
     for _ in range(RESTORES - 1):
-        await _restored(lifeline, holding.marker, how, copy)
+        await _restored(retrying, holding.marker, how, copy)
         try:
-            return await _released(lifeline, holding, how)
+            return await _released(retrying, holding, how)
         except ReplicationError as failure:
-            lifeline.say(f"{failure.text}: restoring it again")
-            await lifeline.manager.stream_delete(holding.marker.stream)
-    await _restored(lifeline, holding.marker, how, copy)
-    return await _released(lifeline, holding, how)
+            retrying.say(f"{failure.text}: restoring it again")
+            await retrying.manager.stream_delete(holding.marker.stream)
+    await _restored(retrying, holding.marker, how, copy)
+    return await _released(retrying, holding, how)
 
 
-async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) -> None:
+async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: Path) -> None:
     """Restore the stream, not yet with its subjects, and hold it to what was saved.
 
     It has one replica at first: otherwise a replica that has copied nothing might lead, and the stream be empty.
@@ -186,44 +183,46 @@ async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) ->
     config = quiet_config(marker, getattr(marker, how), how)
     until_s = time.monotonic() + RELEASED_WITHIN_S
     while True:
-        await _clear(lifeline, marker)
+        await _clear(retrying, marker)
         try:
             with open_backup(copy) as backup:
-                version = version_for(backup, config, str(lifeline.manager.connection.info.get("version") or ""))
+                version = version_for(backup, config, str(retrying.manager.connection.info.get("version") or ""))
                 async with fitted(backup, config, version):
-                    answer = await restore_sent(lifeline, Sending(backup, config, IDLE_S, silent))
+                    answer = await restore_sent(retrying, RestoreTransfer(backup, config, IDLE_S, ignore_progress))
             break
         except ApiResponseError as failure:
             if failure.err_code != ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED or time.monotonic() > until_s:
                 raise
-        lifeline.say(f"the server still waits for the rest of {marker.stream} from before")
+        retrying.say(f"the server still waits for the rest of {marker.stream} from before")
         await asyncio.sleep(AGAIN_AFTER_S)
-        await give_free(lifeline.manager, marker.stream)
-    if told := await _lacking_in_the_end(lifeline, marker, answer.raw, how):
-        await lifeline.manager.stream_delete(marker.stream)
+        await give_free(retrying.manager, marker.stream)
+    if told := await _lacking_in_the_end(retrying, marker, answer.raw, how):
+        await retrying.manager.stream_delete(marker.stream)
         raise IncompleteRestoreError(
             f"{marker.stream} would lose something: {', '.join(told)}", hint="it is as it was before"
         )
 
 
-async def _lacking_in_the_end(lifeline: Lifeline, marker: Marker, there: Mapping[str, Any], how: str) -> list[str]:
+async def _lacking_in_the_end(
+    retrying: RetryingManager, marker: Marker, there: Mapping[str, Any], how: str
+) -> list[str]:
     """Return what a restored stream lacks; the consumers on a cluster come a moment after their stream."""
-    until_s = time.monotonic() + (CONSUMERS_WITHIN_S if lifeline.manager.connection.info.get("cluster") else 0)
-    while told := lacking(marker, there, how, await floors(lifeline, marker)):
+    until_s = time.monotonic() + (CONSUMERS_WITHIN_S if retrying.manager.connection.info.get("cluster") else 0)
+    while told := lacking(marker, there, how, await floors(retrying, marker)):
         if time.monotonic() >= until_s:
             break
         await asyncio.sleep(AGAIN_AFTER_S)
-        there = await info_of(lifeline, marker.stream) or {}
+        there = await info_of(retrying, marker.stream) or {}
     return told
 
 
-async def _clear(lifeline: Lifeline, marker: Marker) -> None:
+async def _clear(retrying: RetryingManager, marker: Marker) -> None:
     """Remove what a restore has left that failed: nats-server may leave an empty stream behind."""
-    if restored_as(marker, await info_of(lifeline, marker.stream)):
-        await lifeline.manager.stream_delete(marker.stream)
+    if restored_as(marker, await info_of(retrying, marker.stream)):
+        await retrying.manager.stream_delete(marker.stream)
 
 
-async def _released(lifeline: Lifeline, holding: Holding, how: str) -> Finished:
+async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Finished:
     """Give a restored stream its replicas, then its subjects, and remove the holding stream.
 
     Raises ApiResponseError where the server refuses the wanted configuration, the stream is removed then;
@@ -235,35 +234,35 @@ async def _released(lifeline: Lifeline, holding: Holding, how: str) -> Finished:
     try:
         if marker.phase is not Phase.DONE:
             if most > 1:
-                await lifeline.manager.stream_update({**quiet_config(marker, config, how), "num_replicas": most})
-                if not await _is_copied(lifeline, config):
+                await retrying.manager.stream_update({**quiet_config(marker, config, how), "num_replicas": most})
+                if not await _is_copied(retrying, config):
                     raise ReplicationError(f"the replicas of {marker.stream} do not get its messages")
             await holding.mark(Phase.DONE)
-        await lifeline.manager.stream_update(config)
+        await retrying.manager.stream_update(config)
     except ApiResponseError:
         if how == WANTED:  # the restored one goes, nobody has reached it
             await holding.mark(Phase.SAVED)
-            await lifeline.manager.stream_delete(marker.stream)
+            await retrying.manager.stream_delete(marker.stream)
         raise
-    if most > 1 and not await _give_replicas(lifeline, marker, most):
+    if most > 1 and not await _give_replicas(retrying, marker, most):
         warnings.append(f"consumers of {marker.stream} have fewer replicas than before")
-    info = await info_of(lifeline, marker.stream) or {}
+    info = await info_of(retrying, marker.stream) or {}
     await holding.remove()
     return Finished(how, info, tuple(warnings))
 
 
-async def _give_replicas(lifeline: Lifeline, marker: Marker, most: int) -> bool:
+async def _give_replicas(retrying: RetryingManager, marker: Marker, most: int) -> bool:
     """Give consumers the replicas again that they asked for; return whether that came about."""
     until_s = time.monotonic() + CONSUMERS_WITHIN_S
     while time.monotonic() < until_s:
         left = 0
-        for info in await consumers_of(lifeline, marker.stream) if marker.consumer_replicas else ():
+        for info in await consumers_of(retrying, marker.stream) if marker.consumer_replicas else ():
             config, count = info.get("config") or {}, min(marker.consumer_replicas.get(str(info["name"]), 0), most)
             if int(config.get("num_replicas") or 0) >= count:
                 continue
             try:
                 config = {**config, "num_replicas": count}
-                await lifeline.manager.consumer_create(marker.stream, config, action="update")
+                await retrying.manager.consumer_create(marker.stream, config, action="update")
             except ApiResponseError:  # the server that answers may not know of the stream's own replicas yet
                 left += 1
         if not left:
@@ -272,11 +271,11 @@ async def _give_replicas(lifeline: Lifeline, marker: Marker, most: int) -> bool:
     return False
 
 
-async def _is_copied(lifeline: Lifeline, config: Mapping[str, Any]) -> bool:
+async def _is_copied(retrying: RetryingManager, config: Mapping[str, Any]) -> bool:
     """Wait until every replica whose server lives has the stream, and return whether most of them have it."""
     until_s, most, current = time.monotonic() + CURRENT_WITHIN_S, int(config["num_replicas"]), 0
     while time.monotonic() < until_s:
-        cluster = (await info_of(lifeline, str(config["name"])) or {}).get("cluster") or {}
+        cluster = (await info_of(retrying, str(config["name"])) or {}).get("cluster") or {}
         replicas = cluster.get("replicas") or []
         there = [one for one in replicas if not one.get("offline")]
         current = bool(cluster.get("leader")) + sum(bool(one.get("current")) for one in there)
@@ -308,10 +307,10 @@ def _is_untouched(marker: Marker, there: Mapping[str, Any]) -> bool:
     return all(int(state.get(name) or 0) >= marker.state[name] for name in ("messages", "last_seq"))
 
 
-async def give_subjects_back(lifeline: Lifeline, marker: Marker, there: Mapping[str, Any] | None) -> None:
+async def give_subjects_back(retrying: RetryingManager, marker: Marker, there: Mapping[str, Any] | None) -> None:
     """Make a stream that was not removed listen on its own subjects again."""
     if ((there or {}).get("config", {}).get("subjects") or [""])[0] == marker.quiet:
-        await lifeline.manager.stream_update(marker.before)
+        await retrying.manager.stream_update(marker.before)
 
 
 def lacking(marker: Marker, there: Mapping[str, Any], how: str, now: Mapping[str, int]) -> list[str]:
@@ -340,15 +339,15 @@ def _is_explained(marker: Marker, how: str, has: Mapping[str, int]) -> bool:
     return lowered or (any(config.get(name) for name in _AGES) and has["first_seq"] > marker.state["first_seq"])
 
 
-async def floors(lifeline: Lifeline, marker: Marker) -> dict[str, int]:
+async def floors(retrying: RetryingManager, marker: Marker) -> dict[str, int]:
     """Return the durable consumers of the stream, and up to which message each has had its acks."""
-    return floors_of(await consumers_of(lifeline, marker.stream))
+    return floors_of(await consumers_of(retrying, marker.stream))
 
 
-async def consumers_of(lifeline: Lifeline, stream: str) -> list[dict[str, Any]]:
+async def consumers_of(retrying: RetryingManager, stream: str) -> list[dict[str, Any]]:
     """Return what the server says of the consumers of a stream; nothing where it is not there."""
     try:
-        return [one.raw for one in await lifeline.manager.consumer_list(stream)]
+        return [one.raw for one in await retrying.manager.consumer_list(stream)]
     except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:
             raise
@@ -364,10 +363,10 @@ def floors_of(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     }
 
 
-async def info_of(lifeline: Lifeline, name: str) -> dict[str, Any] | None:
+async def info_of(retrying: RetryingManager, name: str) -> dict[str, Any] | None:
     """Return what the server says of a stream, None where there is none."""
     try:
-        answer: Answer[Any] = await lifeline.manager.stream_info(name)
+        answer: Answer[Any] = await retrying.manager.stream_info(name)
         return answer.raw
     except ApiResponseError as failure:
         if failure.err_code != ErrCode.STREAM_NOT_FOUND:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, NatsctlError
-from natsctl.client.preview import DryRunError, Planned
+from natsctl.client.message import DryRunError, Planned
 from natsctl.plan.apply.conflict import check_not_replaced, check_unchanged, gone, made_otherwise
 from natsctl.plan.apply.execution import Done
 from natsctl.plan.apply.sent import merged_config, wanted_config
@@ -23,8 +23,8 @@ from natsctl.plan.change import Action, Change
 from natsctl.plan.planner.compare import moment
 
 if TYPE_CHECKING:
-    from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Answer
 
 T = TypeVar("T")
 

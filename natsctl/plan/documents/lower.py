@@ -11,9 +11,8 @@ from natsctl.api.config.stream_config import settle
 from natsctl.api.config.stream_draft import Draft
 from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig
+from natsctl.client import asset_config
 from natsctl.client.buckets import KV, OBJECTS
-from natsctl.client.kv import config as kv_config
-from natsctl.client.objects import config as objects_config
 from natsctl.plan.asset import Kind
 from natsctl.plan.documents.bucket_words import KeyValueWords, ObjectStoreWords
 from natsctl.plan.labels import stripped, without_server_made
@@ -42,13 +41,13 @@ WORD_OF: Final = {field: word for word, field in _FIELDS.items()}
 """The words for fields of a bucket's stream."""
 _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
     Kind.KEY_VALUE: {
-        "history": kv_config.set_history,
-        "ttl": kv_config.set_ttl,
-        "limit_marker_ttl": kv_config.set_marker_ttl,
-        "mirror": kv_config.set_mirror,
-        "sources": kv_config.add_sources,
+        "history": asset_config.set_history,
+        "ttl": asset_config.set_ttl,
+        "limit_marker_ttl": asset_config.set_marker_ttl,
+        "mirror": asset_config.set_mirror,
+        "sources": asset_config.add_sources,
     },
-    Kind.OBJECT_STORE: {"ttl": objects_config.set_ttl},
+    Kind.OBJECT_STORE: {"ttl": asset_config.set_object_ttl},
 }
 """Words that mean more than one field."""
 
@@ -66,11 +65,11 @@ class BucketFieldError(ValueError):
 
 def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
     """The configuration of the stream that a bucket is; `words` have the wire's values. Raises BucketFieldError."""
-    rules = kv_config if kind is Kind.KEY_VALUE else objects_config
+    new_bucket = asset_config.new_kv_bucket if kind is Kind.KEY_VALUE else asset_config.new_object_bucket
 
     word = "bucket"
     try:
-        config: Config = rules.new_bucket(str(words.get("bucket", "")))
+        config: Config = new_bucket(str(words.get("bucket", "")))
         for word, value in words.items():
             if word in _ORIGINS and not all(one.get("name") for one in (value if isinstance(value, list) else [value])):
                 raise ValueError("the bucket to copy needs its name")
@@ -82,7 +81,7 @@ def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
                 config[_FIELDS[word]] = value
         word = "mirror"
         if kind is Kind.KEY_VALUE:
-            kv_config.settle(config)
+            asset_config.settle(config)
     except (ValueError, UsageError) as fault:
         raise BucketFieldError(word, str(fault)) from fault
     return config

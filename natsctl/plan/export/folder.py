@@ -13,7 +13,7 @@ from msgspec import field
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.model import Model
-from natsctl.client.whole_file import is_special, whole_file
+from natsctl.client.atomic_file import atomic_write, is_special
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 MAX_STEM: Final = 200
@@ -106,7 +106,7 @@ def _write(path: Path, text: str) -> None:
     """Put a file in its place by a rename: it is never there in part."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(text.encode())
     except OSError as failure:
         raise StorageError(f"cannot write {path}: {failure.strerror}") from failure

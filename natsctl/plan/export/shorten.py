@@ -8,7 +8,7 @@ from typing import Any
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
-from natsctl.client.assets.stream_defaults import CREATED, new_stream
+from natsctl.client.asset_config import CREATED, new_stream
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, kept, settled, without_nulls
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from natsctl.client.api_level import CONSUMER_LEVELS, STREAM_LEVELS, need
+from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, required_level_of
 
 SINCE: Final[dict[str, tuple[int, int]]] = {
     "metadata": (2, 10),
@@ -51,7 +51,7 @@ class Abilities(NamedTuple):
         for name, since in SINCE.items():
             if self.version < since and config.get(name) not in _EMPTY:
                 return f"{name} needs nats-server {since[0]}.{since[1]}, this is {self.shown}"
-        needed = need(config, CONSUMER_LEVELS if consumer else STREAM_LEVELS)
+        needed = required_level_of(config, CONSUMER_LEVELS if consumer else STREAM_LEVELS)
         if self.level is not None and needed.level > self.level:
             return f"{needed.field} needs JetStream API level {needed.level}, the server {self.shown} has {self.level}"
         return ""

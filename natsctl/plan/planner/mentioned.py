@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from natsctl.client.assets.stream_defaults import CREATED, new_stream
+from natsctl.client.asset_config import CREATED, new_stream
 from natsctl.plan import labels
 from natsctl.plan.asset import Kind
 from natsctl.plan.planner.compare import same

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.client.kv import config as kv
-from natsctl.client.objects import config as objects
+from natsctl.client import asset_config
 from natsctl.plan.asset import AssetKey, Kind
 from natsctl.plan.labels import stripped, without_server_made
 from natsctl.plan.terraform.body import Body, filled
@@ -103,10 +102,10 @@ def _filter(config: Config, body: Body, faults: list[Fault]) -> None:
 def _kv(config: Config, body: Body, faults: list[Fault]) -> Made | None:
     if "bucket" not in config:
         return None
-    stream = kv.new_bucket(config["bucket"])
-    kv.set_history(stream, config.get("history") or 1)
-    kv.set_ttl(stream, config.get("ttl") or 0)
-    kv.set_marker_ttl(stream, config.get("limit_marker_ttl") or 0)
+    stream = asset_config.new_kv_bucket(config["bucket"])
+    asset_config.set_history(stream, config.get("history") or 1)
+    asset_config.set_ttl(stream, config.get("ttl") or 0)
+    asset_config.set_marker_ttl(stream, config.get("limit_marker_ttl") or 0)
     stream["max_msg_size"] = config.get("max_value_size") or -1
     return _bucket(stream, config)
 
@@ -114,8 +113,8 @@ def _kv(config: Config, body: Body, faults: list[Fault]) -> Made | None:
 def _object_store(config: Config, body: Body, faults: list[Fault]) -> Made | None:
     if "bucket" not in config:
         return None
-    stream = objects.new_bucket(config["bucket"])
-    objects.set_ttl(stream, config.get("ttl") or 0)
+    stream = asset_config.new_object_bucket(config["bucket"])
+    asset_config.set_object_ttl(stream, config.get("ttl") or 0)
     if config.get("compression"):
         stream["compression"] = "s2"
     return _bucket(stream, config)

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.model import Model
-from natsctl.client.whole_file import whole_file
+from natsctl.client.atomic_file import atomic_write
 from natsctl.spark.files.formats import CSV, GZIP, JSON, Format, format_of, is_gzip, is_url, named_format, told
 from natsctl.spark.paths import spark_path
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS
@@ -246,7 +246,7 @@ def _write_local(writer: DataFrameWriter, target: Target, observed: Any) -> int:
         if not target.is_file:
             replace_folder(aside, path)
             return len(parts)
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             merge(parts, target, header(target), file)
         return 1
     finally:

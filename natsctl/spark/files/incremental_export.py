@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.errors import UsageError
-from natsctl.client.whole_file import whole_file
+from natsctl.client.atomic_file import atomic_write
 from natsctl.spark.files.export import OWN, Exported, Target, check_written, written
 from natsctl.spark.files.formats import told
 from natsctl.spark.paths import spark_path
@@ -51,7 +51,7 @@ def prepare(target: Target, note: Note) -> None:
         shutil.rmtree(target.local)
     if not path.is_file():
         own.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(note)))
         return
     begun = msgspec.json.decode(path.read_bytes(), type=Note)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
-from natsctl.client.whole_file import whole_file
+from natsctl.client.atomic_file import atomic_write
 from natsctl.spark.pipeline.project import PipelineBusyError, Project
 
 try:
@@ -93,7 +93,7 @@ class Recorder:
 
     def save(self) -> None:
         """Write it for others."""
-        with whole_file(self._path) as file:
+        with atomic_write(self._path) as file:
             file.write(json.dumps(asdict(self.record)).encode())
 
 

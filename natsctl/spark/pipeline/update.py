@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pyspark.errors import PySparkException
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
-from natsctl.client.whole_file import whole_file
+from natsctl.client.atomic_file import atomic_write
 from natsctl.spark.paths import local_path, spark_path
 from natsctl.spark.pipeline.checkpoints import pipeline_progress
 from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event, short_name, without_counters
@@ -79,7 +79,7 @@ def remember_tables(spark: SparkSession, project: Project) -> None:
         if not row["isTemporary"]:
             found[row["tableName"]] = spark.sql(f"SHOW CREATE TABLE {quote(row['tableName'])}").collect()[0][0]
     project.state_folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(_kept(project)) as file:
+    with atomic_write(_kept(project)) as file:
         file.write(json.dumps(found, indent=1).encode())
 
 

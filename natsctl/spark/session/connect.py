@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UnreachableError
-from natsctl.client.whole_file import PRIVATE, whole_file
+from natsctl.client.atomic_file import PRIVATE, atomic_write
 from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissingError, SparkStartError, quieten
 from natsctl.spark.session.spark_home import cache_folder, compiled_imports, key_of, pyspark_folder
 from natsctl.spark.session.spark_options import LOCAL, SparkOptions, session_settings
@@ -148,7 +148,7 @@ def recorded_server() -> BackgroundServer | None:
 
 def record(server: BackgroundServer) -> None:
     """Write the record by which commands find it. Raises OSError."""
-    with whole_file(state_file(), PRIVATE) as file:
+    with atomic_write(state_file(), PRIVATE) as file:
         file.write(json.dumps(asdict(server)).encode())
 
 

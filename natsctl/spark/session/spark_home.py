@@ -193,9 +193,9 @@ def java_options(home: SparkHome, java: Java) -> list[str]:
 
 
 def _keep(path: Path, words: list[str]) -> None:
-    from natsctl.client.whole_file import whole_file
+    from natsctl.client.atomic_file import atomic_write
 
-    with whole_file(path) as file:
+    with atomic_write(path) as file:
         file.write("\n".join(words).encode())
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from natsctl.api.subjects import is_literal
-from natsctl.client.assets.purging import next_message
+from natsctl.client.stream_state import next_message
 from natsctl.spark.sql.catalogue import Catalogue
 from natsctl.spark.sql.relations import Token, relations, tokens
 

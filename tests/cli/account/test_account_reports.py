@@ -112,7 +112,7 @@ def test_pages_behind_the_first_are_added_up_by_server(monkeypatch: pytest.Monke
     import asyncio
 
     from natsctl.client import account
-    from natsctl.client.system.answers import ServerAnswer
+    from natsctl.client.system.system_account import ServerAnswer
 
     held = {"N1": list(range(5)), "N2": list(range(3))}
 

@@ -142,7 +142,7 @@ def test_a_file_that_ends_too_early_is_no_interruption(
     def ends(*_: object, **__: object) -> None:
         raise EOFError("ended too early")
 
-    monkeypatch.setattr("natsctl.client.backup.found.find_backups", ends)
+    monkeypatch.setattr("natsctl.client.backup.discovery.find_backups", ends)
     done = offline("backup", "ls", str(tmp_path), "-j")
     assert (done.code, done.error["description"]) == (1, "unexpected EOFError: ended too early")
 

@@ -10,8 +10,8 @@ import pytest
 
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, UnreachableError
-from natsctl.client.assets import leaders
-from natsctl.client.assets.leaders import NotClusteredError, hand_over, leader_of, plan_spread
+from natsctl.client import leaders
+from natsctl.client.leaders import NotClusteredError, hand_over, leader_of, plan_spread
 
 
 def led(leader: str, *others: str) -> dict[str, Any]:

@@ -65,9 +65,9 @@ def test_a_replacement_that_was_cut_off_and_then_loses_its_only_copy_is_finished
     path = written(tmp_path, streams={"CUT": {**stream, "storage": "memory"}})
     words = ("--timeout", "5s", "apply", "-f", path, "--allow-replace", "--keep-messages", "--yes")
 
-    async def cut_off(lifeline: Any, sending: Any) -> None:
+    async def cut_off(retrying: Any, sending: Any) -> None:
         body = {"config": sending._config, "state": sending.backup.state}
-        await lifeline.manager.requests.ask(endpoints.STREAM_RESTORE, "CUT", body=body)
+        await retrying.manager.requests.ask(endpoints.STREAM_RESTORE, "CUT", body=body)
         raise NatsctlError("cut off")
 
     async def nothing(*arguments: Any) -> None:
@@ -80,9 +80,9 @@ def test_a_replacement_that_was_cut_off_and_then_loses_its_only_copy_is_finished
     assert run("pub", "CUT.0", "lost", "--jetstream").code == 5, "nobody gets an ack meanwhile"
     copied, asked = recovery._is_copied, list[str]()
 
-    async def late(lifeline: Any, config: Any) -> bool:
+    async def late(retrying: Any, config: Any) -> bool:
         asked.append(config["name"])
-        return len(asked) > 1 and await copied(lifeline, config)
+        return len(asked) > 1 and await copied(retrying, config)
 
     monkeypatch.setattr(recovery, "_is_copied", late)
     done = run(*words)

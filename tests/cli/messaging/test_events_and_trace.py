@@ -13,8 +13,8 @@ import pytest
 from natsctl.cli.main import run as run_main
 from natsctl.cli.render.event import KINDS, render_event, render_short
 from natsctl.client.connection import Connection
-from natsctl.client.messaging.exchange import Awaited, ask
 from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.testing.process import ServerProcess, reference_binary
 
 ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
@@ -82,7 +82,7 @@ def test_events_of_one_consumer_only(stored: Run, other: Any) -> None:
             await connection.publish("s.a", b"x")
             for name in ("D", "C"):
                 async for message, _ in ask(
-                    connection, Outgoing(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b""), Awaited()
+                    connection, Outgoing(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b""), ReplyLimits()
                 ):
                     await connection.publish(message.reply, b"+ACK")
             await asyncio.sleep(0.01)

@@ -86,7 +86,7 @@ def _models(kind: Any, *documents: dict[str, Any]) -> list[Any]:
 
 
 def _keys() -> list[Any]:
-    from natsctl.client.kv.entry import Entry
+    from natsctl.client.buckets import Entry
 
     return [
         Entry("CONFIG", "db.host", 2, "PUT", WHEN, 16, b"value of db.host"),
@@ -96,7 +96,7 @@ def _keys() -> list[Any]:
 
 
 def _objects() -> list[Any]:
-    from natsctl.client.objects.bucket import Object
+    from natsctl.client.object_store import Object
 
     film = "films/2026/the-very-long-name-of-a-film-about-nothing.bin"
     raw = {"bucket": "ASSETS", "nuid": "n", "chunks": 3, "options": {"max_chunk_size": 131072}}
@@ -108,7 +108,7 @@ def _objects() -> list[Any]:
 
 
 def _backups() -> list[Any]:
-    from natsctl.client.backup.found import Found
+    from natsctl.client.backup.discovery import Found
 
     rest = {"form": "directory", "archive": 1, "size": 30720, "created": WHEN}
     return _models(
@@ -132,7 +132,7 @@ def _verdicts() -> list[Any]:
 
 
 def _outcome() -> Any:
-    from natsctl.client.backup.outcome import AccountOutcome
+    from natsctl.client.backup.account_backup import AccountOutcome
 
     streams = [
         {"stream": "ORDERS", "action": "saved", "messages": 1517, "bytes": 82000, "archive_bytes": 30000},
@@ -142,7 +142,7 @@ def _outcome() -> Any:
 
 
 def _trips() -> list[Any]:
-    from natsctl.client.rtt import Trips
+    from natsctl.client.latency import Trips
 
     one = {"time": WHEN, "address": "nats://10.0.0.1:4222", "url": "nats://nats-1.example.net:4222"}
     good = {**one, "rtt": 1_300_000, "min": 345_000, "max": 22_300_000, "iterations": 5}
@@ -154,7 +154,7 @@ def _trips() -> list[Any]:
 
 
 def _services() -> tuple[list[Any], list[Any]]:
-    from natsctl.client.services.documents import ServiceInfo, ServiceStats
+    from natsctl.client.services import ServiceInfo, ServiceStats
 
     who = {"name": "calc", "id": "VMAA7DNVXJYR4WCBTI3LMU", "version": "1.2.3"}
     ends = [{"name": "add", "subject": "calc.add", "num_requests": 12345, "processing_time": 7_000_000}]
@@ -200,7 +200,7 @@ def _top() -> Any:
 
 
 def _check() -> Any:
-    from natsctl.client.checks.check import Check
+    from natsctl.client.checks import Check
 
     check = Check("JetStream", "JetStream")
     check.critical.append("storage 93% of the limit")
@@ -235,7 +235,7 @@ def _account() -> Any:
 
 def _server(width: int) -> dict[str, Callable[[], Any]]:
     from natsctl.cli.render import server_reports, servers
-    from natsctl.client.system.answers import Answers, ServerAnswer
+    from natsctl.client.system.system_account import Answers, ServerAnswer
 
     told = WORLD["system"]
     census = Answers([ServerAnswer(one, 1_200_000) for one in told["census"]], 1)

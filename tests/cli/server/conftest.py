@@ -57,7 +57,7 @@ def user(operated: ServerProcess, command: Callable[[str], Run]) -> Iterator[Run
 @pytest.fixture
 def cluster(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command line as a user of the cluster's system account, once it has a leader; it awaits every server."""
-    monkeypatch.setattr("natsctl.client.system.census.KNOWN_QUIET_S", 20.0)
+    monkeypatch.setattr("natsctl.client.system.system_account.KNOWN_QUIET_S", 20.0)
     run = command(three.url("s:p"))
     until_s = time.monotonic() + READY_WITHIN_S
     while run("srv", "check", "meta", "--expect", "3").code and time.monotonic() < until_s:

@@ -36,7 +36,7 @@ def test_list_of_names_is_one_on_a_line(system: Run) -> None:
 def test_list_ends_as_soon_as_all_known_servers_have_answered(system: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     system("srv", "ls", "-n")
     for name in ("QUIET_S", "KNOWN_QUIET_S"):
-        monkeypatch.setattr(f"natsctl.client.system.census.{name}", 60.0)
+        monkeypatch.setattr(f"natsctl.client.system.system_account.{name}", 60.0)
     begin_s = time.monotonic()
     assert system("srv", "ls", "-n", "--timeout", "60s").out == "one\n"
     assert time.monotonic() - begin_s < 30.0  # below the wait for silence

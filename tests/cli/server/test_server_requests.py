@@ -75,8 +75,7 @@ def test_a_refusal_is_shown_and_fails(system: Run) -> None:
 
 
 def test_every_page_of_an_answer_is_fetched() -> None:
-    from natsctl.client.system.answers import ServerAnswer
-    from natsctl.client.system.census import every_page
+    from natsctl.client.system.system_account import ServerAnswer, every_page
 
     asked: list[dict[str, Any]] = []
 
@@ -182,7 +181,7 @@ def test_passwords_are_hashed_without_a_server(command: Callable[[str], Run], mo
 
 
 def test_thresholds_count_when_they_mean_something() -> None:
-    from natsctl.client.checks.check import Check, Metric, Status
+    from natsctl.client.checks import Check, Metric, Status
 
     def status(value: float, warning: float | None, critical: float | None, low: bool | None = None) -> Status:
         check = Check("s", "n")
@@ -201,7 +200,7 @@ def test_thresholds_count_when_they_mean_something() -> None:
 
 def test_the_result_of_a_check_can_be_read_back() -> None:
     from natsctl.cli.render.servers import document
-    from natsctl.client.checks.check import Check, Metric
+    from natsctl.client.checks import Check, Metric
 
     check = Check("stream", "S", critical=["a"], unknown=["u"], metrics=[Metric("m", 1.5, "help", "s", 1, None)])
     assert json.loads(json.dumps(document(check))) == {

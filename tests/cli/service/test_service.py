@@ -17,7 +17,7 @@ import pytest
 
 from natsctl.client.dial import connect
 from natsctl.client.servers import resolve
-from natsctl.client.services.demo import EchoService
+from natsctl.client.services import EchoService
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
 

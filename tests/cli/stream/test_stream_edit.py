@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import NatsctlError
-from natsctl.client.api_level import CONSUMER_LEVELS, STREAM_LEVELS, check_level, need
-from natsctl.client.assets.stream_defaults import settled
+from natsctl.client.asset_config import settled
+from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, check_level, required_level_of
 
 Run = Callable[..., Any]
 
@@ -219,9 +219,12 @@ async def test_an_older_server_is_named_with_the_field_that_it_lacks() -> None:
 
 
 def test_levels_are_found_in_lists_too() -> None:
-    assert need({"sources": [{"name": "A"}, {"name": "B", "consumer": {"name": "c"}}]}, STREAM_LEVELS).level == 4
-    assert need({"persist_mode": "default"}, STREAM_LEVELS).level == 0
-    assert need({"priority_groups": ["a"]}, CONSUMER_LEVELS) == (1, "priority_groups")
+    assert (
+        required_level_of({"sources": [{"name": "A"}, {"name": "B", "consumer": {"name": "c"}}]}, STREAM_LEVELS).level
+        == 4
+    )
+    assert required_level_of({"persist_mode": "default"}, STREAM_LEVELS).level == 0
+    assert required_level_of({"priority_groups": ["a"]}, CONSUMER_LEVELS) == (1, "priority_groups")
 
 
 def test_what_a_server_fills_in_is_no_change() -> None:

@@ -183,8 +183,8 @@ def test_subjects_are_counted_sorted_and_named(filled: Run) -> None:
 
 
 def test_streams_that_do_not_answer_are_rows_with_a_reason(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from natsctl.client.answer import Listing
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Listing
 
     async def stream_list(manager: Manager, *, subject: str = "") -> Listing[Any]:
         return Listing([], {"streams": [], "missing": ["LOST"], "offline": {"OLD": "needs level 9"}})

@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, UnreachableError, UsageError
-from natsctl.client.bench.client import refusal
+from natsctl.client.bench import workloads
+from natsctl.client.bench.client import ClientProgress, CommandBuilder, RawConnection, command, refusal
 from natsctl.client.bench.latencies import Latencies
-from natsctl.client.bench.link import Link
 from natsctl.client.bench.load import KINDS, Load
-from natsctl.client.bench.messages import Maker, command
 from natsctl.client.bench.report import Done, csv_text, report
-from natsctl.client.bench.tally import Tally
-from natsctl.client.bench.worker import decode_failure, encode_failure
+from natsctl.client.bench.workers import decode_failure, encode_failure
 
 times = st.lists(st.integers(0, 10**13), min_size=1, max_size=200)
 
@@ -79,11 +77,11 @@ def test_commands_say_how_long_they_are() -> None:
 
 
 def test_messages_that_differ_are_made_one_by_one() -> None:
-    make = Maker(Load(kind="pub", subject="s", payload=b"x", multisubject=True, multisubjectmax=2))
+    make = CommandBuilder(Load(kind="pub", subject="s", payload=b"x", multisubject=True, multisubjectmax=2))
     assert make.many(3, 3) == b"PUB s.1 1\r\nx\r\nPUB s.0 1\r\nx\r\nPUB s.1 1\r\nx\r\n"
-    same = Maker(Load(kind="pub", subject="s", size=3))
+    same = CommandBuilder(Load(kind="pub", subject="s", size=3))
     assert same.many(0, 2) == same.one(0) * 2
-    assert len({Maker(Load(kind="pub", subject="s", payload=b"", dedup=True)).one(n) for n in range(3)}) == 3
+    assert len({CommandBuilder(Load(kind="pub", subject="s", payload=b"", dedup=True)).one(n) for n in range(3)}) == 3
 
 
 class Parser:
@@ -115,7 +113,7 @@ ARRIVED = (
 def test_messages_are_cut_out_wherever_what_arrives_is_cut(cuts: list[int]) -> None:
     parser = Parser()
     connection: Any = SimpleNamespace(_client=SimpleNamespace(_ps=parser))
-    link = Link(connection)
+    link = RawConnection(connection)
     taken: list[tuple[bytes, ...]] = []
     link._takers[b"7"] = lambda *message: taken.append(message)
     edges = [0, *sorted(cuts), len(ARRIVED)]
@@ -135,20 +133,20 @@ def test_messages_are_cut_out_wherever_what_arrives_is_cut(cuts: list[int]) -> N
 
 
 async def test_waiting_ends_when_enough_came_or_none_does() -> None:
-    tally = Tally()
-    asyncio.get_running_loop().call_later(0.01, tally.add, 3, 30)
-    await tally.reach(3, 5, 5)
-    assert (tally.msgs, tally.bytes) == (3, 30)
+    progress = ClientProgress()
+    asyncio.get_running_loop().call_later(0.01, progress.add, 3, 30)
+    await progress.reach(3, 5, 5)
+    assert (progress.msgs, progress.bytes) == (3, 30)
     with pytest.raises(NothingReceivedError, match="3 of 4"):
-        await tally.reach(4, 0.01, 0.01)
+        await progress.reach(4, 0.01, 0.01)
 
 
 async def test_waiting_ends_with_what_went_wrong_or_when_it_is_stopped() -> None:
-    tally = Tally()
-    asyncio.get_running_loop().call_soon(tally.fail, UnreachableError("gone"))
+    progress = ClientProgress()
+    asyncio.get_running_loop().call_soon(progress.fail, UnreachableError("gone"))
     with pytest.raises(UnreachableError, match="gone"):
-        await tally.reach(1, 5, 5)
-    stopped = Tally()
+        await progress.reach(1, 5, 5)
+    stopped = ClientProgress()
     asyncio.get_running_loop().call_soon(stopped.stop)
     await stopped.reach(1, 5, 5)
 
@@ -199,10 +197,7 @@ def test_a_client_that_got_nothing_does_not_stretch_the_total() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_names_the_work_of_its_clients(kind: str) -> None:
-    import importlib
-
-    module, _, name = KINDS[kind].where.partition(":")
-    assert callable(getattr(importlib.import_module(f"natsctl.client.bench.{module}"), name))
+    assert callable(getattr(workloads, KINDS[kind].work))
 
 
 def test_a_worker_tells_a_failure_of_a_single_module_by_what_it_is_for_everyone() -> None:

@@ -10,11 +10,18 @@ from nats.js.api import KeyValueConfig
 from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 
 from natsctl.api.errors import ApiResponseError
+from natsctl.client.asset_config import new_kv_bucket, set_history
 from natsctl.client.buckets import KV, BucketNotFoundError, bucket_infos, bucket_names
-from natsctl.client.kv.bucket import Bucket, KeyNotFoundError, KeyRevisionError
-from natsctl.client.kv.compact import compact, removals
-from natsctl.client.kv.config import new_bucket, set_history
-from natsctl.client.kv.watch import Watching, entries, watch
+from natsctl.client.kv import (
+    Bucket,
+    KeyNotFoundError,
+    KeyRevisionError,
+    WatchOptions,
+    compact,
+    entries,
+    removals,
+    watch,
+)
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import ordered
 
@@ -22,7 +29,7 @@ LATER_NS = 2**62
 
 
 async def make(manager: Manager, name: str, history: int = 5) -> Bucket:
-    config = new_bucket(name)
+    config = new_kv_bucket(name)
     set_history(config, history)
     await manager.stream_create(config)
     return await Bucket.open(manager, name)
@@ -151,7 +158,7 @@ async def test_a_watch_goes_on_behind_a_consumer_that_is_lost(clients: Any, monk
         bucket = await make(manager, "B")
         await bucket.put("k", b"1")
         seen: list[bytes | None] = []
-        async for entry in watch(bucket, Watching(count=3)):
+        async for entry in watch(bucket, WatchOptions(count=3)):
             seen.append(entry.value)
             if len(seen) == 1:
                 for name in await manager.consumer_names("KV_B"):

@@ -12,13 +12,19 @@ import pytest
 from nats.js.api import ObjectMeta, ObjectMetaOptions
 
 from natsctl.api.errors import StorageError
+from natsctl.client.asset_config import new_object_bucket
 from natsctl.client.buckets import OBJECTS, bucket_names
 from natsctl.client.manager import Manager
-from natsctl.client.objects.bucket import ObjectBucket, ObjectNotFoundError
-from natsctl.client.objects.config import new_bucket
-from natsctl.client.objects.get import ObjectDamagedError, beside, get
-from natsctl.client.objects.put import Meta, put
-from natsctl.client.objects.watch import objects
+from natsctl.client.object_store import (
+    Meta,
+    ObjectBucket,
+    ObjectDamagedError,
+    ObjectNotFoundError,
+    beside,
+    get,
+    objects,
+    put,
+)
 
 
 def ignore(done: int) -> None:
@@ -26,7 +32,7 @@ def ignore(done: int) -> None:
 
 
 async def make(manager: Manager, name: str) -> ObjectBucket:
-    await manager.stream_create(new_bucket(name))
+    await manager.stream_create(new_object_bucket(name))
     return await ObjectBucket.open(manager, name)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError
-from natsctl.client.answer import Answer
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
+from natsctl.client.requests import Answer
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from tests.support.servers import PATIENCE_S, server, started

@@ -14,12 +14,12 @@ import pytest
 
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
-from natsctl.client.backup.attempts import Lifeline, TransferInterruptedError
-from natsctl.client.backup.send import Sending
+from natsctl.client.backup.restore import RestoreTransfer
+from natsctl.client.backup.transfer import RetryingManager, TransferInterruptedError
 from natsctl.client.connection import Connection
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
-from natsctl.client.messaging.pull import pull
+from natsctl.client.messaging.consumers import pull
 from natsctl.plan.apply import holding as holding_module
 from natsctl.plan.apply import keeping
 from natsctl.plan.apply.carry import ApplyOptions, carry_out, preview
@@ -63,10 +63,10 @@ async def replacement(manager: Manager, config: dict[str, Any] = WANTED) -> Plan
 
 async def saved(manager: Manager, config: dict[str, Any] = WANTED) -> Holding:
     """A replacement as far as its holding stream, whose process is gone."""
-    doing = Keeping(Lifeline(manager), Path())
+    doing = Keeping(RetryingManager(manager), Path())
     change = (await replacement(manager, config)).changes[0]
     marker = await doing._marker(change, (await manager.stream_info("ORDERS")).raw)
-    holding = Holding(Lifeline(manager), marker)
+    holding = Holding(RetryingManager(manager), marker)
     await holding.create()
     with tempfile.TemporaryDirectory() as folder:
         await doing._save(holding, Path(folder) / COPY)
@@ -129,11 +129,11 @@ async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
         plan = await replacement(manager, config)
         async with connected(server.url) as doomed:
             with Dying(at, heard) as dying, contextlib.suppress(Killed):
-                await Keeping(Lifeline(doomed), Path()).replace(plan.changes[0], (await info(doomed)))
+                await Keeping(RetryingManager(doomed), Path()).replace(plan.changes[0], (await info(doomed)))
         runs += dying.sent >= at
         if dying.sent < at:
             break
-        await recover(Lifeline(manager))
+        await recover(RetryingManager(manager))
         await is_whole(manager, (await manager.stream_info("ORDERS")).raw["config"]["storage"])
         assert await left(manager) == [], at
     assert runs > 15
@@ -189,14 +189,14 @@ async def test_limits_that_the_plan_lowers_may_remove_messages(manager: Manager)
 
 
 async def test_a_restore_that_breaks_off_once_is_begun_again(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
-    send, failures = Sending.send, [TransferInterruptedError("broken off")]
+    send, failures = RestoreTransfer.send, [TransferInterruptedError("broken off")]
 
-    async def fails_once(sending: Sending, manager: Manager) -> Any:
+    async def fails_once(sending: RestoreTransfer, manager: Manager) -> Any:
         if failures:
             raise failures.pop()
         return await send(sending, manager)
 
-    monkeypatch.setattr(Sending, "send", fails_once)
+    monkeypatch.setattr(RestoreTransfer, "send", fails_once)
     outcome = await carry_out(manager, await replacement(manager))
     assert outcome.results[0].error is None
     await is_whole(manager, "memory")
@@ -237,7 +237,7 @@ async def test_while_a_stream_is_saved_nobody_gets_an_ack_for_what_would_be_lost
     await saved(manager)
     with pytest.raises(NatsctlError):
         await messages.publish(manager, "ORDERS.new", b"lost")
-    (told,) = await recover(Lifeline(manager))
+    (told,) = await recover(RetryingManager(manager))
     assert "it is as it was before" in told
     await messages.publish(manager, "ORDERS.new", b"kept")
 
@@ -245,7 +245,7 @@ async def test_while_a_stream_is_saved_nobody_gets_an_ack_for_what_would_be_lost
 async def test_a_new_configuration_that_is_refused_after_a_kill_brings_the_old_stream_back(manager: Manager) -> None:
     await saved(manager, {**WANTED, "num_replicas": 7})
     await manager.stream_delete("ORDERS")
-    (told,) = await recover(Lifeline(manager))
+    (told,) = await recover(RetryingManager(manager))
     assert "it is as it was before" in told
     assert "the new one was not possible" in told
     await is_whole(manager, "file")
@@ -259,24 +259,24 @@ async def test_what_somebody_else_has_made_meanwhile_is_left_alone_until_one_of_
     await manager.stream_create(LIVE)
     for _ in range(2):
         with pytest.raises(NameTakenError, match="another stream ORDERS was made"):
-            await recover(Lifeline(manager))
+            await recover(RetryingManager(manager))
     assert (await info(manager))["state"]["messages"] == 0
     await manager.stream_delete("ORDERS")
-    await recover(Lifeline(manager))
+    await recover(RetryingManager(manager))
     await is_whole(manager, "memory")
 
 
 async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manager: Manager) -> None:
     holding = await saved(manager)
-    alive = Alive(Lifeline(manager), holding.marker.alive)
+    alive = Alive(RetryingManager(manager), holding.marker.alive)
     await alive.ensure()
     with pytest.raises(PlanConflictError, match="is being replaced by another"):
-        await recover(Lifeline(manager), {"ORDERS"})
-    (told,) = await recover(Lifeline(manager), {"OTHER"})
+        await recover(RetryingManager(manager), {"ORDERS"})
+    (told,) = await recover(RetryingManager(manager), {"OTHER"})
     assert "is being replaced by another" in told
     assert await left(manager) == [holding.name]
     await alive.end()
-    await recover(Lifeline(manager))
+    await recover(RetryingManager(manager))
     await is_whole(manager, "file")
 
 
@@ -288,13 +288,13 @@ async def test_a_process_is_at_work_while_its_subscription_stays_whether_it_answ
     monkeypatch.setattr(holding_module, "ANSWER_WAIT_S", 0.2)
     holding = await saved(manager)
     subscription = await manager.connection.subscribe(holding.marker.alive)
-    asking = asyncio.create_task(is_at_work(Lifeline(manager), holding.marker))
+    asking = asyncio.create_task(is_at_work(RetryingManager(manager), holding.marker))
     await subscription.next(1.0)
     if silent == "ended":
         await subscription.stop()
     assert await asking == (silent == "hangs")
     await subscription.stop()
-    await recover(Lifeline(manager))
+    await recover(RetryingManager(manager))
 
 
 async def test_a_restore_that_a_kill_cut_off_does_not_keep_the_next_one_out(manager: Manager) -> None:
@@ -302,7 +302,7 @@ async def test_a_restore_that_a_kill_cut_off_does_not_keep_the_next_one_out(mana
     await saved(manager)
     await manager.stream_delete("ORDERS")
     await manager.requests.ask(endpoints.STREAM_RESTORE, "ORDERS", body={"config": WANTED, "state": {}})
-    (told,) = await recover(Lifeline(manager))
+    (told,) = await recover(RetryingManager(manager))
     assert f"finished with {COUNT} messages" in told
 
 
@@ -312,9 +312,9 @@ async def test_a_stream_whose_consumers_do_not_come_back_gets_its_old_configurat
 ) -> None:
     holding = await saved(manager)
     await manager.stream_delete("ORDERS")
-    send, first = Sending.send, [True]
+    send, first = RestoreTransfer.send, [True]
 
-    async def losing(sending: Sending, manager: Manager) -> Any:
+    async def losing(sending: RestoreTransfer, manager: Manager) -> Any:
         answer = await send(sending, manager)
         if first:
             first.pop()
@@ -323,8 +323,8 @@ async def test_a_stream_whose_consumers_do_not_come_back_gets_its_old_configurat
                 await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
         return answer
 
-    monkeypatch.setattr(Sending, "send", losing)
-    done = await finish(Lifeline(manager), holding, AS_WANTED)
+    monkeypatch.setattr(RestoreTransfer, "send", losing)
+    done = await finish(RetryingManager(manager), holding, AS_WANTED)
     assert done.refused is not None
     assert "consumer NEW" in done.refused.text
     await is_whole(manager, "file")
@@ -339,7 +339,7 @@ async def test_a_stream_that_somebody_else_replaces_is_not_changed(manager: Mana
         outcome = await carry_out(manager, plan)
         assert outcome.results[0].error is not None
         assert "is being replaced, or that was interrupted" in outcome.results[0].error.description
-    await recover(Lifeline(manager))
+    await recover(RetryingManager(manager))
     await is_whole(manager, "file")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.client.kv.config import new_bucket
+from natsctl.client.asset_config import new_kv_bucket
 from natsctl.plan.documents import read_text_documents
 from natsctl.plan.export.export import Exporter
 from natsctl.plan.planner.mentioned import as_created
@@ -35,7 +35,7 @@ def faults_of(text: str) -> list[str]:
 
 def bucket(**fields: Any) -> World:
     """An account with the bucket B that was made with fields of its own."""
-    config = {**new_bucket("B"), **fields}
+    config = {**new_kv_bucket("B"), **fields}
     return World({key_of("KV_B"): Live(key_of("KV_B"), {"config": config, "state": {}})}, SERVER, now_ns=NOW_NS)
 
 

@@ -113,9 +113,9 @@ def test_an_account_reads_well() -> None:
         AssetKey("ORDERS", "NEW"): {"durable_name": "NEW", "ack_policy": "explicit", "ack_wait": 90 * SECOND},
         AssetKey("KV_CFG"): {},
     }
-    from natsctl.client.kv.config import new_bucket, set_history
+    from natsctl.client.asset_config import new_kv_bucket, set_history
 
-    account[AssetKey("KV_CFG")] = new_bucket("CFG")
+    account[AssetKey("KV_CFG")] = new_kv_bucket("CFG")
     set_history(account[AssetKey("KV_CFG")], 5)
     world = world_of({key: settled(key, config) for key, config in account.items()}, owner="shop")
     assert yaml_text(exported(world), ["from somewhere"]) == (
@@ -181,9 +181,9 @@ def test_fields_of_a_newer_server_are_carried_along() -> None:
 
 
 def test_a_bucket_with_a_field_that_its_words_do_not_know_is_written_as_a_stream() -> None:
-    from natsctl.client.kv.config import new_bucket
+    from natsctl.client.asset_config import new_kv_bucket
 
-    usual, newer, odd = new_bucket("A"), new_bucket("B") | {"tint": 1}, new_bucket("C") | {"discard": "old"}
+    usual, newer, odd = new_kv_bucket("A"), new_kv_bucket("B") | {"tint": 1}, new_kv_bucket("C") | {"discard": "old"}
     document = exporter_of(usual, newer, odd).plain()
     assert [one["bucket"] for one in document["key_values"]] == ["A"]
     assert [one["name"] for one in document["streams"]] == ["KV_B", "KV_C"]

@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError
-from natsctl.client.answer import Answer
+from natsctl.client.requests import Answer
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.world import read_world
 

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from natsctl.api.errors import ApiResponseError
-from natsctl.client.checks.assets import check_stream
-from natsctl.client.checks.check import Check
+from natsctl.client.checks import Check, check_stream
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
 
 from natsctl.api.archive import blocks
 from natsctl.api.archive.archive import MessageFields
-from natsctl.client.backup.contents import read_messages
-from natsctl.client.backup.opened import open_backup
+from natsctl.client.backup.archive_contents import read_messages
+from natsctl.client.backup.reader import open_backup
 from natsctl.spark.source.archive import cuts, records
 from natsctl.spark.source.archive import parts as parts_module
 from natsctl.spark.source.archive.parts import BlocksPart, RecordsPart, SumPart

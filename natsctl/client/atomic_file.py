@@ -1,0 +1,50 @@
+"""Files that are written completely or not at all, also for concurrent readers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+PRIVATE: Final = 0o600
+"""Mode of files that only their owner may read."""
+
+
+def is_special(path: Path) -> bool:
+    """Return whether a path is a device, a pipe or a socket, which is written to directly and never replaced."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def atomic_write(path: Path, mode: int | None = None, *, durable: bool = False) -> Iterator[IO[bytes]]:
+    """Yield a file to write, which becomes `path` on success; a failure leaves nothing of it. Raises OSError.
+
+    A symbolic link stays, and its target is replaced. Special files are written to directly. `mode` None is the
+    system's default for new files; a `durable` file is synced before it gets its name.
+    """
+    if is_special(path):
+        with path.open("wb") as special:
+            yield special
+        return
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".natsctl-{secrets.token_hex(8)}.part")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,258 @@
+"""Discovery and description of backups, offline: those below a folder, and the contents of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from natsctl.api.archive.archive import ArchivedConsumer
+from natsctl.api.errors import NatsctlError, StorageError, UsageError
+from natsctl.api.model import Model, blank, new_list, zero_time
+from natsctl.api.times import ZERO_TIME, format_time
+from natsctl.client.backup.archive_contents import OnRead, check_whole, ignore_read, summarise, version_of
+from natsctl.client.backup.configuration import read_saved
+from natsctl.client.backup.manifest import DATA_NAME, FILE_ENDINGS, META_NAME, Document, Manifest
+from natsctl.client.backup.reader import open_backup
+
+if TYPE_CHECKING:
+    from natsctl.client.backup.reader import OpenBackup
+
+
+CONFIGURATION = "configuration"
+MAX_DEPTH = 8
+"""Folders below the one that is looked through; links are not followed."""
+
+
+class Found(Document):
+    """One backup: `form` is "directory", "file", "server files" or "configuration" (a JSON file of 2020).
+
+    `archive` is the format of its data, 0 where it has none. `error` says why it cannot be read.
+    """
+
+    path: str
+    form: str
+    kind: str = "stream"
+    stream: str = ""
+    archive: int = 0
+    messages: int = 0
+    bytes: int = 0
+    size: int = 0
+    created: str = ""
+    tool: str = ""
+    error: str = ""
+
+
+def find_backups(top: Path, *, read: bool = False) -> list[Found]:
+    """Return the backups at or below that path, in the order of the paths; with `read` damaged data is an error too.
+
+    Raises UsageError where there is no such path.
+    """
+    if not top.exists():
+        raise UsageError(f"{top} does not exist")
+    return [describe(path, read=read) for path in candidates(top)]
+
+
+def candidates(top: Path) -> Iterator[Path]:
+    """Yield the paths that look like backups, in order."""
+    if top.is_file() or (top / META_NAME).is_file():
+        yield top
+        return
+    for folder, folders, files in os.walk(top):
+        here = Path(folder)
+        depth = len(here.relative_to(top).parts)
+        found = sorted(name for name in folders if (here / name / META_NAME).is_file())
+        folders[:] = sorted(
+            name for name in folders if name not in found and not name.startswith(".") and depth < MAX_DEPTH
+        )
+        found += [name for name in files if _is_file_of_one(name)]
+        yield from (here / name for name in sorted(found))
+
+
+def _is_file_of_one(name: str) -> bool:
+    """Return whether a file's name is one that a backup may have."""
+    if name.startswith("."):
+        return False
+    if name.lower().endswith(FILE_ENDINGS):
+        return name != DATA_NAME
+    return name.startswith("stream_") and name.endswith(".json")
+
+
+def describe(path: Path, *, read: bool = False) -> Found:
+    """Return the description of that backup, with the error where it cannot be read."""
+    try:
+        if path.is_file() and path.suffix == ".json":
+            return _configuration(path)
+        with open_backup(path) as backup:
+            if read:
+                check_whole(backup)
+            manifest, state = backup.manifest, backup.state
+            return Found(
+                path=str(path),
+                form=str(backup.form),
+                stream=backup.stream,
+                archive=version_of(backup),
+                messages=int(state.get("messages") or 0),
+                bytes=int(state.get("bytes") or 0),
+                size=backup.size,
+                created=manifest.created if manifest is not None else "",
+                tool=manifest.tool if manifest is not None else "",
+            )
+    except NatsctlError as failure:
+        return Found(path=str(path), form="", error=failure.text)
+
+
+def _configuration(path: Path) -> Found:
+    saved = read_saved(path)
+    stream = saved.configuration.get("stream") if saved.kind == "consumer" else saved.configuration.get("name")
+    return Found(
+        path=str(path),
+        form=CONFIGURATION,
+        kind=saved.kind,
+        stream=str(stream or ""),
+        size=path.stat().st_size,
+        created=saved.time,
+    )
+
+
+class ConsumerInside(Document):
+    """A consumer of a backup: how far it is, and how many messages it waits for."""
+
+    name: str
+    config: dict[str, Any]
+    delivered: int
+    ack_floor: int
+    pending: int
+    redelivered: int
+
+
+class SubjectCount(Document):
+    """Number of messages on a subject."""
+
+    subject: str
+    messages: int
+
+
+class Inspection(Document):
+    """Contents of a backup; `subjects` has the fullest first, `other_messages` counts those on no subject of the list.
+
+    `payload_bytes` are the bodies alone, `size` the archive as it is stored.
+    """
+
+    path: str
+    form: str
+    archive: int
+    size: int
+    config: dict[str, Any]
+    state: dict[str, Any]
+    messages: int
+    payload_bytes: int
+    number_of_subjects: int
+    other_messages: int
+    subjects: list[SubjectCount]
+    consumers: list[ConsumerInside]
+    manifest: Manifest | None = None
+
+
+class EditBlock(Model):
+    """The part of backup.json about the edit that made a backup."""
+
+    options: list[str] = msgspec.field(default_factory=new_list)
+    source_digest: str = msgspec.field(default_factory=blank)
+    version: str = ""
+    obfuscated: bool = False
+
+
+class CaptureBlock(Model):
+    """The part of backup.json about the subscription whose messages a backup holds."""
+
+    subjects: list[str] = msgspec.field(default_factory=new_list)
+    stream: str = ""
+    started: str = msgspec.field(default_factory=zero_time)
+    ended: str = msgspec.field(default_factory=zero_time)
+    dropped: int = 0
+
+
+class BackupInfo(Model):
+    """A backup as `nats backup info` describes it; `declared` is the state that stands in the archive itself.
+
+    `bytes` is what the messages take in the stream's storage; `subjects` is there where it was asked for.
+    """
+
+    config: dict[str, Any]
+    declared: dict[str, Any]
+    declared_counts_advisory: bool
+    consumers: list[str]
+    messages: int
+    num_subjects: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    first_time: str
+    last_time: str
+    edit: EditBlock | None = None
+    source: CaptureBlock | None = None
+    subjects: dict[str, int] | None = None
+
+
+def backup_info(backup: OpenBackup, *, subjects: bool = False, on_read: OnRead = ignore_read) -> BackupInfo:
+    """Return what the backup holds, all of it read, with every subject where they are wanted. Raises StorageError."""
+    found = summarise(backup, on_read)
+    declared = backup.state if found.inner.state is None else msgspec.to_builtins(found.inner.state)
+    edited, captured = backup.block("edit"), backup.block("source")
+    try:
+        return BackupInfo(
+            config=backup.config,
+            declared=declared,
+            declared_counts_advisory=bool(found.messages) and not (declared.get("messages") and declared.get("bytes")),
+            edit=msgspec.convert(edited, EditBlock) if edited else None,
+            source=msgspec.convert(captured, CaptureBlock) if captured else None,
+            consumers=[one.name for one in found.consumers],
+            messages=found.messages,
+            num_subjects=len(found.subjects),
+            subjects=dict(sorted(found.subjects.items())) if subjects else None,
+            bytes=found.stored_bytes(in_memory=backup.config.get("storage") == "memory"),
+            first_seq=found.first_seq,
+            last_seq=found.last_seq if found.messages else 0,
+            first_time=format_time(found.first_ts_ns) if found.messages else ZERO_TIME,
+            last_time=format_time(found.last_ts_ns) if found.messages else ZERO_TIME,
+        )
+    except msgspec.ValidationError as failure:
+        raise StorageError(f"{backup.path}: backup.json: {failure}") from failure
+
+
+def inspect(backup: OpenBackup, *, top: int = 0, on_read: OnRead = ignore_read) -> Inspection:
+    """Return the contents of the backup, all of it read; `top` limits the listed subjects. Raises StorageError."""
+    found = summarise(backup, on_read)
+    counts = sorted(found.subjects.items(), key=lambda one: (-one[1], one[0]))
+    listed = counts[:top] if top else counts
+    return Inspection(
+        path=str(backup.path),
+        form=str(backup.form),
+        archive=found.version,
+        size=backup.size,
+        config=backup.config,
+        state=backup.state,
+        messages=found.messages,
+        payload_bytes=found.payload_bytes,
+        number_of_subjects=len(counts),
+        other_messages=found.messages - sum(number for _, number in listed),
+        subjects=[SubjectCount(subject=subject, messages=number) for subject, number in listed],
+        consumers=[_consumer(one) for one in found.consumers],
+        manifest=backup.manifest,
+    )
+
+
+def _consumer(one: ArchivedConsumer) -> ConsumerInside:
+    reached = one.progress
+    return ConsumerInside(
+        name=one.name,
+        config=msgspec.to_builtins(one.config),
+        delivered=reached.delivered_sseq,
+        ack_floor=reached.floor_sseq,
+        pending=len(reached.pending),
+        redelivered=len(reached.redelivered),
+    )

@@ -1,0 +1,419 @@
+"""Selection of messages of a backup, and the edit that makes a backup of them.
+
+Messages are selected by subject, time, sequence, headers and payload, and by their number on a subject. An edit may
+also change the name and the format.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import msgspec
+
+from natsctl import __version__
+from natsctl.api import headers
+from natsctl.api.archive.archive import ArchivedMessage
+from natsctl.api.errors import UsageError
+from natsctl.api.subjects import is_valid_name, matches
+from natsctl.api.units import plural
+from natsctl.client.backup.archive_contents import OnRead, ignore_read, read_messages
+from natsctl.client.backup.manifest import FORMAT, Document, MadeOn, Manifest, is_single_file
+from natsctl.client.backup.reader import OpenBackup, open_backup
+from natsctl.client.backup.rewrite import rewrite
+from natsctl.client.backup.save import SavedStream
+from natsctl.client.backup.writer import BackupWriter, check_free
+
+_REMOVALS = (b"DEL", b"PURGE")
+_MARKERS = (b"MaxAge", b"Purge", b"Remove")
+"""Values of `KV-Operation` and of `Nats-Marker-Reason` that say a key is gone."""
+
+
+class Filter(StrEnum):
+    """Filters of single messages, in the order in which they are tried."""
+
+    SEQUENCE = "sequence"
+    TIME = "time"
+    SUBJECT = "subject"
+    HEADER = "header"
+    PAYLOAD = "payload"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSelection:
+    """Filters of single messages; 0 and nothing mean any. Times and sequences include both ends.
+
+    A message has to match one of `subjects`, one of `headers` (a name, and a value unless that is None) and one of
+    `payloads`, and none of those to exclude. Names of headers are compared without regard to case.
+    """
+
+    subjects: tuple[str, ...] = ()
+    since_ns: int = 0
+    until_ns: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    exclude_subjects: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str | None], ...] = ()
+    exclude_headers: tuple[str, ...] = ()
+    payloads: tuple[re.Pattern[str], ...] = ()
+    exclude_payloads: tuple[re.Pattern[str], ...] = ()
+
+    def __call__(self, message: ArchivedMessage) -> bool:
+        """Return whether the message is meant."""
+        return self.rejected_by(message) is None
+
+    def rejected_by(self, message: ArchivedMessage) -> Filter | None:
+        """Return the first filter that the message does not pass, None where it passes all."""
+        if message.seq < self.first_seq or (self.last_seq and message.seq > self.last_seq):
+            return Filter.SEQUENCE
+        if message.ts_ns < self.since_ns or (self.until_ns and message.ts_ns > self.until_ns):
+            return Filter.TIME
+        if (self.subjects or self.exclude_subjects) and not self._has_subject(message):
+            return Filter.SUBJECT
+        if (self.headers or self.exclude_headers) and not self._has_header(message):
+            return Filter.HEADER
+        if (self.payloads or self.exclude_payloads) and not self._has_payload(message):
+            return Filter.PAYLOAD
+        return None
+
+    def _has_subject(self, message: ArchivedMessage) -> bool:
+        subject = message.subject.decode("utf-8", "replace")
+        if any(matches(pattern, subject) for pattern in self.exclude_subjects):
+            return False
+        return not self.subjects or any(matches(pattern, subject) for pattern in self.subjects)
+
+    def _has_header(self, message: ArchivedMessage) -> bool:
+        found = [
+            (key.decode("utf-8", "replace").lower(), value.decode("utf-8", "replace"))
+            for key, value in headers.parse(message.header)
+        ]
+        if any(key == name.lower() for name in self.exclude_headers for key, _ in found):
+            return False
+        return not self.headers or any(
+            key == name.lower() and wanted in (None, value) for name, wanted in self.headers for key, value in found
+        )
+
+    def _has_payload(self, message: ArchivedMessage) -> bool:
+        payload = message.payload.decode("utf-8", "replace")
+        if any(pattern.search(payload) for pattern in self.exclude_payloads):
+            return False
+        return not self.payloads or any(pattern.search(payload) for pattern in self.payloads)
+
+    def options(self) -> list[str]:
+        """Return the filters as `name=value`, in a fixed order, under the names of the `nats` tool's flags."""
+        from natsctl.api.times import format_time
+
+        said = [f"subject={text}" for text in sorted(self.subjects)]
+        said += [f"exclude-subject={text}" for text in sorted(self.exclude_subjects)]
+        said += [f"after={format_time(self.since_ns)}"] if self.since_ns else []
+        said += [f"before={format_time(self.until_ns + 1)}"] if self.until_ns else []
+        said += [f"first-seq={self.first_seq}"] if self.first_seq else []
+        said += [f"last-seq={self.last_seq}"] if self.last_seq else []
+        said += [f"header={name}" for name, value in sorted(self.headers, key=str) if value is None]
+        said += [f"header={name}:{value}" for name, value in sorted(self.headers, key=str) if value is not None]
+        said += [f"no-header={name}" for name in sorted(self.exclude_headers)]
+        said += [f"payload-match={text}" for text in sorted(one.pattern for one in self.payloads)]
+        said += [f"exclude-payload-match={text}" for text in sorted(one.pattern for one in self.exclude_payloads)]
+        return said
+
+
+class Dropped(Document):
+    """Messages that were left out, each counted at the first filter that it did not pass."""
+
+    sequence: int = 0
+    time: int = 0
+    subject: int = 0
+    header: int = 0
+    payload: int = 0
+    last_per_subject: int = 0
+    kv_compact: int = 0
+
+
+class Picked(Document):
+    """Numbers of messages and subjects that were read and are kept.
+
+    `tombstones_dropped` are marks of removed keys that a filter of headers or payloads left out, so that the keys come
+    back; `subject_state_keys` the subjects that --last-per-subject or --kv-compact looked at.
+    """
+
+    source_messages: int = 0
+    source_subjects: int = 0
+    kept: int = 0
+    kept_subjects: int = 0
+    dropped: Dropped = msgspec.field(default_factory=Dropped)
+    tombstones_dropped: int = 0
+    subject_state_keys: int = 0
+
+
+@dataclass(slots=True)
+class Choice:
+    """Messages of one backup that are kept, found by reading it; `seqs` is None where the pick alone decides."""
+
+    pick: MessageSelection
+    report: Picked = field(default_factory=Picked)
+    seqs: set[int] | None = None
+    older: int = 0
+    """Kept messages that the stream's max_age no longer allows."""
+
+    def __call__(self, message: ArchivedMessage) -> bool:
+        """Return whether the message is kept."""
+        return self.pick(message) if self.seqs is None else message.seq in self.seqs
+
+
+class _Entry(NamedTuple):
+    """A message that passed the filters, and whether it says that its key is gone."""
+
+    seq: int
+    ts_ns: int
+    gone: bool
+
+
+def choose(
+    backup: OpenBackup,
+    pick: MessageSelection,
+    *,
+    last_per_subject: int = 0,
+    kv_compact: bool = False,
+    since_ns: int = 0,
+) -> Choice:
+    """Return the choice of what passes `pick`, and of that the newest of each subject where either is asked for.
+
+    `kv_compact` keeps the newest of each key and drops keys that are removed; what is kept from before `since_ns` is
+    counted. Raises StorageError; UsageError where compaction is asked for and the stream is no bucket.
+    """
+    if kv_compact:
+        _check_bucket(backup)
+    choice = Choice(pick)
+    report, subjects, kept = choice.report, set[int](), set[int]()
+    latest: dict[bytes, deque[_Entry]] = {}
+    depth = 1 if kv_compact else last_per_subject
+    for message in _messages(backup):
+        report.source_messages += 1
+        subjects.add(hash(message.subject))
+        reason = pick.rejected_by(message)
+        if reason is not None:
+            setattr(report.dropped, reason.value, getattr(report.dropped, reason.value) + 1)
+            report.tombstones_dropped += reason in (Filter.HEADER, Filter.PAYLOAD) and _is_tombstone(message.header)
+        elif depth:
+            gone = kv_compact and _is_tombstone(message.header)
+            latest.setdefault(message.subject, deque(maxlen=depth)).append(_Entry(message.seq, message.ts_ns, gone))
+            report.kept += 1
+        else:
+            kept.add(hash(message.subject))
+            report.kept += 1
+            choice.older += message.ts_ns < since_ns
+    report.source_subjects, report.kept_subjects = len(subjects), len(kept)
+    if depth:
+        _keep_latest(choice, latest, kv_compact, since_ns)
+    return choice
+
+
+def _keep_latest(choice: Choice, latest: dict[bytes, deque[_Entry]], kv_compact: bool, since_ns: int) -> None:
+    report, passed = choice.report, choice.report.kept
+    kept = [entry for entries in latest.values() for entry in entries if not entry.gone]
+    choice.seqs = {entry.seq for entry in kept}
+    choice.older = sum(entry.ts_ns < since_ns for entry in kept)
+    report.kept = len(kept)
+    report.kept_subjects = sum(any(not entry.gone for entry in entries) for entries in latest.values())
+    report.subject_state_keys = len(latest)
+    if kv_compact:
+        report.dropped.kv_compact = passed - report.kept
+    else:
+        report.dropped.last_per_subject = passed - report.kept
+
+
+def _messages(backup: OpenBackup) -> Iterator[ArchivedMessage]:
+    for batch in read_messages(backup):
+        yield from batch
+
+
+def _check_bucket(backup: OpenBackup) -> None:
+    """Raise UsageError where the stream is no key-value bucket."""
+    bucket, subjects = backup.stream.removeprefix("KV_"), backup.config.get("subjects")
+    if not bucket or bucket == backup.stream or subjects != [f"$KV.{bucket}.>"]:
+        raise UsageError(f"--kv-compact requires a KV bucket backup: {backup.stream} is no key-value bucket")
+
+
+def _is_tombstone(header: bytes) -> bool:
+    """Return whether a message says that its key is gone."""
+    if not header:
+        return False
+    operation = headers.get(header, headers.KV_OPERATION)
+    if operation:
+        return operation in _REMOVALS
+    return headers.get(header, headers.MARKER_REASON) in _MARKERS
+
+
+_COPY_BYTES = 1 << 20
+
+
+class EditedBackup(SavedStream):
+    """A backup made of another one, with the numbers of what was read and kept.
+
+    `warnings` say which limits of the stream remove messages at the restore.
+    """
+
+    picked: Picked
+    consumers_dropped: int
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Changes that make one backup of another."""
+
+    name: str = ""
+    pick: MessageSelection = field(default_factory=MessageSelection)
+    last_per_subject: int = 0
+    kv_compact: bool = False
+    renumber: bool = False
+    version: int = 2
+    consumers: bool = True
+
+    @property
+    def keeps_all(self) -> bool:
+        """Return whether no message is left out."""
+        return self.pick == MessageSelection() and not self.last_per_subject and not self.kv_compact
+
+    def options(self) -> list[str]:
+        """Return what was asked for, as backup.json lists it."""
+        said = self.pick.options()
+        said += [f"last-per-subject={self.last_per_subject}"] if self.last_per_subject else []
+        said += [name for name, asked in (("kv-compact", self.kv_compact), ("renumber", self.renumber)) if asked]
+        return said
+
+
+def edit_backup(
+    source: Path,
+    target: Path,
+    edit: Edit = Edit(),
+    *,
+    replace: bool = False,
+    dry_run: bool = False,
+    on_read: OnRead = ignore_read,
+) -> EditedBackup:
+    """Write the picked messages to a new backup, whose configuration is that of the other, and return what it holds.
+
+    Raises UsageError, StorageError; nothing is left then. In a dry run nothing is written.
+    """
+    begun = time.monotonic()
+    check_free(target, is_single_file(target), replace)
+    with open_backup(source) as backup, tempfile.TemporaryFile() as data:
+        config = {**backup.config, "name": edit.name or backup.stream}
+        _check(edit, config)
+        if edit.renumber:
+            config.pop("first_seq", None)
+        choice = choose(
+            backup,
+            edit.pick,
+            last_per_subject=edit.last_per_subject,
+            kv_compact=edit.kv_compact,
+            since_ns=time.time_ns() - age if (age := int(config.get("max_age") or 0)) > 0 else 0,
+        )
+        consumers = edit.consumers and not edit.renumber
+        keep = None if edit.keeps_all else choice
+        state = rewrite(
+            backup, data, config, edit.version, keep=keep, consumers=consumers, renumber=edit.renumber, on_read=on_read
+        )
+        had = int(backup.state.get("consumer_count") or 0)
+        size = 0
+        if not dry_run:
+            manifest = _manifest(backup, config, state, edit.version, consumers)
+            size = _write(target, data, config, state, manifest, replace, _blocks(backup, edit))
+    return EditedBackup(
+        stream=config["name"],
+        target=str(target),
+        bytes=state["bytes"],
+        archive_bytes=size,
+        chunks=0,
+        elapsed=int((time.monotonic() - begun) * 1e9),
+        messages=state["messages"],
+        first_seq=state["first_seq"],
+        last_seq=state["last_seq"],
+        consumers=state["consumer_count"],
+        archive=edit.version,
+        method="rewritten",
+        attempts=1,
+        picked=choice.report,
+        consumers_dropped=max(0, had - state["consumer_count"]),
+        warnings=_warnings(config, state, choice, edit),
+    )
+
+
+def _check(edit: Edit, config: dict[str, Any]) -> None:
+    """Raise UsageError where no such backup can be made."""
+    if not is_valid_name(config["name"]):
+        raise UsageError(f"{config['name']!r} is not a valid stream name")
+    if edit.version == 1 and config.get("storage") == "memory":
+        raise UsageError("a stream in memory has no archive of version 1", hint="leave --archive out")
+
+
+def _blocks(backup: OpenBackup, edit: Edit) -> dict[str, Any]:
+    """Return the part of backup.json about the edit, as the `nats` tool writes it, and about an earlier capture."""
+    digest = next(one.sha256 for one in backup.sums() if one.name == backup.data.name)
+    said = {"version": f"natsctl {__version__}", "options": edit.options(), "source_digest": f"sha256:{digest}"}
+    captured = backup.block("source")
+    return {"edit": said, **({"source": captured} if captured else {})}
+
+
+def _warnings(config: dict[str, Any], state: dict[str, Any], choice: Choice, edit: Edit) -> list[str]:
+    """Return what the stream's limits take away when it is restored."""
+
+    def limit(name: str) -> int:
+        return int(config.get(name) or 0)
+
+    kept, said = choice.report.kept, []
+    if 0 < limit("max_msgs") < kept:
+        said.append(f"{plural(kept, 'message')} kept, max_msgs is {limit('max_msgs'):,}: a restore drops the oldest")
+    if 0 < limit("max_bytes") < state["bytes"]:
+        said.append(f"{plural(state['bytes'], 'byte')} kept, max_bytes is {limit('max_bytes'):,}: a restore drops some")
+    if choice.older:
+        said.append(f"{plural(choice.older, 'message')} kept that max_age no longer allows: a restore drops them")
+    if 0 < limit("max_msgs_per_subject") < edit.last_per_subject:
+        said.append(f"a restore keeps {limit('max_msgs_per_subject'):,} of each subject: max_msgs_per_subject")
+    return said
+
+
+def _manifest(
+    backup: OpenBackup, config: dict[str, Any], state: dict[str, Any], version: int, consumers: bool
+) -> Manifest:
+    return Manifest(
+        format=FORMAT,
+        tool=f"natsctl {__version__}",
+        created=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        stream=config["name"],
+        server=backup.manifest.server if backup.manifest is not None else MadeOn(),
+        method="rewritten",
+        archive=version,
+        consumers=consumers,
+        state=state,
+    )
+
+
+def _write(
+    target: Path,
+    data: IO[bytes],
+    config: dict[str, Any],
+    state: dict[str, Any],
+    manifest: Manifest,
+    replace: bool,
+    more: dict[str, Any],
+) -> int:
+    """Put the data under its name and return its size."""
+    writer = BackupWriter(target, replace=replace)
+    try:
+        data.seek(0)
+        while piece := data.read(_COPY_BYTES):
+            writer.write(piece)
+        writer.finish(config, state, manifest, more)
+    finally:
+        writer.discard()
+    return writer.data_bytes

@@ -1,0 +1,149 @@
+"""Transfers of one stream: their progress, and retries on a new connection after a broken one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
+from natsctl.client.connection import ConnectionLostError
+from natsctl.client.manager import Manager
+
+
+@dataclass(slots=True)
+class Progress:
+    """Sizes in bytes, `archive_bytes` as they go over the wire; `total_bytes` is what the stream is said to have.
+
+    `attempt` counts from 1; each starts from nothing, as neither server can go on in the middle.
+    """
+
+    stream: str
+    total_bytes: int
+    archive_bytes: int = 0
+    chunks: int = 0
+    attempt: int = 1
+    started_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started_s
+
+    def again(self) -> None:
+        """Reset the progress for the next attempt."""
+        self.archive_bytes = self.chunks = 0
+        self.attempt += 1
+
+
+OnProgress = Callable[[Progress], None]
+Say = Callable[[str], None]
+"""Takes a sentence for the person who waits."""
+
+
+def ignore_progress(progress: Progress) -> None:
+    """Show nothing."""
+
+
+def mute(text: str) -> None:
+    """Ignore the progress."""
+
+
+T = TypeVar("T")
+
+RETRIES = 3
+"""Times that a broken transfer is begun again, unless the command says otherwise."""
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 8.0
+
+
+PATIENCE_S = 60.0
+"""Longest time for a cluster to elect leaders after one of its servers has died."""
+UNAVAILABLE = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER, ErrCode.STREAM_OFFLINE))
+"""Errors of a server that knows no leader now: JetStream unavailable, no leader of a stream, offline."""
+PAUSE_S = 0.5
+
+
+def may_come_back(failure: NatsctlError, manager: Manager) -> bool:
+    """Return whether another server, or the same one after an election, may do what has failed.
+
+    Only where several servers were named: with one server its loss is reported.
+    """
+    if len(manager.connection.target.urls) < 2:
+        return False
+    if isinstance(failure, ApiResponseError):
+        return failure.err_code in UNAVAILABLE
+    return isinstance(failure, UnreachableError)
+
+
+class TransferInterruptedError(ProtocolError):
+    """A transfer ended before it was whole; another attempt may succeed."""
+
+
+class TransferTimeoutError(UnreachableError):
+    """The server stopped answering during a transfer; another attempt may succeed."""
+
+
+class RetryingManager:
+    """The manager to work with, on a connection that is opened again after it was lost, for all that work on it."""
+
+    def __init__(self, manager: Manager, *, retries: int = RETRIES, say: Say = mute) -> None:
+        self.manager = manager
+        self.retries = retries
+        self.say = say
+
+    async def run(self, what: str, work: Callable[[Manager], Awaitable[T]]) -> T:
+        """Return the result of `work`, which starts again after a lost connection; the notice of that names `what`.
+
+        Raises what the last attempt raised, or what no other attempt would change.
+        """
+        for attempt in range(self.retries + 1):
+            manager = self.manager
+            try:
+                return await work(manager)
+            except NatsctlError as failure:
+                broken = (
+                    isinstance(failure, TransferInterruptedError | TransferTimeoutError | ConnectionLostError)
+                    or manager.connection.lost
+                )
+                elects = not broken and may_come_back(failure, manager)
+                if not (broken or elects) or attempt == self.retries:
+                    raise
+                self.say(f"{failure.text}: beginning {what} again ({attempt + 1} of {self.retries})")
+            if elects:
+                await asyncio.sleep(min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S))
+            await self.renew(attempt)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of work that may be repeated, done again while a cluster recovers from a lost server."""
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return await work()
+            except NatsctlError as failure:
+                if time.monotonic() >= until_s or not may_come_back(failure, self.manager):
+                    raise
+            await self.renew()
+            await asyncio.sleep(PAUSE_S)
+
+    async def renew(self, attempt: int = 0) -> Manager:
+        """Return the manager, its connection opened again if it was lost.
+
+        Raises UnreachableError when no server takes it.
+        """
+        wait_s = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+        for left in range(self.retries, -1, -1):
+            if not self.manager.connection.lost:
+                break
+            try:
+                await self.manager.connection.reopen()
+            except UnreachableError:
+                if not left:
+                    raise
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+        return self.manager

@@ -1,0 +1,393 @@
+"""Writing of stream backups: a directory or a single file, under a temporary name until it is complete.
+
+`backup.json` is `{"config": …, "state": …}` as the server gave them, and the body of the restore request;
+`stream.tar.s2` (version 1) or `stream.arc.s2` (version 2) holds the server's bytes unread; `manifest.json` has their
+checksums. A directory is laid out as the `nats` tool does, so either tool restores the other's backups. A path
+that ends in .tgz, .tar.gz, .tar or .tar.s2, or that is a file already, gets the same members in one tar file, gzipped
+for .tgz and .tar.gz.
+
+The temporary name is beside the final one: all is synced there and then renamed, so that a failure leaves nothing, and
+an older backup of that name stays.
+
+A capture writes the messages of a subscription as a stream backup while they arrive. Messages of a stream keep their
+sequences and times; other messages are numbered from 1 and have the time of their arrival. The state stands first in an
+archive, so the records wait in a file of their own. The backup gets its name when the subscription has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from natsctl import __version__
+from natsctl.api import acks, headers
+from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.errors import ProtocolError, StorageError, UsageError
+from natsctl.api.stream import StreamConfig, StreamState
+from natsctl.api.subjects import is_valid_name
+from natsctl.api.times import format_time, parse_time
+from natsctl.client.backup.archive_contents import Summary
+from natsctl.client.backup.manifest import (
+    DATA_NAME,
+    FORMAT,
+    GZIP_ENDINGS,
+    MANIFEST_NAME,
+    META_NAME,
+    NAMES,
+    PART_PREFIX,
+    Document,
+    FileSum,
+    MadeOn,
+    Manifest,
+    data_name_of,
+    encode_manifest,
+    is_single_file,
+)
+from natsctl.client.message import encode_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.client.message import Message
+
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_GZIP_LEVEL = 1
+
+
+class BackupWriter:
+    """Write the data, then `finish` with what `backup.json` holds; `discard` in every case."""
+
+    def __init__(self, target: Path, *, replace: bool = False) -> None:
+        """Create the temporary folder beside the target; raises UsageError where nothing can or may be written."""
+        self.target = target
+        try:
+            self._single = is_single_file(target)
+            check_free(target, self._single, replace)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._folder = Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".part", dir=target.parent))
+        except OSError as failure:
+            raise UsageError(f"cannot write a backup to {target}: {failure.strerror}") from failure
+        self._data = _create(self._folder / DATA_NAME)
+        self._digest = hashlib.sha256()
+        self.data_bytes = 0
+
+    def write(self, chunk: bytes) -> None:
+        """Append to the data; raises StorageError."""
+        try:
+            self._data.write(chunk)
+        except OSError as failure:
+            raise StorageError(f"cannot write to {self.target.parent}: {failure.strerror}") from failure
+        self._digest.update(chunk)
+        self.data_bytes += len(chunk)
+
+    def written(self) -> IO[bytes]:
+        """Open the data that was written so far, for reading."""
+        self._data.flush()
+        return (self._folder / DATA_NAME).open("rb")
+
+    def restart(self) -> None:
+        """Forget the data that was written."""
+        self._data.seek(0)
+        self._data.truncate()
+        self._digest = hashlib.sha256()
+        self.data_bytes = 0
+
+    def finish(
+        self, config: dict[str, Any], state: dict[str, Any], manifest: Manifest, more: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """Put the whole, synced backup under its name, with `more` blocks in backup.json; raises StorageError."""
+        meta = json.dumps({"config": config, "state": state, **more}, indent=2, ensure_ascii=False).encode() + b"\n"
+        name_of_data = data_name_of(manifest.archive)
+        manifest.files = [
+            FileSum(name=META_NAME, bytes=len(meta), sha256=hashlib.sha256(meta).hexdigest()),
+            FileSum(name=name_of_data, bytes=self.data_bytes, sha256=self._digest.hexdigest()),
+        ]
+        try:
+            # What goes into a single file is synced there, once: three syncs less for each stream of an account.
+            settle: Callable[[IO[bytes]], None] = _flush if self._single else _sync
+            settle(self._data)
+            self._data.close()
+            (self._folder / DATA_NAME).rename(self._folder / name_of_data)
+            for name, content in ((META_NAME, meta), (MANIFEST_NAME, encode_manifest(manifest))):
+                with _create(self._folder / name) as file:
+                    file.write(content)
+                    settle(file)
+            if self._single:
+                self._rename_single(name_of_data)
+            else:
+                rename_folder(self._folder, self.target)
+        except OSError as failure:
+            raise StorageError(f"cannot write the backup {self.target}: {failure.strerror}") from failure
+
+    def _rename_single(self, name_of_data: str) -> None:
+        """Pack the files into one, the data last: what stands before it is read at once."""
+        packed = self._folder / "packed"
+        with _create(packed) as file:
+            zipped = self.target.name.lower().endswith(GZIP_ENDINGS)
+            with _tar_writer(file, zipped) as tar:
+                for name in (META_NAME, MANIFEST_NAME, name_of_data):
+                    tar.add(self._folder / name, arcname=name, recursive=False, filter=_owner_only)
+            _sync(file)
+        packed.replace(self.target)
+        sync_folder(self.target.parent)
+        shutil.rmtree(self._folder)
+
+    def discard(self) -> None:
+        """Remove what was written; a finished backup stays."""
+        with contextlib.suppress(OSError):
+            self._data.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def check_free(target: Path, single: bool, replace: bool) -> None:
+    """Raise UsageError where a backup would replace something: a backup unless `replace`, anything else always."""
+    if target.is_dir():
+        if single:
+            raise UsageError(f"{target} is a directory", hint="name a file, or a path that does not end in .tgz")
+        names = {entry.name for entry in target.iterdir()}
+        if others := names - NAMES:
+            raise UsageError(f"{target} exists and is not a backup: it holds {min(others)}")
+        if not names:
+            return
+    if target.exists() and not replace:
+        raise UsageError(f"{target} exists", hint="name another path, or give --force to replace it")
+
+
+def rename_folder(folder: Path, target: Path) -> None:
+    """Rename a complete folder durably; an older one of that name is removed once the new one is in place."""
+    sync_folder(folder)
+    old: Path | None = None
+    if target.is_dir() and any(target.iterdir()):
+        old = Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".old", dir=target.parent))
+        target.rename(old)
+    folder.rename(target)
+    sync_folder(target.parent)
+    if old is not None:
+        shutil.rmtree(old)
+
+
+def _create(path: Path) -> IO[bytes]:
+    """Return a new file that only its owner may read: a backup holds messages."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _tar_writer(file: IO[bytes], zipped: bool) -> tarfile.TarFile:
+    if zipped:
+        return tarfile.open(fileobj=file, mode="w:gz", compresslevel=_GZIP_LEVEL, format=tarfile.PAX_FORMAT)
+    return tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)
+
+
+def _owner_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mtime = int(member.mtime)  # a fraction would need a header of its own, which no checksum covers
+    member.mode, member.uid, member.gid, member.uname, member.gname = 0o600, 0, 0, "", ""
+    return member
+
+
+def _flush(file: IO[bytes]) -> None:
+    file.flush()
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_BATCH: Final = 256
+"""Messages that are compressed together."""
+_COPY_BYTES: Final = 1 << 20
+_DIRECT: Final = tuple(
+    name.decode()
+    for name in (
+        headers.STREAM,
+        headers.SUBJECT,
+        headers.SEQUENCE,
+        headers.TIME_STAMP,
+        headers.NUM_PENDING,
+        headers.LAST_SEQUENCE,
+    )
+)
+"""Headers that a server adds to a stored message which it sends in answer to a direct get."""
+
+
+class Captured(Document):
+    """A backup of what a subscription brought; sizes in bytes."""
+
+    stream: str
+    target: str
+    messages: int
+    bytes: int
+    dropped: int
+
+
+def captured_config(target: Path, subjects: Sequence[str]) -> dict[str, Any]:
+    """Return the configuration of a stream for messages as they are published, named after the target.
+
+    Raises UsageError where no stream can have that name.
+    """
+    name = target.name.partition(".")[0] if is_single_file(target) else target.name
+    if not is_valid_name(name):
+        raise UsageError(
+            f"--backup: {name!r} is not a valid stream name", hint="the folder's name becomes the stream's"
+        )
+    config = StreamConfig(name=name, subjects=list(subjects), num_replicas=1)
+    for limit in ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size"):
+        setattr(config, limit, -1)
+    return dict(msgspec.to_builtins(config))
+
+
+class Capture:
+    """Write messages with `add`, then `finish`, or `discard` where nothing is to stay."""
+
+    def __init__(self, target: Path, config: dict[str, Any], subjects: Sequence[str], *, stored: bool) -> None:
+        """Check the target and open the file for records; raises UsageError.
+
+        With `stored` the messages are those of the stream that `config` configures.
+        """
+        self._target, self._config, self._stored = target, config, stored
+        self._subjects = list(subjects)
+        check_free(target, is_single_file(target), replace=False)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._spool: IO[bytes] = tempfile.TemporaryFile(dir=target.parent)  # noqa: SIM115  # `discard` closes it
+        except OSError as failure:
+            raise UsageError(f"--backup: cannot write to {target}: {failure.strerror}") from failure
+        self._frames, self._writer = FrameWriter(), WriterV2()
+        self._waiting: list[ArchivedMessage] = []
+        self._found = Summary()
+        self._last_seq = 0
+        self._began_ns = time.time_ns()
+
+    def add(self, message: Message) -> None:
+        """Write a message; one that a stream has delivered before is left out. Raises ProtocolError, StorageError."""
+        record = self._stored_record(message) if self._stored else self._record(message, time.time_ns())
+        if record.seq <= self._last_seq:
+            return
+        self._last_seq = record.seq
+        self._waiting.append(record)
+        if len(self._waiting) >= _BATCH:
+            self._write_waiting()
+
+    def _record(self, message: Message, ts_ns: int, seq: int = 0) -> ArchivedMessage:
+        block = encode_headers(message.headers) if message.headers else b""
+        subject = message.subject.encode("utf-8", "surrogateescape")
+        return ArchivedMessage(seq or self._last_seq + 1, ts_ns, subject, block, message.body)
+
+    def _stored_record(self, message: Message) -> ArchivedMessage:
+        """Return the message as the stream has it, from its ack subject or the headers of a direct get."""
+        if place := acks.parse(message.reply.encode("utf-8", "surrogateescape")):
+            return self._record(message, place.ts_ns, place.stream_seq)
+        pairs, added = list(getattr(message.headers, "pairs", ())), {}
+        for name in _DIRECT:
+            # A stored header may have the same name: what the server adds stands behind it.
+            at = next((at for at in reversed(range(len(pairs))) if pairs[at][0] == name), None)
+            if at is not None:
+                added[name] = pairs.pop(at)[1]
+        seq, moment = added.get(headers.SEQUENCE.decode(), ""), added.get(headers.TIME_STAMP.decode(), "")
+        if not seq.isdecimal() or not moment:
+            raise ProtocolError(f"a message on {message.subject} carries no sequence of its stream")
+        block = encode_headers(pairs) if pairs else b""
+        subject = added.get(headers.SUBJECT.decode(), message.subject)
+        try:
+            ts_ns = parse_time(moment)
+        except ValueError as failure:
+            raise ProtocolError(f"a message on {message.subject}: {failure}") from failure
+        return ArchivedMessage(int(seq), ts_ns, subject.encode("utf-8", "surrogateescape"), block, message.body)
+
+    def _write_waiting(self) -> None:
+        self._found.add(self._waiting)
+        try:
+            for piece in self._writer.messages(self._waiting):
+                self._spool.write(self._frames.write(piece))
+        except OSError as failure:
+            raise StorageError(f"cannot write to {self._target.parent}: {failure.strerror}") from failure
+        self._waiting = []
+
+    def finish(self, dropped: int = 0) -> Captured:
+        """Put the backup under its name and return what it holds. Raises StorageError; nothing stays then."""
+        self._write_waiting()
+        found, state = self._found, self._state()
+        frames = FrameWriter()
+        head = ArchivedStream(created_ns=self._began_ns, state=state)
+        with self._spool as spool:
+            for piece in self._writer.end(self._last_seq, found.last_ts_ns):
+                spool.write(self._frames.write(piece))
+            spool.write(self._frames.finish())
+            spool.seek(0)
+            writer = BackupWriter(self._target)
+            try:
+                writer.write(frames.write(WriterV2().begin(head, ())) + frames.finish())
+                while piece := spool.read(_COPY_BYTES):
+                    writer.write(piece)
+                writer.finish(self._config, msgspec.to_builtins(state), self._manifest(state), self._source(dropped))
+            finally:
+                writer.discard()
+        return Captured(
+            stream=str(self._config.get("name", "")),
+            target=str(self._target),
+            messages=found.messages,
+            bytes=state.bytes,
+            dropped=dropped,
+        )
+
+    def _state(self) -> StreamState:
+        found = self._found
+        state = StreamState(
+            messages=found.messages,
+            bytes=found.stored_bytes(in_memory=self._config.get("storage") == "memory"),
+            first_seq=found.first_seq if found.messages else 1,
+            last_seq=self._last_seq,
+            num_subjects=len(found.subjects),
+        )
+        if found.messages:
+            state.first_ts, state.last_ts = format_time(found.first_ts_ns), format_time(found.last_ts_ns)
+        return state
+
+    def _manifest(self, state: StreamState) -> Manifest:
+        return Manifest(
+            format=FORMAT,
+            tool=f"natsctl {__version__}",
+            created=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            stream=str(self._config.get("name", "")),
+            server=MadeOn(),
+            method="captured",
+            archive=2,
+            consumers=False,
+            state=msgspec.to_builtins(state),
+        )
+
+    def _source(self, dropped: int) -> dict[str, Any]:
+        """Return the part of backup.json about the subscription, as the `nats` tool writes it."""
+        said: dict[str, Any] = {"subjects": self._subjects or self._config.get("subjects") or []}
+        if self._stored:
+            said["stream"] = self._config.get("name", "")
+        said |= {"started": format_time(self._began_ns), "ended": format_time(time.time_ns())}
+        return {"source": {**said, **({"dropped": dropped} if dropped else {})}}
+
+    def discard(self) -> None:
+        """Forget what was written."""
+        self._spool.close()

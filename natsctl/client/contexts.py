@@ -1,0 +1,307 @@
+"""Context files, shared with the `nats` tool.
+
+A document is the whole JSON object, unknown keys included; keys that natsctl does not know are kept.
+Source of the keys: docs/compatibility.md#contexts.
+
+`<config>/nats/context/<name>.json` holds one context, `<config>/nats/context.txt` the name of the selected one and
+`previous-context.txt` that of the one before. Folders are made with mode 0700, files with 0600; a file is replaced
+atomically, so that a concurrent reader sees the old or the new one. Source: docs/compatibility.md#contexts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model
+from natsctl.client.settings import Settings, expand_path, resolve_file, resolve_text, without_login
+
+Document = dict[str, Any]
+
+
+class Keys(Model, kw_only=True):
+    """Keys of a context file in the order of the `nats` tool, with the values that it writes for unset ones."""
+
+    description: str = ""
+    url: str = ""
+    socks_proxy: str = ""
+    token: str = ""
+    user: str = ""
+    password: str = ""
+    creds: str = ""
+    nkey: str = ""
+    cert: str = ""
+    key: str = ""
+    ca: str = ""
+    nsc: str = ""
+    jetstream_domain: str = ""
+    jetstream_api_prefix: str = ""
+    jetstream_event_prefix: str = ""
+    inbox_prefix: str = ""
+    user_jwt: str = ""
+    user_seed: str = ""
+    color_scheme: str = ""
+    tls_first: bool = False
+    windows_cert_store: str = ""
+    windows_cert_match_by: str = ""
+    windows_cert_match: str = ""
+    windows_ca_certs_match: list[str] | None = None
+
+
+EMPTY: Mapping[str, Any] = dict(zip(Keys.__struct_fields__, Keys.__struct_defaults__, strict=True))
+"""Every key, not set."""
+
+PATHS = ("creds", "nkey", "cert", "key", "ca")
+_SECRETS = ("token", "password", "user_jwt", "user_seed")
+_MAY_EMBED = ("creds", "nkey")
+_POINTERS = ("file://", "op://", "nsc://", "env://")
+_DATA = "data:;base64,"
+HIDDEN = "********"
+"""Replacement of a secret; its length is no hint."""
+
+
+def settings_of(document: Mapping[str, Any], origin: str, environment: Mapping[str, str]) -> Settings:
+    """Return a document's settings of server and login; raises UsageError that names file and key."""
+    document = {**document, "creds": document.get("creds") or document.get("nsc") or ""}
+    said: dict[str, Any] = {}
+    for name in _known(EMPTY):
+        value = document.get(name)
+        if value in (None, ""):
+            continue
+        wanted = type(EMPTY[name])
+        if not isinstance(value, wanted):
+            raise UsageError(f"{origin}: $.{name}: expected {wanted.__name__}, got {type(value).__name__}")
+        said[name] = expand_path(value, environment) if name in PATHS else value
+    return Settings(**said)
+
+
+def document_of(settings: Settings) -> Document:
+    """Return the keys that the settings have a value for, as in a document."""
+    return {name: value for name in _known(EMPTY) if (value := getattr(settings, name))}
+
+
+def _known(keys: Mapping[str, Any]) -> list[str]:
+    names = {field.name for field in fields(Settings)}
+    return [name for name in keys if name in names]
+
+
+def complete(document: Mapping[str, Any]) -> Document:
+    """Return the document with every key that the `nats` tool writes, in its order, then all others.
+
+    `nsc` became `creds`.
+    """
+    whole = {**EMPTY, **document}
+    whole.pop("name", None)
+    if whole["nsc"]:
+        whole["creds"], whole["nsc"] = whole["creds"] or whole["nsc"], ""
+    return whole
+
+
+def redacted(document: Mapping[str, Any]) -> Document:
+    """Return the document with secrets hidden: passwords, tokens, keys, and logins in URLs.
+
+    Where they are kept stays.
+    """
+    shown = dict(document)
+    for name in (*_SECRETS, *_MAY_EMBED):
+        value = shown.get(name)
+        if isinstance(value, str) and value and _is_secret(name, value):
+            shown[name] = HIDDEN
+    if isinstance(url := shown.get("url"), str):
+        shown["url"] = ",".join(_hidden_login(part) for part in url.split(","))
+    return shown
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return value.startswith(_DATA) or (name in _SECRETS and not value.startswith(_POINTERS))
+
+
+def _hidden_login(url: str) -> str:
+    bare = without_login(url)
+    return url if bare == url else bare.replace("://", f"://{HIDDEN}@", 1)
+
+
+def embedded(document: Mapping[str, Any]) -> Document:
+    """Return the document with the content of credential files in their place.
+
+    Raises UsageError for an unreadable one.
+    """
+    whole = dict(document)
+    for name in _MAY_EMBED:
+        if (value := whole.get(name)) and not value.startswith(_DATA):
+            text = resolve_file(expand_path(value), name)
+            whole[name] = _DATA + base64.b64encode(text.encode()).decode()
+    for name in _SECRETS:
+        if (value := whole.get(name)) and value.startswith("file://"):
+            whole[name] = resolve_text(value, name)
+    return whole
+
+
+_NONE = "there are no contexts: natsctl context add NAME makes one"
+
+
+class ContextNotFoundError(UsageError):
+    """The context that was asked for does not exist; `known` are those that do."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+    def __init__(self, text: str, known: list[str]) -> None:
+        super().__init__(text, hint=f"known are {', '.join(known)}" if known else _NONE)
+        self.known = known
+
+
+class ContextExistsError(NatsctlError):
+    """A context of that name exists, or the context cannot be removed."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class Write(NamedTuple):
+    """Content of a file to be written; without a text the file is removed."""
+
+    path: Path
+    text: str | None
+
+
+class Contexts:
+    """The user's contexts. What changes them returns the files to write, and `write` does it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        configured = environment.get("XDG_CONFIG_HOME")
+        base = Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".config"
+        self._folder = base / "nats"
+
+    # -- reading
+
+    def selected(self) -> str:
+        """Return the name of the selected context, or "" without one."""
+        return _line(self._folder / "context.txt")
+
+    def previous(self) -> str:
+        """Return the name of the context that was selected before, or ""."""
+        return _line(self._folder / "previous-context.txt")
+
+    def names(self) -> list[str]:
+        """Return the names of all contexts, sorted; empty files do not count."""
+        try:
+            files = sorted((self._folder / "context").glob("*.json"))
+            return [file.stem for file in files if file.stat().st_size]
+        except OSError:
+            return []
+
+    def path(self, name: str) -> Path:
+        """Return the path of a context, by name or by a path that ends in .json.
+
+        Raises UsageError for an invalid name.
+        """
+        if name.endswith(".json"):
+            return Path(name)
+        if not name or ".." in name or "/" in name or "\\" in name or not name.isprintable():
+            raise UsageError(f"invalid context name {name!r}", hint="it is a file name without .json")
+        return self._folder / "context" / f"{name}.json"
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a context."""
+        return self.path(name).is_file()
+
+    def load(self, name: str) -> Settings:
+        """Return the values of a context; raises ContextNotFoundError or UsageError."""
+
+        return settings_of(self.document(name), str(self.path(name)), self._environment)
+
+    def document(self, name: str) -> Document:
+        """Return the object in a context's file, as it stands there; raises ContextNotFoundError or UsageError."""
+        file = self.path(name)
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ContextNotFoundError(f"unknown context {name!r}", self.names()) from None
+        except OSError as failure:
+            raise UsageError(f"context {name!r}: {failure.strerror}: {file}") from failure
+        except ValueError as failure:
+            raise UsageError(f"{file}: {failure}") from failure
+        if not isinstance(content, dict):
+            raise UsageError(f"{file}: expected an object, got {type(content).__name__}")
+        return content
+
+    # -- changing
+
+    def save(self, name: str, document: Mapping[str, Any]) -> Write:
+        """Return a context's file with that content, all keys of the `nats` tool in it.
+
+        Raises UsageError for wrong values.
+        """
+
+        whole = complete(document)
+        settings_of(whole, name, self._environment)
+        return Write(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+
+    def select(self, name: str) -> list[Write]:
+        """Return the files that make a context the selected one; raises ContextNotFoundError."""
+        if not self.exists(name):
+            raise ContextNotFoundError(f"unknown context {name!r}", self.names())
+        return self.selecting(name)
+
+    def selecting(self, name: str) -> list[Write]:
+        """Return the same for a context that is written along with them."""
+        before = self.selected()
+        writes = [Write(self._folder / "context.txt", name)]
+        if before and before != name:
+            writes.append(Write(self._folder / "previous-context.txt", before))
+        return writes
+
+    def unselect(self) -> list[Write]:
+        """Return the files that make no context the selected one."""
+        before = self.selected()
+        writes = [Write(self._folder / "context.txt", None)]
+        return [*writes, Write(self._folder / "previous-context.txt", before)] if before else writes
+
+    def remove(self, name: str) -> Write:
+        """Return the file that goes with a context.
+
+        Raises ContextNotFoundError, and ContextExistsError for the selected one.
+        """
+        if not self.exists(name):
+            raise ContextNotFoundError(f"unknown context {name!r}", self.names())
+        if name == self.selected():
+            raise ContextExistsError(
+                f"context {name} is the selected one",
+                hint="natsctl context unselect first, or select another one",
+            )
+        return Write(self.path(name), None)
+
+
+def write(one: Write) -> None:
+    """Replace or remove a file; raises UsageError where the system refuses."""
+    try:
+        if one.text is None:
+            one.path.unlink(missing_ok=True)
+        else:
+            _replace(one.path, one.text)
+    except OSError as failure:
+        raise UsageError(f"{one.path}: {failure.strerror or failure}") from failure
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that holds logins. Where it is a link into a folder of dotfiles, that is what changes."""
+    from natsctl.client.atomic_file import PRIVATE, atomic_write
+
+    target = path.resolve()
+    for folder in (target.parent.parent, target.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with atomic_write(target, PRIVATE, durable=True) as file:
+        file.write(text.encode())
+
+
+def _line(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

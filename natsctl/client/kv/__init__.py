@@ -1,1 +1,0 @@
-"""Key-value buckets."""

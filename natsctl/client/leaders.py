@@ -1,0 +1,164 @@
+"""Leaders of streams and consumers in a cluster: step-down with a bounded wait, and even distribution."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from natsctl.api import endpoints
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
+from natsctl.client.message import Planned
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+
+
+WAIT_S: Final = 10.0
+"""Longest time for a new leader: elections need 4 to 9 seconds where a server is lost."""
+LOOK_EVERY_S: Final = 0.1
+
+Info = Mapping[str, Any]
+Announce = Callable[[Info], None]
+
+
+class NotClusteredError(NatsctlError):
+    """Only one server could lead."""
+
+
+class Asset(NamedTuple):
+    """A stream, or a consumer of it, which has a leader."""
+
+    stream: str
+    consumer: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Name of the asset in texts."""
+        return f"Consumer {self.stream} > {self.consumer}" if self.consumer else f"Stream {self.stream}"
+
+    async def info(self, manager: Manager) -> Info:
+        """Return the server's answer about it."""
+        if self.consumer:
+            return (await manager.consumer_info(self.stream, self.consumer)).raw
+        return (await manager.stream_info(self.stream)).raw
+
+    async def hand_over(
+        self, manager: Manager, preferred: str = "", wait_s: float = WAIT_S, announce: Announce | None = None
+    ) -> tuple[Info, Info]:
+        """Request a step-down of its leader; returns and raises as `hand_over`."""
+
+        async def ask() -> object:
+            if self.consumer:
+                return await manager.consumer_step_down(self.stream, self.consumer, preferred)
+            return await manager.stream_step_down(self.stream, preferred=preferred)
+
+        return await hand_over(lambda: self.info(manager), ask, self.shown, wait_s, announce)
+
+    def planned(self, preferred: str, prefix: str) -> Planned:
+        """Return the request that `hand_over` sends, for an API prefix."""
+        body = {"placement": {"preferred": preferred}}
+        if self.consumer:
+            return Planned(endpoints.CONSUMER_LEADER_STEPDOWN.subject(self.stream, self.consumer, prefix=prefix), body)
+        return Planned(endpoints.STREAM_LEADER_STEPDOWN.subject(self.stream, prefix=prefix), body)
+
+
+class Move(NamedTuple):
+    """A leader that should hand over to another server."""
+
+    name: str
+    leader: str
+    target: str
+
+
+def leader_of(info: Info) -> str:
+    """Return the server that leads; "" where there is none, or no cluster."""
+    return str((info.get("cluster") or {}).get("leader") or "")
+
+
+def peers_of(info: Info) -> list[str]:
+    """Return every server that has a copy, the leader first."""
+    cluster = info.get("cluster") or {}
+    return [name for name in (leader_of(info), *(one["name"] for one in cluster.get("replicas") or ())) if name]
+
+
+def check_clustered(info: Info, what: str) -> None:
+    """Raise NotClusteredError for what has no other server that could lead."""
+    if "cluster" not in info:
+        raise NotClusteredError(f"{what} is not clustered", hint="leaders change among the servers of a cluster only")
+    if len(peers_of(info)) < 2:
+        raise NotClusteredError(f"{what} has one copy: no other server can lead it", hint="give it more replicas first")
+
+
+async def hand_over(
+    load: Callable[[], Awaitable[Info]],
+    ask: Callable[[], Awaitable[object]],
+    what: str,
+    wait_s: float = WAIT_S,
+    announce: Announce | None = None,
+) -> tuple[Info, Info]:
+    """Request a step-down of the leader, and return the information before it and once another server leads.
+
+    `announce` is called with the information before, once it is clear that another server can lead. Raises
+    NotClusteredError, ApiResponseError, and UnreachableError when no other one leads in time; the election continues
+    then.
+    """
+    import asyncio
+
+    before = await load()
+    check_clustered(before, what)
+    if announce is not None:
+        announce(before)
+    await ask()
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        await asyncio.sleep(LOOK_EVERY_S)
+        try:
+            after = await load()
+        except (ApiResponseError, UnreachableError):
+            continue  # no answer during an election
+        if leader_of(after) not in ("", leader_of(before)):
+            return before, after
+    raise UnreachableError(
+        f"{what} is still led by {leader_of(before)} after {wait_s:g}s",
+        hint="the election may take longer: look again, or prefer another server",
+    )
+
+
+def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
+    """Return the moves after which every server leads about as many: to the least loaded one that has a copy.
+
+    Each entry is a name and its information; assets that are not clustered, or have one replica, stay where they are.
+    """
+    movable = [(name, peers_of(info)) for name, info in infos if leader_of(info) and len(peers_of(info)) > 1]
+    load = Counter(peers[0] for _, peers in movable)
+    for _, peers in movable:
+        for peer in peers:
+            load.setdefault(peer, 0)
+    moves = []
+    for name, peers in sorted(movable, key=lambda one: (-load[one[1][0]], one[0])):
+        target = min(peers[1:], key=lambda peer: (load[peer], peer))
+        if load[peers[0]] - load[target] > 1:
+            load[peers[0]] -= 1
+            load[target] += 1
+            moves.append(Move(name, peers[0], target))
+    return moves
+
+
+async def await_gone(manager: Manager, stream: str, peer: str, wait_s: float = WAIT_S) -> None:
+    """Return once a server is no peer of the stream. Raises UnreachableError when that takes too long."""
+    import asyncio
+
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        try:
+            if peer not in peers_of((await manager.stream_info(stream)).raw):
+                return
+        except (ApiResponseError, UnreachableError):
+            pass  # no answer while another leader is elected
+        await asyncio.sleep(LOOK_EVERY_S)
+    raise UnreachableError(
+        f"{peer} is still a peer of Stream {stream} after {wait_s:g}s",
+        hint="the removal continues: natsctl str info shows the peers",
+    )

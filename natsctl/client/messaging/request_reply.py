@@ -1,0 +1,223 @@
+"""Requests and replies.
+
+Requests with their answers as they come, and the failure that an answer's headers report; requests and replies of
+others, matched by subject; answers to requests: a fixed body, an echo, or a program's output. Programs are run without
+a shell, with the body on stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shlex
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
+from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.messaging.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from natsctl.client.connection import Connection
+    from natsctl.client.message import Message
+
+
+REPLY_GAP_S = 0.3
+"""Wait for a further answer once one has come."""
+SERVICE_ERROR = "Nats-Service-Error"
+SERVICE_ERROR_CODE = "Nats-Service-Error-Code"
+
+
+class ServiceError(NatsctlError):
+    """A service answered that it could not do what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyLimits:
+    """Number of answers to wait for: `limit` (0: until none comes for `gap_s`), or until an empty one."""
+
+    limit: int = 1
+    gap_s: float = REPLY_GAP_S
+    until_empty: bool = False
+
+
+async def ask(connection: Connection, message: Outgoing, awaited: ReplyLimits) -> AsyncIterator[tuple[Message, int]]:
+    """Yield the answers as they come, with the ns since the request. Raises UnreachableError for none.
+
+    Each request has an inbox of its own: a consumer's answer has the subject it was stored with, so that only the
+    subscription identifies its request.
+    """
+    clock = asyncio.get_running_loop().time
+    subscription = await connection.subscribe(connection.new_inbox())
+    subscription.watched = message.subject
+    got, wait_s = 0, connection.timeout_s
+    limit = 0 if awaited.until_empty else awaited.limit
+    try:
+        began_s = clock()
+        await connection.publish(
+            message.subject, message.body, reply=subscription.subject, headers=message.headers or None
+        )
+        while not limit or got < limit:
+            answer = await subscription.next(wait_s)
+            if answer is None:
+                break
+            yield _heard(answer, message.subject), int((clock() - began_s) * 1e9)
+            got, wait_s = got + 1, awaited.gap_s
+            if awaited.until_empty and not answer.body:
+                break
+    finally:
+        await subscription.stop()
+    if got == 0:
+        raise _told(
+            f"no answer on {message.subject} within {connection.timeout_s:g}s",
+            message.subject,
+            "there is a responder, but it did not answer in time; --timeout waits longer",
+        )
+
+
+def _heard(answer: Message, subject: str) -> Message:
+    if answer.status == NO_RESPONDERS:
+        raise _told(f"no responders on {subject}", subject, "no subscriber and no stream takes this subject")
+    return answer
+
+
+def _told(text: str, subject: str, hint: str) -> UnreachableError:
+    failure = UnreachableError(text, hint=hint)
+    failure.subject = subject
+    return failure
+
+
+def failure_in(answer: Message, subject: str, failing: Sequence[tuple[str, str]]) -> ServiceError | None:
+    """Return the failure in an answer's headers: a service's error, or a header of `failing` (any value where "")."""
+    text, code = answer.headers.get(SERVICE_ERROR), answer.headers.get(SERVICE_ERROR_CODE)
+    if text is not None or code is not None:
+        failure = ServiceError(f"{text or 'the service failed'}{f' ({code})' if code else ''}")
+    else:
+        found = next((pair for pair in answer.headers.pairs if (pair[0], "") in failing or pair in failing), None)
+        if found is None:
+            return None
+        failure = ServiceError(f"the answer has {found[0]}: {found[1]}")
+    failure.subject = subject
+    return failure
+
+
+MAX_OPEN = 10_000
+"""Requests without an answer that are remembered; the oldest is forgotten first."""
+
+
+class OpenRequest(NamedTuple):
+    """A request: its number, its subject and when it came (monotonic ns)."""
+
+    number: int
+    subject: str
+    at_ns: int
+
+
+class Matcher:
+    """Open requests by the subject of their answer; `subject` matches all answers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._prefix = connection.new_inbox().partition(".")[0] + "."
+        if given := connection.target.settings.inbox_prefix:
+            self._prefix = given.rstrip(".") + "."
+        self.subject = f"{self._prefix}>"
+        self._open: OrderedDict[str, OpenRequest] = OrderedDict()
+
+    def is_answer(self, message: Message) -> bool:
+        """Return whether the message came on an inbox."""
+        return message.subject.startswith(self._prefix)
+
+    def asked(self, number: int, message: Message) -> None:
+        """Remember a message that wants an answer."""
+        if not message.reply:
+            return
+        if len(self._open) >= MAX_OPEN:
+            self._open.popitem(last=False)
+        self._open[message.reply] = OpenRequest(number, message.subject, time.monotonic_ns())
+
+    def answered(self, message: Message) -> OpenRequest | None:
+        """Return the request that a message answers; it is remembered, as there may be more answers."""
+        return self._open.get(message.subject)
+
+
+MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+_FIRST_LINE = 200
+
+
+class CommandFailedError(NatsctlError):
+    """A program could not be run, or ended with an exit status of failure."""
+
+
+def words_of(flag: str, command: str) -> list[str]:
+    """Return the words of a command line. Raises UsageError."""
+    try:
+        words = shlex.split(command)
+    except ValueError as failure:
+        raise UsageError(f"{flag}: {failure}") from failure
+    if not words:
+        raise UsageError(f"{flag} is empty")
+    return words
+
+
+async def run(words: list[str], body: bytes, environment: Mapping[str, str] | None = None) -> bytes:
+    """Return what the program writes to stdout and stderr when it is fed `body`. Raises CommandFailedError."""
+    pipe = asyncio.subprocess.PIPE
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env={**os.environ, **(environment or {})}
+        )
+    except (OSError, ValueError) as failure:
+        raise CommandFailedError(f"{words[0]}: {getattr(failure, 'strerror', None) or failure}") from failure
+    try:
+        out, _ = await process.communicate(body)
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode:
+        said = out.decode("utf-8", "replace").strip().partition("\n")[0][:_FIRST_LINE]
+        raise CommandFailedError(f"{words[0]} ended with exit status {process.returncode}{f': {said}' if said else ''}")
+    if len(out) > MAX_OUTPUT_BYTES:
+        raise CommandFailedError(f"{words[0]} wrote {len(out)} bytes, at most {MAX_OUTPUT_BYTES} are taken")
+    return out
+
+
+SUBJECT_VARIABLE = "NATS_REQUEST_SUBJECT"
+BODY_VARIABLE = "NATS_REQUEST_BODY"
+
+Make = Callable[["Message", int], Awaitable[Outgoing]]
+"""Makes the answer to the request with that number, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Outcome of one request: the answer, None where no reply was expected, or the reason why there is none."""
+
+    number: int
+    request: Message
+    answer: Outgoing | None
+    failure: CommandFailedError | None = None
+
+
+async def respond(connection: Connection, request: Message, number: int, make: Make, sleep_s: float) -> Answered:
+    """Answer one request, after up to `sleep_s` seconds; a program that fails leaves it without an answer."""
+    if sleep_s:
+        await asyncio.sleep(random.uniform(0, sleep_s))
+    try:
+        answer = await make(request, number)
+    except CommandFailedError as failure:
+        return Answered(number, request, None, failure)
+    if not request.reply:
+        return Answered(number, request, None)
+    await connection.publish(request.reply, answer.body, headers=answer.headers or None)
+    return Answered(number, request, answer)
+
+
+async def run_command(words: list[str], request: Message) -> bytes:
+    """Return a program's answer to a request. Raises CommandFailedError."""
+    text = request.body.decode("utf-8", "surrogateescape").replace("\0", "")
+    return await run(words, request.body, {SUBJECT_VARIABLE: request.subject, BODY_VARIABLE: text})

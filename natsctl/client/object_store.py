@@ -1,0 +1,513 @@
+"""Object stores: an object is a run of chunks in a stream, and one message of metadata that names them.
+
+The protocol is used directly, for the reasons in client/kv.py, and one more: nats-py reads an object into memory as a
+whole. Metadata is kept as the JSON that was stored, so that fields of other clients stay. Source: ADR-20.
+
+An object is read chunk by chunk into a file, and checked against size and digest at the end. It is written chunks
+first, several at a time, and the metadata when all are stored. An error, Ctrl-C or SIGTERM before that removes the
+chunks; an older object of that name is then untouched. Its chunks are removed only after the new metadata is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from natsctl.api.errors import (
+    ApiResponseError,
+    NatsctlError,
+    NothingReceivedError,
+    ProtocolError,
+    StorageError,
+    UnreachableError,
+    UsageError,
+)
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.times import ZERO_TIME, format_time
+from natsctl.client.atomic_file import atomic_write
+from natsctl.client.buckets import OBJECTS, bucket_info
+from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.message import DryRunError, Planned
+from natsctl.client.messaging import messages, stored
+from natsctl.client.messaging.ordered import Delivered, OrderedReader
+from natsctl.client.requests import api_error, parse_object
+
+if TYPE_CHECKING:
+    from natsctl.api.answers import StreamInfoAnswer
+    from natsctl.client.connection import Subscription
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message
+    from natsctl.client.requests import Answer
+
+
+DIGEST_TYPE = "SHA-256="
+CHUNK_BYTES = 128 * 1024
+ROLLUP = {"Nats-Rollup": "sub"}
+MAX_HOPS = 8
+"""Links that are followed from one object; clients make none to links, so more are a circle."""
+
+
+class ObjectNotFoundError(NatsctlError):
+    """There is no object of that name in the bucket, or it was deleted."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+    def __init__(self, bucket: ObjectBucket, name: str, *, deleted: bool = False) -> None:
+        done = "was deleted from" if deleted else "does not exist in"
+        super().__init__(f"object {name} {done} bucket {bucket.name}")
+        self.subject = bucket.meta_subject(name)
+        self.bucket = bucket
+        self.name = name
+
+
+class BucketLinkError(NatsctlError):
+    """The object stands for a whole bucket, which cannot be read as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object's metadata: `raw` is the JSON as it was stored, `time` when (RFC 3339), `revision` its sequence."""
+
+    raw: dict[str, Any]
+    time: str
+    revision: int
+
+    @property
+    def name(self) -> str:
+        """Return its name; any text."""
+        return str(self.raw.get("name") or "")
+
+    @property
+    def bucket(self) -> str:
+        """Return the bucket that it says it is in."""
+        return str(self.raw.get("bucket") or "")
+
+    @property
+    def nuid(self) -> str:
+        """Return the subject of its chunks."""
+        return str(self.raw.get("nuid") or "")
+
+    @property
+    def size(self) -> int:
+        """Return its bytes."""
+        return int(self.raw.get("size") or 0)
+
+    @property
+    def chunks(self) -> int:
+        """Return the messages that they are in."""
+        return int(self.raw.get("chunks") or 0)
+
+    @property
+    def deleted(self) -> bool:
+        """Return whether this is a marker that it was deleted."""
+        return bool(self.raw.get("deleted"))
+
+    @property
+    def digest(self) -> str:
+        """`SHA-256=` and the base64 of it, empty for links and deletions."""
+        return str(self.raw.get("digest") or "")
+
+    @property
+    def link(self) -> dict[str, str] | None:
+        """Return the target of a link: a bucket, and the name of an object there or none for the whole bucket.
+
+        None otherwise.
+        """
+        link = (self.raw.get("options") or {}).get("link")
+        return link if isinstance(link, dict) and link.get("bucket") else None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the metadata with the true time; what is stored there is none."""
+        return {**self.raw, "mtime": self.time}
+
+
+def to_object(body: bytes, time: str, revision: int, subject: str) -> Object:
+    """Return the metadata that a message holds. Raises ProtocolError."""
+    try:
+        raw = json.loads(body)
+    except ValueError as failure:
+        raise ProtocolError(f"the metadata on {subject} is not JSON") from failure
+    if not isinstance(raw, dict) or not raw.get("name"):
+        raise ProtocolError(f"the metadata on {subject} names no object")
+    return Object(raw, time, revision)
+
+
+def digest_of(hashed: hashlib._Hash) -> str:
+    """Return a digest as metadata has it."""
+    return DIGEST_TYPE + base64.urlsafe_b64encode(hashed.digest()).decode()
+
+
+def digest_bytes(digest: str) -> bytes:
+    """Return the digest of metadata as bytes, padded or not; empty where it is none that is known."""
+    kind, _, text = digest.partition("=")
+    if f"{kind.upper()}=" != DIGEST_TYPE:
+        return b""
+    try:
+        return base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+    except ValueError:
+        return b""
+
+
+class ObjectBucket:
+    """A bucket that exists: `info` is its stream as it was when it was opened."""
+
+    def __init__(self, manager: Manager, name: str, info: Answer[StreamInfoAnswer]) -> None:
+        self.manager = manager
+        self.name = name
+        self.info = info
+        self.stream = OBJECTS.stream_of(name)
+        self.direct = info.value.config.allow_direct or info.value.config.mirror_direct
+
+    @classmethod
+    async def open(cls, manager: Manager, name: str) -> ObjectBucket:
+        """Return the bucket of that name. Raises BucketNotFoundError, UsageError for a bad name."""
+        return cls(manager, name, await bucket_info(manager, OBJECTS, name))
+
+    def meta_subject(self, name: str) -> str:
+        """Return the subject of an object's metadata."""
+        return f"$O.{self.name}.M.{base64.urlsafe_b64encode(name.encode('utf-8', 'surrogateescape')).decode()}"
+
+    def chunk_subject(self, nuid: str) -> str:
+        """Return the subject of an object's chunks."""
+        return f"$O.{self.name}.C.{nuid}"
+
+    async def find(self, name: str, *, fresh: bool = False) -> Object | None:
+        """Return the metadata of an object, a deletion's too; None where there is none. `fresh` asks the leader."""
+        if not name:
+            raise UsageError("an object needs a name")
+        subject = self.meta_subject(name)
+        found = await stored.last_on(self.manager, self.stream, subject, direct=self.direct and not fresh)
+        return to_object(found.body, found.time, found.seq, subject) if found is not None else None
+
+    async def info_of(self, name: str, *, fresh: bool = False) -> Object:
+        """Return the metadata of an object that is there. Raises ObjectNotFoundError."""
+        found = await self.find(name, fresh=fresh)
+        if found is None or found.deleted:
+            raise ObjectNotFoundError(self, name, deleted=found is not None)
+        return found
+
+    async def resolve(self, name: str) -> tuple[ObjectBucket, Object]:
+        """Return the object that a name stands for and its bucket, links followed.
+
+        Raises BucketLinkError, ObjectNotFoundError.
+        """
+        bucket, found = self, await self.info_of(name)
+        for _ in range(MAX_HOPS):
+            link = found.link
+            if link is None:
+                return bucket, found
+            if not link.get("name"):
+                raise BucketLinkError(
+                    f"object {name} is a link to the bucket {link['bucket']}",
+                    hint=f"natsctl object ls {link['bucket']} shows the objects there",
+                )
+            if link["bucket"] != bucket.name:
+                bucket = await ObjectBucket.open(self.manager, link["bucket"])
+            found = await bucket.info_of(link["name"])
+        raise ProtocolError(f"object {name} is a link that leads back to itself")
+
+    async def store_meta(self, raw: dict[str, Any]) -> int:
+        """Store metadata in place of what there is for that name, and return its sequence."""
+        body = json.dumps({**raw, "mtime": ZERO_TIME}, separators=(",", ":"), ensure_ascii=False).encode()
+        answer = await messages.publish(self.manager, self.meta_subject(raw["name"]), body, headers=ROLLUP)
+        return answer.value.seq
+
+    async def delete(self, found: Object) -> int:
+        """Mark an object as deleted, remove its chunks, and return how many went."""
+        gone = {key: value for key, value in found.raw.items() if key != "digest"}
+        await self.store_meta({**gone, "size": 0, "chunks": 0, "digest": "", "deleted": True})
+        return await self.drop_chunks(found.nuid)
+
+    async def drop_chunks(self, nuid: str) -> int:
+        """Remove what is stored under that id, and return how many messages went."""
+        if not nuid:
+            return 0
+        answer = await self.manager.stream_purge(self.stream, filter=self.chunk_subject(nuid))
+        return answer.value.purged
+
+
+LAGS_S = 5.0
+"""Longest wait for the next chunk: the reading server of a cluster may be behind the one that stored it."""
+
+
+class ObjectDamagedError(StorageError):
+    """The received bytes are not those that were stored."""
+
+
+async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
+    """Write an object's bytes to `target`; the callback gets the number of bytes received.
+
+    Raises ObjectDamagedError, with what is wrong with them.
+    """
+    hashed, size = hashlib.sha256(), 0
+    if found.size:
+        subject = bucket.chunk_subject(found.nuid)
+        async with OrderedReader(bucket.manager, bucket.stream, subject) as reader:
+            while size < found.size and (delivered := await reader.next(LAGS_S)) is not None:
+                chunk = delivered.message.body
+                hashed.update(chunk)
+                size += len(chunk)
+                target.write(chunk)
+                on_progress(size)
+    if size != found.size:
+        raise ObjectDamagedError(
+            f"object {found.name} has {size} bytes in bucket {bucket.name}, but should have {found.size}"
+        )
+    wanted = digest_bytes(found.digest)
+    if wanted and wanted != hashed.digest():
+        raise ObjectDamagedError(f"object {found.name} in bucket {bucket.name} does not have the digest {found.digest}")
+
+
+@contextmanager
+def beside(target: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write, which becomes `target` when all goes well; else nothing is left of it.
+
+    Raises UsageError where no file can be, StorageError where it cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(atomic_write(target, durable=True))
+        except OSError as failure:
+            raise UsageError(f"cannot write to {target.parent}: {failure.strerror}") from failure
+        try:
+            yield file
+            stack.close()
+        except OSError as failure:
+            raise StorageError(f"cannot write {target}: {failure.strerror or failure}") from failure
+
+
+WINDOW_BYTES = 4 * 1024 * 1024
+"""Bytes of chunks that may be on their way without an ack."""
+CLEAN_UP_S = 5.0
+"""Seconds that the removal of a broken upload may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """Metadata of an object besides its bytes."""
+
+    name: str
+    description: str = ""
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    chunk_bytes: int = CHUNK_BYTES
+
+    def document(self, bucket: str, nuid: str) -> dict[str, Any]:
+        """Return the metadata as far as it is known before the bytes are."""
+        said = {"description": self.description, "headers": self.headers, "metadata": self.metadata}
+        return {
+            "name": self.name,
+            **{key: value for key, value in said.items() if value},
+            "options": {"max_chunk_size": self.chunk_bytes},
+            "bucket": bucket,
+            "nuid": nuid,
+        }
+
+
+async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: Callable[[int], None]) -> Object:
+    """Store the content of `source` as an object, and return its metadata.
+
+    The callback gets the number of bytes stored.
+
+    In a dry run the source is read for its size and digest, and DryRunError raised.
+    """
+    connection = bucket.manager.connection
+    if not 0 < meta.chunk_bytes <= connection.max_payload:
+        raise UsageError(f"--chunk-size: 1 byte to {connection.max_payload}, the server's largest message")
+    before = await bucket.find(meta.name, fresh=True)
+    nuid = connection.new_inbox().rpartition(".")[2]
+    raw = meta.document(bucket.name, nuid)
+    if connection.dry_run:
+        await _preview(bucket, raw, source, meta.chunk_bytes, before)
+    try:
+        async with _Upload(bucket, nuid, meta.chunk_bytes) as upload:
+            raw |= await upload.send(source, on_progress)
+        revision = await bucket.store_meta(raw)
+    except BaseException:
+        await _clean_up(bucket, nuid)
+        raise
+    if before is not None and not before.deleted and before.nuid != nuid:
+        await bucket.drop_chunks(before.nuid)
+    made = await bucket.find(meta.name, fresh=True)
+    return made if made is not None else Object(raw, "", revision)
+
+
+async def _preview(
+    bucket: ObjectBucket, raw: dict[str, Any], source: IO[bytes], chunk_bytes: int, before: Object | None
+) -> None:
+    """End a dry run with what would be stored."""
+    hashed, size, chunks = hashlib.sha256(), 0, 0
+    while chunk := await _read(source, chunk_bytes):
+        hashed.update(chunk)
+        size, chunks = size + len(chunk), chunks + 1
+    raw |= {"size": size, "chunks": chunks, "digest": digest_of(hashed)}
+    effect: dict[str, Any] = {"chunks": chunks, "bytes": size}
+    if before is not None and not before.deleted:
+        effect |= {"replaces_bytes": before.size, "removes_chunks": before.chunks}
+    raise DryRunError(
+        *([Planned(bucket.chunk_subject(raw["nuid"]))] if chunks else []),
+        Planned(bucket.meta_subject(raw["name"]), raw, ROLLUP),
+        effect=effect,
+    )
+
+
+async def _clean_up(bucket: ObjectBucket, nuid: str) -> None:
+    """Remove the chunks of a failed upload; a failure of this must not hide the first one."""
+    with contextlib.suppress(NatsctlError, TimeoutError):
+        async with asyncio.timeout(CLEAN_UP_S):
+            await bucket.drop_chunks(nuid)
+
+
+async def _read(source: IO[bytes], size: int) -> bytes:
+    """Return the next `size` bytes, fewer only at the end.
+
+    What may keep one waiting is read as it comes, so that the connection stays alive and Ctrl-C ends the waiting.
+    """
+    number = _waiting_number(source)
+    if number is None:
+        return source.read(size)
+    loop = asyncio.get_running_loop()
+    parts: list[bytes] = []
+    while size > 0:
+        ready = asyncio.Event()
+        loop.add_reader(number, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(number)
+        part = os.read(number, size)
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _waiting_number(source: IO[bytes]) -> int | None:
+    """Return the file descriptor of a pipe, socket or terminal; None for a file, whose bytes are all there."""
+    try:
+        number = source.fileno()
+    except OSError:
+        return None
+    mode = os.fstat(number).st_mode
+    return number if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number) else None
+
+
+class _Upload:
+    """Chunks with acks to come: publishes in order, waits for acks where too much is on its way."""
+
+    def __init__(self, bucket: ObjectBucket, nuid: str, chunk_bytes: int) -> None:
+        self._connection = bucket.manager.connection
+        self._subject = bucket.chunk_subject(nuid)
+        self._chunk_bytes = chunk_bytes
+        self._most = max(1, WINDOW_BYTES // chunk_bytes)
+        self._inbox = self._connection.new_inbox()
+        self._acks: Subscription | None = None
+        self._sent = self._acked = 0
+
+    async def __aenter__(self) -> _Upload:
+        self._acks = await self._connection.subscribe(self._inbox)
+        self._acks.watched = self._subject
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._acks is None:
+            return
+        # A chunk that is stored after the others were removed would stay for ever.
+        with contextlib.suppress(NatsctlError, TimeoutError):
+            async with asyncio.timeout(CLEAN_UP_S):
+                while self._acked < self._sent:
+                    await self._acks.next()
+                    self._acked += 1
+        await self._acks.stop()
+
+    async def send(self, source: IO[bytes], on_progress: Callable[[int], None]) -> dict[str, Any]:
+        """Store all that the source holds; returns size, chunks and digest."""
+        hashed, size = hashlib.sha256(), 0
+        while chunk := await _read(source, self._chunk_bytes):
+            hashed.update(chunk)
+            await self._connection.publish(self._subject, chunk, reply=self._inbox)
+            size, self._sent = size + len(chunk), self._sent + 1
+            await self._wait(self._most - 1)
+            on_progress(min(size, self._acked * self._chunk_bytes))
+        await self._wait(0)
+        on_progress(size)
+        return {"size": size, "chunks": self._sent, "digest": digest_of(hashed)}
+
+    async def _wait(self, most: int) -> None:
+        """Return once no more than that many are on their way. Raises what the server answers."""
+        while self._acks is not None and self._sent - self._acked > most:
+            answer = await self._acks.next(self._connection.timeout_s)
+            if answer is None:
+                raise UnreachableError(f"no answer on {self._subject} within {self._connection.timeout_s:g}s")
+            self._acked += 1
+            self._check(answer)
+
+    def _check(self, answer: Message) -> None:
+        if answer.status == NO_RESPONDERS:
+            raise UnreachableError(f"no responders on {self._subject}: the bucket has gone, or is in another account")
+        raw = parse_object(answer.body, self._subject)
+        if error := raw.get("error"):
+            raise ApiResponseError(api_error(error), self._subject)
+        if "stream" not in raw:
+            raise ProtocolError(f"the answer on {self._subject} is not a publish ack: {answer.body[:64]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """From where on to watch, and when to end (`count` objects, or `wait_s` without one)."""
+
+    updates: bool = False
+    deletes: bool = True
+    count: int = 0
+    wait_s: float | None = None
+
+
+async def objects(bucket: ObjectBucket, *, deletes: bool = False) -> list[Object]:
+    """Return the objects of a bucket by name."""
+    found = {}
+    async with OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver="last_per_subject") as reader:
+        async for delivered in reader.stored():
+            one = _to_object(delivered)
+            found[one.name] = one
+    return [found[name] for name in sorted(found) if deletes or not found[name].deleted]
+
+
+async def watch(bucket: ObjectBucket, watching: Watching) -> AsyncIterator[Object]:
+    """Objects as they are put and deleted, those that there are first.
+
+    Raises NothingReceivedError when the wait ended without any.
+    """
+    number = 0
+    deliver = "new" if watching.updates else "last_per_subject"
+    async with OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver=deliver) as reader:
+        while not watching.count or number < watching.count:
+            delivered = await reader.next(watching.wait_s)
+            if delivered is None:
+                break
+            one = _to_object(delivered)
+            if watching.deletes or not one.deleted:
+                number += 1
+                yield one
+    if not number:
+        raise NothingReceivedError(f"nothing happened in bucket {bucket.name}")
+
+
+def _all(bucket: ObjectBucket) -> str:
+    return f"$O.{bucket.name}.M.>"
+
+
+def _to_object(delivered: Delivered) -> Object:
+    message, at = delivered
+    return to_object(message.body, format_time(at.ts_ns), at.stream_seq, message.subject)

@@ -1,0 +1,286 @@
+"""Services of the micro protocol: discovery, statistics, and a demo service. Source: ADR-32.
+
+Every instance of a service answers on `$SRV.<verb>`, `$SRV.<verb>.<name>` and `$SRV.<verb>.<name>.<id>`; a request to
+several ends when no further one has answered for a while.
+
+The demo service has one endpoint `echo`, which returns the request. nats-py's own implementation is not used: it reads
+subscriptions through callbacks in tasks of nats-py, which this client does not have, and gives times in milliseconds
+without a zone that Python knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from natsctl import __version__
+from natsctl.api.errors import NatsctlError, ProtocolError, UnreachableError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.subjects import is_valid_subject
+from natsctl.api.times import format_time
+from natsctl.client.message import HeaderLike
+from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.request_reply import ReplyLimits, ask
+from natsctl.client.requests import parse_object
+
+if TYPE_CHECKING:
+    from natsctl.client.connection import Connection, Subscription
+    from natsctl.client.message import Message
+
+
+PING, INFO, STATS = "PING", "INFO", "STATS"
+
+
+class _Identity(msgspec.Struct, kw_only=True):
+    """Common beginning of every answer."""
+
+    name: str
+    id: str
+    version: str
+    metadata: dict[str, str] | None = None
+
+
+class ServicePing(_Identity, kw_only=True):
+    """The answer to a ping."""
+
+    type: str = "io.nats.micro.v1.ping_response"
+
+
+class Endpoint(msgspec.Struct, kw_only=True):
+    """An endpoint of a service and its subject."""
+
+    name: str
+    subject: str
+    queue_group: str = ""
+    metadata: dict[str, str] | None = None
+
+
+class ServiceInfo(_Identity, kw_only=True):
+    """Description of a service."""
+
+    type: str = "io.nats.micro.v1.info_response"
+    description: str = ""
+    endpoints: list[Endpoint] = []
+
+
+class EndpointStats(msgspec.Struct, kw_only=True):
+    """Statistics of an endpoint since its service started; times in nanoseconds."""
+
+    name: str
+    subject: str
+    queue_group: str = ""
+    num_requests: int = 0
+    num_errors: int = 0
+    last_error: str = ""
+    processing_time: int = 0
+    average_processing_time: int = 0
+    data: Any | msgspec.UnsetType = msgspec.UNSET
+    """Further data of the service."""
+
+
+class ServiceStats(_Identity, kw_only=True):
+    """Statistics of a service."""
+
+    type: str = "io.nats.micro.v1.stats_response"
+    started: str = ""
+    endpoints: list[EndpointStats] = []
+
+
+class Instance(msgspec.Struct):
+    """Both answers of one instance."""
+
+    info: ServiceInfo
+    stats: ServiceStats
+
+
+class Pinged(ServicePing, kw_only=True):
+    """The answer to a ping, and the nanoseconds until it came."""
+
+    rtt: int
+
+
+T = TypeVar("T")
+
+PREFIX = "$SRV"
+_KINDS: dict[str, type[Any]] = {PING: ServicePing, INFO: ServiceInfo, STATS: ServiceStats}
+
+
+class ServiceAnswer(Generic[T]):
+    """An instance's answer: `raw` as it was sent, `value` typed, `rtt_ns` until it came."""
+
+    __slots__ = ("raw", "rtt_ns", "value")
+
+    def __init__(self, raw: dict[str, Any], value: T, rtt_ns: int) -> None:
+        self.raw, self.value, self.rtt_ns = raw, value, rtt_ns
+
+
+class EndpointNotFoundError(NatsctlError):
+    """A service has no endpoint of that name; `known` are those that it has."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+    def __init__(self, service: str, endpoint: str, known: list[str]) -> None:
+        has = f"available: {', '.join(known)}" if known else "it has none"
+        super().__init__(f'service {service} has no endpoint "{endpoint}"', hint=has)
+        self.known = known
+
+
+async def pings(connection: Connection, service: str = "", instance: str = "") -> list[ServiceAnswer[ServicePing]]:
+    """Return every instance that answers to a ping, in the order of the answers; raises as `_question`."""
+    return await _question(connection, PING, service, instance)
+
+
+async def infos(connection: Connection, service: str = "", instance: str = "") -> list[ServiceAnswer[ServiceInfo]]:
+    """Return the description of every instance, sorted by name and id; raises as `_question`."""
+    return _sorted(await _question(connection, INFO, service, instance))
+
+
+async def stats(connection: Connection, service: str = "", instance: str = "") -> list[ServiceAnswer[ServiceStats]]:
+    """Return the statistics of every instance, sorted by name and id; raises as `_question`."""
+    return _sorted(await _question(connection, STATS, service, instance))
+
+
+async def endpoint(connection: Connection, service: str, name: str) -> Endpoint:
+    """Return the endpoint of that name; raises EndpointNotFoundError, or as `_question`."""
+    found = await infos(connection, service)
+    endpoints = [one for said in found for one in said.value.endpoints]
+    for one in endpoints:
+        if one.name == name:
+            return one
+    raise EndpointNotFoundError(service, name, sorted({one.name for one in endpoints}))
+
+
+def _sorted(found: list[ServiceAnswer[T]]) -> list[ServiceAnswer[T]]:
+    return sorted(found, key=lambda said: (str(said.raw.get("name")), str(said.raw.get("id"))))
+
+
+async def _question(connection: Connection, verb: str, service: str, instance: str) -> list[ServiceAnswer[Any]]:
+    """Return the answers of the chosen instances: all, those of a service, or one.
+
+    Raises UnreachableError when there is none, ProtocolError for an answer that is none of the protocol's.
+    """
+    subject = ".".join(filter(None, (PREFIX, verb, service, instance)))
+    if not is_valid_subject(subject) or "*" in subject or ">" in subject or subject.count(".") > 3:
+        raise UsageError(f"{service!r} is not a service name")
+    awaited = ReplyLimits(limit=1 if instance else 0)
+    found = []
+    try:
+        async for message, rtt_ns in ask(connection, Outgoing(subject, b""), awaited):
+            raw = parse_object(message.body, subject)
+            found.append(ServiceAnswer(raw, _typed(raw, verb, subject), rtt_ns))
+    except UnreachableError as failure:
+        raise _nobody(failure, service, instance) from failure
+    return found
+
+
+def _typed(raw: dict[str, Any], verb: str, subject: str) -> Any:
+    """Return an answer as a model; JSON's null stands for what is absent, as some libraries write it."""
+    fields = {name: value for name, value in raw.items() if value is not None}
+    try:
+        return msgspec.convert(fields, _KINDS[verb])
+    except msgspec.ValidationError as failure:
+        raise ProtocolError(f"the answer on {subject} is not understood: {failure}") from failure
+
+
+def _nobody(failure: UnreachableError, service: str, instance: str) -> UnreachableError:
+    if instance:
+        text, hint = f"no instance {instance} of service {service} answered", f"natsctl service ls {service}"
+    elif service:
+        text, hint = f"no service {service} answered", "natsctl service ls shows those that do"
+    else:
+        text, hint = "no service answered", "services run in the account of this login, or there are none"
+    unreachable = UnreachableError(text, hint=hint)
+    unreachable.subject = failure.subject
+    return unreachable
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+QUEUE = "q"
+"""The queue group that services share requests in unless they say otherwise."""
+
+Handle = Callable[["Message"], tuple[bytes, HeaderLike]]
+
+
+class EchoService:
+    """One instance; `run` serves until it is cancelled or the connection ends."""
+
+    def __init__(self, name: str, headers: HeaderLike = (), description: str = "Echoes what it is sent") -> None:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is not a service name: letters, digits, _ and - only")
+        self._headers = headers
+        self._started = format_time(time.time_ns())
+        self.info = ServiceInfo(
+            name=name,
+            id=uuid.uuid4().hex[:22],
+            version="1.0.0",
+            metadata={"natsctl": __version__},
+            description=description,
+            endpoints=[Endpoint(name="echo", subject=f"{name}.echo", queue_group=QUEUE)],
+        )
+        self._done = EndpointStats(name="echo", subject=f"{name}.echo", queue_group=QUEUE)
+
+    async def run(
+        self, connection: Connection, listening: Callable[[], None], handled: Callable[[Message], None]
+    ) -> None:
+        """Answer requests; `listening` is called once it is subscribed, `handled` for each request to `echo`."""
+
+        def echo(message: Message) -> tuple[bytes, HeaderLike]:
+            handled(message)
+            return message.body, self._headers
+
+        heard = [(await connection.subscribe(subject, lasting=True), handle) for subject, handle in self._verbs()]
+        heard.append((await connection.subscribe(self._done.subject, queue=QUEUE, lasting=True), self._counted(echo)))
+        await connection.flush()
+        listening()
+        tasks = [asyncio.create_task(_serve(connection, subscription, handle)) for subscription, handle in heard]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _verbs(self) -> list[tuple[str, Handle]]:
+        """Return the subjects of its own PING, INFO and STATS, and their handlers."""
+        identity = {name: getattr(self.info, name) for name in ("name", "id", "version", "metadata")}
+        answers: dict[str, Callable[[], msgspec.Struct]] = {
+            PING: lambda: ServicePing(**identity),
+            INFO: lambda: self.info,
+            STATS: lambda: ServiceStats(**identity, started=self._started, endpoints=[self._done]),
+        }
+
+        def handle(verb: str) -> Handle:
+            return lambda message: (msgspec.json.encode(answers[verb]()), ())
+
+        name, id = self.info.name, self.info.id
+        return [
+            (f"{PREFIX}.{verb}{tail}", handle(verb)) for verb in answers for tail in ("", f".{name}", f".{name}.{id}")
+        ]
+
+    def _counted(self, handle: Handle) -> Handle:
+        """Return the same, counted in the statistics."""
+
+        def counted(message: Message) -> tuple[bytes, HeaderLike]:
+            before = time.perf_counter_ns()
+            answer = handle(message)
+            done = self._done
+            done.num_requests += 1
+            done.processing_time += time.perf_counter_ns() - before
+            done.average_processing_time = done.processing_time // done.num_requests
+            return answer
+
+        return counted
+
+
+async def _serve(connection: Connection, subscription: Subscription, handle: Handle) -> None:
+    """Answer every message of a subscription that asks for an answer."""
+    async for message in subscription:
+        body, headers = handle(message)
+        if message.reply:
+            await connection.publish(message.reply, body, headers=headers or None)

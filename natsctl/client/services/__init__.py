@@ -1,1 +1,0 @@
-"""Services of the micro protocol."""
