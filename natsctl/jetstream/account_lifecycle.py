@@ -1,8 +1,8 @@
 """The accounts that have JetStream, from their creation to their removal.
 
 Theory of operation. The configuration of an account decides who answers its API: its JetStream where it has limits for
-it, else a refusal, else (where it imports the API of another account) nothing. JetStream that is switched off leaves
-what is stored where it is, and takes it over again when it is switched on.
+it, else a refusal, else (where it imports the API of another account) nothing. Switching JetStream off leaves stored
+data in place; switching it on serves that data again.
 """
 
 from __future__ import annotations

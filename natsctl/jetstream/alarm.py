@@ -1,7 +1,7 @@
 """One re-armable timer.
 
-The engine's timers are one-shot. An Alarm remembers the one it has armed, so that asking for an earlier moment replaces
-it and asking for a later one costs a comparison: hot paths call `no_later_than` once a batch.
+The engine's timers are one-shot. An Alarm remembers the one it has armed, so that an earlier time replaces it and a
+later one costs a comparison: hot paths call `no_later_than` once per batch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The API level that a configuration needs, kept in its metadata, and the levels that answers add.
 
-Stored is the required level alone; the server's version and level are added to the answers of create, update and info.
+Only the required level is stored; the answers of create, update and info add the server's version and level.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """After a jump of the wall clock, expiry by age is suspended for `HOLD_NS`, so that an operator can react.
 
-The wall clock is compared with the monotonic one at every look. A machine that was asleep looks like a jump too; its
+Each check compares the wall clock with the monotonic one. A machine that was suspended looks like a jump too; its
 messages expire a little later.
 """
 

@@ -1,7 +1,7 @@
 """The subjects and reserved bytes of one account's streams.
 
-A tree of subject tokens and running sums, so that one more stream costs by its own subjects and not by those of all
-others.
+A tree of subject tokens and running sums, so that the cost of adding a stream depends on its own subjects and not on
+those of all others.
 """
 
 from __future__ import annotations

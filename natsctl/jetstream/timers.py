@@ -1,8 +1,8 @@
-"""One heap for every deadline of the engine; the shell turns it.
+"""One heap for every deadline of the engine, run by the shell.
 
 Theory of operation. The heap orders (due, number, timer); the number keeps timers of the same moment in the order in
-which they were armed. Cancelling only marks a timer; marked ones leave the heap when they come to its top, or all
-together once they are the larger half, so that re-arming in a loop does not grow it.
+which they were armed. Cancelling only marks a timer; marked ones leave the heap at its top, or all together once they
+are the majority, so that re-arming in a loop does not grow it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The long work of one stream, in slices, and the calls that wait for its end.
 
-Theory of operation. Work that may concern very many messages is a generator (`store.steps`). It begins at once, within
-the call that asks for it, for as much as a short call may cost; most of it ends there. What is left goes on in turns of
-the engine's ready queue, so much in each that the loop is held for some milliseconds, beside the work of other streams
-and the deliveries of consumers. Jobs of one stream go one after another.
+Theory of operation. Work on possibly very many messages is a generator (`store.steps`). It begins at once, within the
+call that asks for it, for as much as a short call may cost; most of it ends there. The rest continues in turns of the
+engine's ready queue, each of which takes some milliseconds, beside the work of other streams and the deliveries of
+consumers. Jobs of one stream go one after another.
 
 Calls for the stream meanwhile wait in the order of their arrival, so that they find the stream as if the job had been
 done in one moment. Requests wait for every job. A job that changes the stream calls `shut`: from then on publishes,
-acks, pull requests and direct gets wait too, consumers deliver nothing, and whatever else has a turn is put off. A
+acks, pull requests and direct gets wait too, consumers deliver nothing, and every other part with a turn is deferred. A
 request that may change the stream shuts it as well while it waits, so that no message overtakes it. The shell stops
 reading from connections that publish into a stream for which much waits. Source: docs/adr/0021.
 """

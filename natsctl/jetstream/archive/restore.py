@@ -1,12 +1,12 @@
 """STREAM.RESTORE: a stream arrives as an archive and becomes visible as a whole, or not at all.
 
 Theory of operation. Chunks come as requests to a subject of their own and are queued; turns of the engine read them,
-item by item, so that a chunk that unpacks to much does not hold up the loop. Messages go into a store of their own,
-whose metadata says that it is being restored: it is not visible, and a server that finds it at its start deletes it. An
-empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that is
-durable the final metadata follows, and once that is durable too, the stream is taken over exactly as after a restart,
-and only then the answer goes out. Any failure deletes the store and is reported to the client with 10062; a transfer
-that stalls is given up. Source: docs/compatibility.md#snapshots-and-restores.
+item by item, so that a chunk with much content does not block the loop. Messages go into a store of their own, whose
+metadata says that it is being restored: it is not visible, and a server that finds it at its start deletes it. An empty
+chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that is durable
+the final metadata follows, and once that is durable too, the stream is started exactly as after a restart, and only
+then the answer is sent. Any failure deletes the store and is reported to the client with 10062; a stalled transfer is
+abandoned. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """STREAM.SNAPSHOT: a stream leaves as an archive, chunk by chunk, as fast as the receiver acknowledges.
 
-Theory of operation. A snapshot covers the messages up to the last one that was durable when it was asked for, and the
-consumers as they stood then; messages removed meanwhile are missing from it. It waits for interest on the deliver
-subject, then runs in the engine's ready queue: each turn it does one step of 1 to 3 ms (reads some messages, hashes
-some, or compresses some) and sends full chunks while fewer than the window allows are unacknowledged. So it holds one
-block of the archive and one chunk, whatever the stream's size. The last chunk, shorter than the others, has no reply
-subject; an empty message with a status ends the transfer. A stream in memory is saved in version 2 always: no server
-can restore one from version 1. Source: docs/compatibility.md#snapshots-and-restores.
+Theory of operation. A snapshot covers the messages up to the last durable one at the time of the request, and the state
+of the consumers then; messages removed meanwhile are missing from it. It waits for interest on the deliver subject,
+then runs in the engine's ready queue: each turn it does one step of 1 to 3 ms (reads some messages, hashes some, or
+compresses some) and sends full chunks while fewer than the window allows are unacknowledged. So it holds one block of
+the archive and one chunk, whatever the stream's size. The last chunk, shorter than the others, has no reply subject; an
+empty message with a status ends the transfer. A stream in memory is always saved in version 2: no server can restore
+one from version 1. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations

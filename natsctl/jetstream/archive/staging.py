@@ -1,7 +1,7 @@
 """A stream that is being restored: its store, which is not visible yet, and its consumers.
 
-The store is made with the first message, because the start of an archive is known only then; an archive that is no
-archive leaves no trace.
+The store is created with the first message, because the start of an archive is known only then; an invalid archive
+leaves no trace.
 """
 
 from __future__ import annotations

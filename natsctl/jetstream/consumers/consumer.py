@@ -1,11 +1,11 @@
 """A consumer: a durable position in a stream, and the delivery of the messages after it.
 
 Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal
-record), `undelivered` (read position and num_pending), `redelivery` (deadlines and queue of what goes out again),
-`delivery` (pull or push) and `acks`. Every event that may permit a delivery (messages became durable, a request or
-interest came, an ack made room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`,
-which the engine calls at most once per turn, delivers a bounded number of messages, then writes one journal record for
-everything that changed in the turn. Double acks are answered by the commit that makes that record durable.
+record), `undelivered` (read position and num_pending), `redelivery` (deadlines and queue of redeliveries), `delivery`
+(pull or push) and `acks`. Every event that may permit a delivery (messages became durable, a request or interest came,
+an ack made room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`, which the engine
+calls at most once per turn, delivers a bounded number of messages, then writes one journal record for everything that
+changed in the turn. Double acks are answered by the commit that makes that record durable.
 
 Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
 counted since, so that a jump of the wall clock neither holds back nor hastens redelivery.

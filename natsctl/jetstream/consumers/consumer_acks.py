@@ -1,10 +1,10 @@
 """Acks of one consumer, as they arrive on `$JS.ACK.<stream>.<consumer>.>`.
 
 An ack names its message by the stream sequence in the subject; delivery count and consumer sequence there go into
-events; with ack policy all the consumer sequence is the new ack floor. Whatever has a reply subject is answered, late
-and repeated acks too, once what the ack changed is durable. Not answered are `+NXT`, whose reply subject is where the
-next messages go, and a final ack for a message that this consumer has not delivered as far as it knows: after a crash
-that lost the record of the delivery it will be delivered again, so no client may be informed that it is settled.
+events; with ack policy all the consumer sequence is the new ack floor. Every ack with a reply subject is answered, late
+and repeated ones too, once its effect is durable. The exceptions are `+NXT`, whose reply subject receives the next
+messages, and a final ack for a message that this consumer has not delivered as far as it knows: after a crash that lost
+the record of the delivery it will be delivered again, so no client may be informed that it is settled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The position of a consumer after a purge. Source: nats-server, consumer.go purge and stream.go purgeLocked.
 
-A consumer all of whose messages may be gone stands at the first one that is left: delivered and ack floor move there
-though nothing was delivered. One whose filters are wider than what was purged only loses what was pending.
+A consumer whose messages may all be gone moves to the first remaining message: delivered and ack floor move there
+without a delivery. A consumer with wider filters than the purge only loses pending entries.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The routing of one account's pull requests and acks to the consumers that they name.
 
-Theory of operation. A subscription costs more than a consumer that does nothing, so consumers have none of their own
-for what every one of them takes: the account has one for each kind of subject, and a dictionary from `STREAM.CONSUMER`
-to its handler. An unknown name is declined, so that the requester gets the "no responders" status.
+Theory of operation. A subscription costs more than an idle consumer, so consumers have none of their own for requests
+and acks: the account has one for each kind of subject, and a dictionary from `STREAM.CONSUMER` to its handler. An
+unknown name is declined, so that the requester gets the "no responders" status.
 """
 
 from __future__ import annotations

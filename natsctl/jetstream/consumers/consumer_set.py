@@ -8,10 +8,10 @@ those with `mem_storage` are not journaled at all: they end with the process.
 An idle consumer costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
 (consumer_router.py); a message that it does not take costs it nothing (interest.py).
 
-A consumer that is acknowledged by flow control feeds another stream, perhaps on a server that goes on while this one
-crashes. A number of delivery that was given twice would be taken there for one that came before, and its message be
-lost with the next acknowledgement; so a crash leaves out more numbers than it can have lost, and the other side, which
-notices the gap with the next delivery or heartbeat, connects anew.
+A consumer that is acknowledged by flow control feeds another stream, perhaps on a server that keeps running while this
+one crashes. If a delivery number were used twice, that server would take the second delivery for a repetition, and its
+message would be lost with the next ack. So after a crash more numbers are skipped than can have been lost, and the
+other server, which notices the gap with the next delivery or heartbeat, reconnects.
 
 The journal of the stream is shared with its duplicate window, whose records have kinds of their own (dedupe.py).
 """

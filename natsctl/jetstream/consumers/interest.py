@@ -1,6 +1,6 @@
 """An index of a stream's consumers by the subjects that their filters match.
 
-Theory of operation. Consumers without filters stand apart: they take everything. The others stand in an index of their
+Theory of operation. Consumers without filters are kept apart: they take everything. The others are in an index of their
 patterns. The consumers of a subject are cached until a consumer is added, deleted or changes its filters; the cache has
 a limit. A consumer's own filters do not overlap, so that none is found twice.
 

@@ -1,7 +1,7 @@
 """An index of the owners of subject patterns, by a matching subject or an overlapping pattern.
 
-Theory of operation. Patterns stand in a trie of their tokens, with `*` and `>` as ordinary children, so that a question
-costs by the tokens asked for and not by how many patterns there are.
+Theory of operation. Patterns are kept in a trie of their tokens, with `*` and `>` as ordinary children, so that the
+cost of a lookup depends on its tokens and not on the number of patterns.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ that became durable, minus one for each undelivered message that was removed. On
 one announced as durable, are counted. Where one was removed before it was announced, announcements up to
 `_doubtful_seq` are counted by the store's index instead, so that what is gone is not counted.
 
-With last_per_subject, delivery first walks a snapshot, the newest sequence of every subject at creation, and then goes
-on behind `snapshot_end` as any other consumer. There may be a million of them, so that nothing is kept for each but its
-sequence; `_gone` are those whose messages have left the stream.
+With last_per_subject, delivery first walks a snapshot, the newest sequence of every subject at creation, and then
+continues after `snapshot_end` like any other consumer. There may be a million of them, so that nothing is kept for each
+but its sequence; `_gone` are those whose messages have left the stream.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The pin of a priority group: one client is served, the others wait until it stays away.
+"""The pin of a priority group: one client is served, the others wait until it stops requesting.
 
 Theory of operation. The first request served without a pinned client gets a new id, which every message carries in
-`Nats-Pin-Id`; requests that name it are served and start `priority_timeout` anew. When that passes without one, or an
-UNPIN comes, the pin is gone, and the next request gets another. A request with any other id is ended with a status. A
+`Nats-Pin-Id`; requests that name it are served and restart `priority_timeout`. When that passes without one, or on
+UNPIN, the pin is released, and the next request gets another. A request with any other id is ended with a status. A
 restart forgets the pin. Source: nats-server, consumer.go assignNewPinId, unassignPinId, setPinnedTimer.
 """
 

@@ -1,9 +1,9 @@
 """The order of open pull requests: in turn, or by the consumer's priority policy.
 
 Theory of operation. `waiting` is a queue whose head is served; a request that wants more goes to the tail, or with
-policy prioritized behind the others of its priority. Policies overflow and pinned_client pass requests over: such a one
-goes to the tail, and when all have been passed over the message has to wait. Source: nats-server, consumer.go
-nextWaiting and insertAtPosition.
+policy prioritized behind the others of its priority. Policies overflow and pinned_client skip requests: a skipped one
+goes to the tail, and when all are skipped the message waits. Source: nats-server, consumer.go nextWaiting and
+insertAtPosition.
 """
 
 from __future__ import annotations

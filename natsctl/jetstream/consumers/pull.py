@@ -5,8 +5,8 @@ where the priority policy puts it). `wanted` is the sum of what all of them stil
 store than can be handed out. A request ends with a status message (served ones end silently), and one whose reply
 subject has no subscriber is detected by the failed send and dropped silently; its message goes to the next request.
 
-One alarm serves the deadlines and idle heartbeats of all requests: on its call every open request is looked at, which
-max_waiting bounds.
+One alarm serves the deadlines and idle heartbeats of all requests: on each call every open request is checked, whose
+number max_waiting bounds.
 """
 
 from __future__ import annotations

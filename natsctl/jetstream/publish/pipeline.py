@@ -2,11 +2,10 @@
 
 Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only passes
 through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes a `PendingMessage`
-and goes through `take`: a batch may keep it, `check_message` asks the checks in their order, `store_checked` appends
-and tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the
-durable prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With
-`persist_mode` async a commit ends when the messages are written: an ack then outlives the process, and within a second
-the machine.
+and goes through `take`: a batch may keep it, `check_message` runs the checks in order, `store_checked` appends and
+informs the parts that keep data about messages (`_after_store`). When a commit ends, `committed` takes the durable
+prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
+async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
 """
 
 from __future__ import annotations

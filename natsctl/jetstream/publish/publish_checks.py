@@ -1,7 +1,7 @@
 """The checks of published messages and their order. Source: docs/compatibility.md#publishing.
 
-A check of a feature stands in the feature's module; its place in the order stands here. Checks that guard the stream
-against clients are not asked about messages that the server makes itself.
+The check of a feature is in the feature's module; its position in the order is defined here. Checks that guard the
+stream against clients do not apply to messages of the server itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Cron patterns of six fields, second to day of week, and the next moment that one names.
+"""Cron patterns of six fields, second to day of week, and the next time that a pattern matches.
 
-Our own code and no library, because the syntax and the meaning of edge cases are nats-server's: a field before the
-minutes, `?`, steps that reach to the end of a field, Sunday only as 0, a day that must satisfy both of its fields where
-one has a star and either of them where none has, and hours that a change of clocks skips or repeats.
+Implemented here and not by a library, because the syntax and the meaning of edge cases are nats-server's: a field
+before the minutes, `?`, steps that reach to the end of a field, Sunday only as 0, a day that must satisfy both of its
+fields where one has a star and either of them where none has, and hours that a change of clocks skips or repeats.
 """
 
 from __future__ import annotations

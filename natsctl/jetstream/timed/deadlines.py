@@ -1,10 +1,10 @@
 """Sequences by the time at which something is to happen to them, 16 bytes each.
 
-Theory of operation. A wheel of two rims. `_near` holds buckets of one tick (about a second), for every tick up to the
-era that was opened last; `_far` holds one bucket for every later era (4096 ticks, about 73 minutes), which is dealt out
-to ticks when its turn comes. A bucket is two arrays, sequences and times, in the order of arrival; it is sorted once,
-when its first entry is due. Nothing is taken out when a message goes: the caller checks whether a due sequence is still
-stored, and `sweep` drops in small steps what is gone, so that entries do not outnumber messages.
+Theory of operation. A timing wheel with two levels. `_near` holds buckets of one tick (about a second), for every tick
+up to the era that was opened last; `_far` holds one bucket for every later era (4096 ticks, about 73 minutes), which is
+distributed to ticks when it begins. A bucket is two arrays, sequences and times, in the order of arrival; it is sorted
+once, when its first entry is due. Nothing is removed when a message is removed: the caller checks whether a due
+sequence is still stored, and `sweep` drops in small steps what is gone, so that entries do not outnumber messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Delete markers: messages that replace the last message of a subject when it expires by age or TTL.
 
 A marker is an empty message with `Nats-Marker-Reason: MaxAge`; its own TTL is the stream's subject_delete_marker_ttl,
-so that it goes too, without another marker. It is stored before the message goes: a crash between the two leaves a
-message that is expired again, and is no longer the last of its subject then. Deletes, purges and limits leave no
+so that it expires too, without another marker. It is stored before the message is removed: a crash between the two
+leaves a message that expires again, and is no longer the last of its subject then. Deletes, purges and limits leave no
 marker. Source: nats-server, filestore.go and sdm.go.
 """
 

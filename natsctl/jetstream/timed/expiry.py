@@ -1,13 +1,13 @@
 """max_age: removal of messages by age.
 
-One timer stands at the time of the oldest message, but never closer than `GRANULARITY_NS`, so that a steady flow
-expires in batches. Few messages go one by one, so that consumers can keep their counts; many go as one purge. Where
-messages may say that they never expire, or leave delete markers, they are walked through, some per turn: `_cursor` is
-behind what was looked at and spared.
+One timer is set to the time of the oldest message, but never closer than `GRANULARITY_NS`, so that a steady flow
+expires in batches. A few messages are removed one by one, so that consumers can keep their counts; many are purged
+together. If some messages never expire, or leave delete markers, all are examined, some per turn: `_cursor` is after
+those examined and spared.
 
-Times ahead of the clock. After a clock that was ahead was put right, messages are stamped with times that are yet to
-come, for time order equals sequence order. Such a message goes by the monotonic clock, `max_age` after the server first
-saw it: `_seen` holds sequences and times. Source: docs/adr/0003.
+Times ahead of the clock. After a clock that was ahead is corrected, messages get times in the future, because time
+order equals sequence order. Such a message expires by the monotonic clock, `max_age` after the server first saw it:
+`_seen` holds sequences and times. Source: docs/adr/0003.
 """
 
 from __future__ import annotations

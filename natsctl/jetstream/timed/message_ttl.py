@@ -1,10 +1,10 @@
 """Messages with a lifetime of their own: the header `Nats-TTL`, and the removal of expired messages.
 
 Theory of operation. A message that carries the header is stored with the flag TIMED. Where the stream allows TTLs its
-deadline goes into `_deadlines`, 16 bytes a message; one alarm stands at the earliest, never closer than the granularity
+deadline goes into `_deadlines`, 16 bytes a message; one alarm is set to the earliest, never closer than the granularity
 that nats-server has. Messages with `never` are listed in `_never`, because max_age spares them. What is due is removed
 some messages per turn. After a restart both are filled again from the flagged messages (timed_messages.py); a message
-that is gone leaves its entries behind, which are skipped, and swept once they prevail.
+that is gone leaves its entries behind, which are skipped, and swept once they are the majority.
 """
 
 from __future__ import annotations

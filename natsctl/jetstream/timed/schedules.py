@@ -1,13 +1,13 @@
 """Messages that a stream produces at the times of its stored schedules.
 
-Theory of operation. A schedule is a stored message, flagged TIMED; it counts as long as nothing but what schedules
-produce was stored on its subject behind it, so that replacing, deleting or purging it needs no bookkeeping here: what
-comes up in `_deadlines` and no longer counts is dropped. Firing stores the produced message like one that was
-published, and waits in `_fired` until that is durable. Only then a schedule that fires once is taken out, or the next
-moment of one that repeats is entered.
+Theory of operation. A schedule is a stored message, flagged TIMED; it is valid as long as only messages of schedules
+were stored on its subject after it, so that replacing, deleting or purging it needs no bookkeeping here: an invalid
+entry of `_deadlines` is dropped when it is due. Firing stores the produced message like one that was published, and
+waits in `_fired` until that is durable. Only then a schedule that fires once is removed, or the next time of a
+repeating one is added.
 
-Once and no more. A crash between the two leaves a schedule that is due although it has fired. What it produced names it
-in its header and was stored when it was due or later, so the recovery looks at its target's messages from that time on:
+Exactly once. A crash between the two leaves a schedule that is due although it has fired. What it produced names it in
+its header and was stored when it was due or later, so the recovery looks at its target's messages from that time on:
 `Nats-Schedule-Next` holds the next step. It also looks at the newest messages that are gone but still in the log, for a
 limit may have pushed one out with the commit that brought it. The journal keeps the next moment of schedules that
 repeat, so that there is little to look at, and what they produced may be gone by then.

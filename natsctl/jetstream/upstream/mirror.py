@@ -1,9 +1,9 @@
 """A mirror: the origin's messages under their own sequences and times.
 
 Theory of operation. The mirror continues after its own last sequence, so nothing has to be recorded. Sequences that the
-origin no longer has, or that the filter leaves out, become gaps. An origin that ends below what is here was made anew,
-or lost messages: its next messages would come under sequences that are taken, so that is shown as an error until it has
-passed them; the origin is asked for its last sequence whenever the connection is made.
+origin no longer has, or that the filter leaves out, become gaps. An origin that ends below the mirror's last sequence
+was recreated, or lost messages: its next messages would have sequences that are in use, so this is shown as an error
+until it has passed them; every connection requests the origin's last sequence.
 """
 
 from __future__ import annotations

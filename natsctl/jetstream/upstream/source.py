@@ -1,8 +1,8 @@
 """One source of a stream: the origin's messages as new ones, each with a header that names its origin.
 
 The newest of those headers holds the position; `source_set.py` keeps it in the journal. Where it begins is decided, and
-written down, with its first connection. An origin that was made anew has another identity; its messages are then taken
-from the beginning, as those of another stream.
+written down, with its first connection. A recreated origin has another identity; its messages are then sourced from the
+beginning, as those of another stream.
 """
 
 from __future__ import annotations

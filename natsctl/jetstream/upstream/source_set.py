@@ -1,14 +1,13 @@
-"""The sources of one stream, and how far each has come.
+"""The sources of one stream and their positions.
 
 Theory of operation. Every sourced message names its origin in a header, so the stored messages hold the position of
 each source, as long as the newest message of each is there. Because it may be deleted, expire or be consumed, the
 positions also go into the journal, with the commit that holds the messages: a record holds the positions of some
 sources at the time when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out
 those of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes
-what it found before anything is asked of an origin; so that a position is never ahead of what is stored, and never
-behind. (The journal is written right after the messages. After a crash between the two, messages that a limit pushed
-out within the very commit that brought them are not in the stream any more, but still in its log, where they are read
-too.)
+the result before any request to an origin, so that a position is never ahead of what is stored, and never behind. (The
+journal is written right after the messages. After a crash between the two, messages that a limit pushed out within the
+very commit that brought them are not in the stream any more, but still in its log, where they are read too.)
 
 A source without a recorded position (the stream was restored from a snapshot, or comes from another server) looks for
 its newest header from the end of the stream, some messages per turn, before it connects; the first look is taken at

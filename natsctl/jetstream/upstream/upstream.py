@@ -1,11 +1,11 @@
 """The connection of a mirror or a source to its origin: a consumer on the origin that delivers to a local subject.
 
 Theory of operation. Everything goes over subjects of the account, so that an origin in another account, domain or
-server is reached like one next door. `connect` asks the origin's API for a consumer (flow control, heartbeats, no acks;
+server is reached like a local one. `connect` asks the origin's API for a consumer (flow control, heartbeats, no acks;
 or a reset of the durable one that the configuration names) and, when it is there, subscribes to its deliver subject.
 Deliveries go in batches to the mirror or source, which stores them. `sseq` is the newest sequence of the origin that
 was taken, `dseq` the newest delivery of this consumer; a delivery that skips one, or a heartbeat that counts more of
-them, means a loss, and the consumer is made anew behind `sseq`.
+them, means a loss, and the consumer is recreated after `sseq`.
 
 Flow control is answered only when everything that came before it is durable here: a slow disk holds the origin back,
 what is in flight is bounded by the origin's window, and a work queue on the origin removes nothing that could be lost

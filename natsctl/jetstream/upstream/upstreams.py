@@ -2,7 +2,7 @@
 
 Theory of operation. `configure` follows the configuration; `start` (a new stream) or `recover` (after a restart) lets
 connections begin. A mirror that may answer direct gets in its origin's place does so from the first time that it has
-almost caught up. One whose mirror is removed from the configuration goes on as a stream of its own.
+almost caught up. A stream whose mirror is removed from the configuration continues as an ordinary stream.
 """
 
 from __future__ import annotations
