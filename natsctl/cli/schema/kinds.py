@@ -31,6 +31,7 @@ _NAMES = {
 """Types whose id does not follow from the tag or the name."""
 _ROOMS = ("cli", "client", "plan", "spark")
 _IDS = {
+    "client.latency:Trips": OURS + "rtt.v1.trips",
     "cli.spark:SparkServer": OURS + "shapes.v1.spark_server",
     "cli.spark:WarmStart": OURS + "shapes.v1.warm_start",
     "spark.files.export:Exported": OURS + "export.v1.exported",

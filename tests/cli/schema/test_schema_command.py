@@ -168,5 +168,11 @@ def test_failures_and_dry_runs_have_their_schema(natsctl: Callable[..., Any]) ->
 
 
 def test_ids_stay_when_types_move_to_other_modules() -> None:
-    moved = ("export.v1.exported", "saved.v1.saved_plan", "shapes.v1.spark_server", "shapes.v1.warm_start")
+    moved = (
+        "export.v1.exported",
+        "rtt.v1.trips",
+        "saved.v1.saved_plan",
+        "shapes.v1.spark_server",
+        "shapes.v1.warm_start",
+    )
     assert {f"io.natsctl.{name}" for name in moved} <= kinds().keys()
