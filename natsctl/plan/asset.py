@@ -9,7 +9,7 @@ from natsctl.client.buckets import KV, OBJECTS
 
 
 class Kind(StrEnum):
-    """What a document calls an asset; the value is its `kind:`."""
+    """The kind of an asset in documents; the value is its `kind:`."""
 
     STREAM = "Stream"
     CONSUMER = "Consumer"
@@ -18,19 +18,19 @@ class Kind(StrEnum):
 
 
 class AssetKey(NamedTuple):
-    """Where an asset is on the server: a stream, or with `consumer` a consumer of it."""
+    """The key of an asset on the server: a stream, or with `consumer` a consumer of it."""
 
     stream: str
     consumer: str = ""
 
     @property
     def origin(self) -> AssetKey:
-        """The stream that it is, or is a consumer of."""
+        """The stream itself, or the stream of the consumer."""
         return AssetKey(self.stream)
 
     @property
     def kind(self) -> Kind:
-        """What a person calls it, by its name."""
+        """The kind that its name implies."""
         if self.consumer:
             return Kind.CONSUMER
         if KV.is_mine(self.stream):
@@ -39,7 +39,7 @@ class AssetKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a person calls it: a stream, `STREAM > CONSUMER`, or a bucket without its prefix."""
+        """The name in documents and messages: a stream, `STREAM > CONSUMER`, or a bucket without its prefix."""
         if self.consumer:
             return f"{self.stream} > {self.consumer}"
         kinds = {Kind.KEY_VALUE: KV, Kind.OBJECT_STORE: OBJECTS}
@@ -51,7 +51,7 @@ class AssetKey(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in a document something stands; `path` is `$.streams[0].max_age`, `line` counts from 1, 0 is unknown."""
+    """A location in a document; `path` is `$.streams[0].max_age`, `line` counts from 1, 0 is unknown."""
 
     file: str
     line: int = 0

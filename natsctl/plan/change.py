@@ -12,12 +12,12 @@ from natsctl.plan.asset import AssetKey
 
 
 class Action(StrEnum):
-    """What becomes of an asset."""
+    """The action on an asset."""
 
     CREATE = "create"
     UPDATE = "update"
     REPLACE = "replace"
-    """Removed and made anew, as the server changes no such field in place."""
+    """Removed and created again, as the server does not change such a field in place."""
     DELETE = "delete"
     NONE = "none"
 
@@ -39,23 +39,23 @@ class Change(Model, kw_only=True, omit_defaults=False):
     consumer: str = ""
     differences: list[Difference] = field(default_factory=list)
     config: dict[str, Any] | None = None
-    """The whole configuration to send, ownership label included; null where the asset is removed."""
+    """The whole configuration to send, ownership label included; null if the asset is removed."""
     before: dict[str, Any] | None = None
-    """The configuration that the plan was made for, without what servers add; null where there is no asset."""
+    """The configuration that the plan was made for, without server-written metadata; null if there is no asset."""
     needs: list[str] = field(default_factory=list)
     """Assets whose changes must be done first: `STREAM`, or `STREAM > CONSUMER`."""
     refused: str = ""
-    """Why it may not be done; a plan with such a change is not applied."""
+    """The reason why the change is not allowed; a plan with such a change is not applied."""
     hint: str = ""
     place: str = ""
-    """Where the document asks for it."""
+    """The location in the documents."""
     messages: int = 0
     bytes: int = 0
-    """What an asset that is removed or replaced holds."""
+    """The contents of an asset that is removed or replaced."""
     losses: list[str] = field(default_factory=list)
-    """What an update takes away: messages, or progress of a consumer."""
+    """Losses through an update: messages, or progress of a consumer."""
     notes: list[str] = field(default_factory=list)
-    """What else comes of it; the losses are among them."""
+    """Further consequences; the losses are among them."""
 
     @property
     def key(self) -> AssetKey:
@@ -64,7 +64,7 @@ class Change(Model, kw_only=True, omit_defaults=False):
 
 
 class Plan(Model, kw_only=True, omit_defaults=False):
-    """All changes, in an order in which they can be done one by one; `unchanged` counts what stays as it is."""
+    """All changes, in an order in which they can be done one by one; `unchanged` counts the other assets."""
 
     format: int = 1
     owner: str
@@ -73,19 +73,19 @@ class Plan(Model, kw_only=True, omit_defaults=False):
     changes: list[Change] = field(default_factory=list)
     unchanged: int = 0
     keep_messages: bool = False
-    """Whether streams that are replaced are to have their messages and consumers again."""
+    """Whether replaced streams get their messages and consumers back."""
     max_removals: int | None = None
-    """The most removals with which the plan may be carried out; null sets no limit."""
+    """The most removals with which the plan may be applied; null sets no limit."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def removals(self) -> int:
-        """How many assets are removed, those included that are made anew without their messages."""
+        """The number of removed assets, replacements that lose their messages included."""
         kept = self.keep_messages
         lost = [one for one in self.changes if one.action is Action.REPLACE and not (kept and not one.consumer)]
         return len(lost) + sum(one.action is Action.DELETE for one in self.changes)
 
     @property
     def refused(self) -> list[Change]:
-        """The changes that may not be done."""
+        """The changes that are not allowed."""
         return [change for change in self.changes if change.refused]

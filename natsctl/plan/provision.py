@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ProvisionError(NatsctlError):
-    """An account is not as documents say: a change failed, or was not begun any more."""
+    """An account does not match its documents: a change failed or was not started."""
 
     def __init__(self, text: str, exit_code: ExitCode, *, hint: str = "") -> None:
         super().__init__(text, hint=hint)
@@ -26,14 +26,14 @@ class ProvisionError(NatsctlError):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]  # by what happened, where the others are by class
-        """What a command ends with."""
+        """The exit code of the command."""
         return int(self.code)
 
 
 async def provide(
     manager: Manager, documents: DocumentSet, *, prune: bool = False, on_result: OnResult = unheard
 ) -> Outcome:
-    """Make the account be as documents say, without replacing anything. Raises PlanRefusedError, ProvisionError."""
+    """Make the account match the documents, without replacing anything. Raises PlanRefusedError, ProvisionError."""
     plan = await plan_for(manager, documents, PlanOptions(prune=prune))
     outcome = await carry_out(manager, plan, on_result=on_result)
     failed = [(one.key, one.error) for one in outcome.results if one.error is not None]
@@ -45,7 +45,7 @@ async def provide(
 
 
 def told(outcome: Outcome) -> str:
-    """What was done, in a line."""
+    """Return a line that sums up the changes."""
     counts = outcome.summary
     words = {
         "created": counts.created,

@@ -22,20 +22,20 @@ from natsctl.plan.planner.compare import differences
 from natsctl.plan.world import World
 
 FORMAT = 1
-"""The layout that this version writes, and the latest that it reads."""
+"""The format that this version writes, and the latest that it reads."""
 _HASH = "hash"
 _SIGNS = frozenset({"format", "changes", _HASH})
-"""Members by which a document is known as a saved plan."""
+"""Members that identify a document as a saved plan."""
 
 
 class SavedPlan(Plan, kw_only=True, omit_defaults=False):
-    """A plan as it is saved; `hash` is over all the other members."""
+    """A plan as it is saved; `hash` covers all other members."""
 
     hash: str = ""
 
 
 class PlanChangedError(NatsctlError):
-    """The account is no longer what a saved plan was made for, `faults` says in what."""
+    """The account has changed since the plan was saved; `faults` lists the changes."""
 
     exit_code = ExitCode.CONFLICT
     headline = "nothing was changed: the account is not what the plan was made for"
@@ -47,19 +47,19 @@ class PlanChangedError(NatsctlError):
 
 
 def saved_document(plan: Plan) -> dict[str, Any]:
-    """The JSON object of a saved plan."""
+    """Return the JSON object of a saved plan."""
     document: dict[str, Any] = {**msgspec.to_builtins(plan), "format": FORMAT}
     document.pop(_HASH, None)
     return {**document, _HASH: _hash_of(document)}
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     return json.dumps(saved_document(plan), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def is_saved_plan(text: bytes) -> bool:
-    """Whether a file's content looks like a saved plan, whole or not, rather than like a document."""
+    """Return whether a file's content looks like a saved plan, whole or not, rather than like a document."""
     if not text.lstrip().startswith(b"{"):
         return False
     try:
@@ -70,7 +70,7 @@ def is_saved_plan(text: bytes) -> bool:
 
 
 def decode_plan(text: bytes, origin: str) -> Plan:
-    """The plan in a file's content.
+    """Return the plan in a file's content.
 
     Raises UsageError where it is none, of a later format, or not as it was written.
     """
@@ -103,7 +103,7 @@ def _hash_of(document: dict[str, Any]) -> str:
 
 
 def changed_since(plan: Plan, world: World) -> list[str]:
-    """What of the account is not as it was when the plan was made, a sentence for each asset and field."""
+    """Return the differences of the account from the time of the plan, a sentence for each asset and field."""
     told: list[str] = []
     for change in plan.changes:
         if change.action is not Action.NONE:

@@ -10,12 +10,12 @@ from natsctl.api.errors import UsageError
 from natsctl.plan.asset import AssetKey, Kind, Place
 
 DEFAULT_OWNER = "default"
-"""The owner of what documents describe that name none."""
+"""The owner of documents that do not name one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One asset as a document asks for it.
+    """One asset as a document describes it.
 
     `config` has the wire's keys and values (nanoseconds, bytes, RFC 3339), those that the document gives and no others;
     of a bucket it is the configuration of its stream, whole. `kind` is the word that the document used.
@@ -27,13 +27,13 @@ class Wanted:
     config: dict[str, Any]
     place: Place
     protect: bool = False
-    """Neither removed nor replaced, by nobody, until a document says otherwise."""
+    """Neither removed nor replaced until a document lifts the protection."""
     create_only: bool = False
-    """Made where it is absent, and left as it is where it exists: a difference is none."""
+    """Created where it is absent, and left unchanged where it exists: no difference counts."""
     nulls: frozenset[str] = frozenset()
     """Fields that the document sets to null, `metadata.KEY` included: they get their default."""
     at_creation: frozenset[str] = frozenset()
-    """Fields, `metadata.KEY` included, that matter for a creation alone: what exists keeps its own."""
+    """Fields, `metadata.KEY` included, that apply at creation only: an existing asset keeps its own values."""
 
     @property
     def mentioned(self) -> frozenset[str]:
@@ -43,10 +43,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSet:
-    """All that was read: each asset once, in the order of the documents.
+    """A set of documents: each asset once, in the order of the documents.
 
-    `owner` labels what is made from it, so that a later set of the same owner knows what it may remove. `notes` tell
-    what was passed over.
+    `owner` labels the assets that are created from it, so that a later set of the same owner knows what it may remove.
+    `notes` report what was skipped.
     """
 
     wanted: dict[AssetKey, Wanted]
@@ -54,7 +54,7 @@ class DocumentSet:
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     is_owned: bool = True
-    """Whether somebody has named the owner: without that nothing is pruned."""
+    """Whether an owner was named: nothing is pruned without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
 
 REQUESTS_AT_ONCE: Final = 64
-"""Lists of consumers that are asked for at a time."""
+"""Lists of consumers that are requested concurrently."""
 FEW_STREAMS: Final = 16
-"""Up to so many streams are asked for by name, more by the list of all."""
+"""The number of streams up to which each is requested by name; beyond it the list of all is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """An account at one moment; `server` says whose, `limits` what the server caps (fields of an account's info).
+    """An account at one moment; `server` identifies the server, `limits` are its caps (fields of an account's info).
 
-    Consumers are known of the streams that were asked for.
+    Consumers are known of the streams that were requested.
     """
 
     assets: dict[AssetKey, Live] = field(default_factory=dict)
@@ -49,11 +49,11 @@ class World:
     """Streams that exist and that the server could not show, each with the reason."""
     now_ns: int = 0
     total: int = 0
-    """How many streams and consumers the account has, as the server counts them."""
+    """The number of streams and consumers of the account, as the server counts them."""
 
 
 async def read_world(manager: Manager, streams: Collection[str] | None = None) -> World:
-    """The account with all its streams and consumers, or with these streams and their consumers only."""
+    """Return the account with all its streams and consumers, or with these streams and their consumers only."""
     account, (infos, unreadable) = await asyncio.gather(_account(manager), _streams(manager, streams))
     assets = {AssetKey(name): Live(AssetKey(name), info) for name, info in infos.items()}
     peopled = [name for name, info in infos.items() if (info.get("state") or {}).get("consumer_count", 1)]
@@ -69,7 +69,7 @@ async def read_world(manager: Manager, streams: Collection[str] | None = None) -
 
 
 async def _account(manager: Manager) -> dict[str, Any]:
-    """The account's info; nothing for who may not ask."""
+    """Return the account's info; an empty one where the user may not request it."""
     try:
         return (await manager.account_info()).raw
     except NotAuthorisedError:
@@ -79,7 +79,7 @@ async def _account(manager: Manager) -> dict[str, Any]:
 async def _streams(
     manager: Manager, wanted: Collection[str] | None
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The info of streams by name, and the reasons for those that exist and are not shown."""
+    """Return the info of streams by name, and the reasons for those that exist and are not shown."""
     if wanted is not None and len(wanted) <= FEW_STREAMS:
         return await _each_stream(manager, wanted)
     pages = await manager.requests.pages(endpoints.STREAM_LIST)
@@ -108,7 +108,7 @@ async def _each_stream(manager: Manager, names: Collection[str]) -> tuple[dict[s
 
 
 async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> list[Live]:
-    """The consumers of a stream; none of one that has gone meanwhile."""
+    """Return the consumers of a stream; none if it is gone by now."""
     async with room:
         try:
             pages = await manager.requests.pages(endpoints.CONSUMER_LIST, stream)

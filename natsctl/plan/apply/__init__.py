@@ -1,4 +1,4 @@
 """A plan carried out: what each change sends, in which order, and what became of it."""
 
 CONCURRENCY = 16
-"""Changes under way at once, unless the command says otherwise."""
+"""Changes under way concurrently, unless the command gives another number."""

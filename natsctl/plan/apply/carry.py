@@ -20,7 +20,7 @@ from natsctl.plan.change import Change, Plan
 
 
 class PlanRefusedError(NatsctlError):
-    """A plan has changes that may not be done, `faults` says which and why; nothing was sent."""
+    """A plan has changes that are not allowed; `faults` lists them with reasons; nothing was sent."""
 
     exit_code = ExitCode.CONFLICT
     headline = "nothing was changed: the plan has what may not be done"
@@ -32,7 +32,7 @@ class PlanRefusedError(NatsctlError):
 
 
 class TooManyRemovalsError(NatsctlError):
-    """A plan removes more than is usual, and nobody has said that this is meant; nothing was sent."""
+    """A plan removes more than its limit, without the user's consent; nothing was sent."""
 
     exit_code = ExitCode.CONFLICT
 
@@ -46,7 +46,7 @@ class TooManyRemovalsError(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """How a plan is carried out; streams whose messages it keeps go by way of `backup_folder`."""
+    """Options of applying a plan; messages that it keeps pass through `backup_folder`."""
 
     concurrency: int = CONCURRENCY
     stop_on_failure: bool = False
@@ -60,10 +60,10 @@ async def carry_out(
     options: ApplyOptions = ApplyOptions(),
     on_result: OnResult = unheard,
 ) -> Outcome:
-    """Carry out all changes, and return what became of each.
+    """Apply all changes, and return the result of each.
 
-    Failures are results. Cancelled (Ctrl-C), it ends early and says so in place of raising. Raises PlanRefusedError
-    before anything is sent.
+    Failures are results. If it is cancelled (Ctrl-C), it ends early and returns an outcome that records this instead of
+    raising. Raises PlanRefusedError before anything is sent.
     """
     check_allowed(plan)
     retrying = manager_or_retrying
@@ -82,7 +82,7 @@ async def carry_out(
 
 
 async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOptions()) -> list[Planned]:
-    """The requests that would be sent on a connection in a dry run, in the order of the plan."""
+    """Return the requests that would be sent on a connection in a dry run, in the order of the plan."""
     check_allowed(plan)
     planned: list[Planned] = []
     steps = _steps(RetryingManager(manager), plan, options)
@@ -95,9 +95,9 @@ async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOpt
 
 
 def check_allowed(plan: Plan) -> None:
-    """Raise PlanRefusedError where a change of the plan may not be done, naming each.
+    """Raise PlanRefusedError with every change of the plan that is not allowed.
 
-    TooManyRemovalsError above its limit.
+    Raises TooManyRemovalsError above its limit.
     """
     if refused := plan.refused:
         raise PlanRefusedError(refused)

@@ -17,15 +17,15 @@ _OF_LABELS = frozenset(f"metadata.{label}" for label in LABELS)
 
 
 class PlanConflictError(NatsctlError):
-    """Somebody else has made, changed or removed an asset since the plan was made; nothing was sent."""
+    """An asset was created, changed or removed by another client since the plan was made; nothing was sent."""
 
     exit_code = ExitCode.CONFLICT
 
 
 def check_unchanged(change: Change, live: Mapping[str, Any]) -> bool:
-    """Whether an asset is as the plan found it; False where all that the plan changes has been changed already.
+    """Return whether an asset is as in the plan; False if all changes of the plan have been made already.
 
-    Raises PlanConflictError, with the fields, where it is neither.
+    Raises PlanConflictError, with the fields, if it is neither.
     """
     found = differences(change.before or {}, without_server_made(live))
     if not found:
@@ -38,7 +38,7 @@ def check_unchanged(change: Change, live: Mapping[str, Any]) -> bool:
 
 
 def check_not_replaced(change: Change, live: Mapping[str, Any]) -> None:
-    """Raise PlanConflictError where somebody else is about to replace a stream, or was interrupted in doing so."""
+    """Raise PlanConflictError if another process is replacing a stream, or was interrupted in doing so."""
     if not change.consumer and is_being_replaced(live):
         raise PlanConflictError(
             f"{change.key} is being replaced, or that was interrupted",
@@ -47,7 +47,7 @@ def check_not_replaced(change: Change, live: Mapping[str, Any]) -> None:
 
 
 def made_otherwise(change: Change, live: Mapping[str, Any]) -> PlanConflictError:
-    """That an asset which was to be made is there, with the fields in which it is not what is wanted."""
+    """Return the error for an asset that exists already, with the fields that differ from the documents."""
     wanted = change.config or {}
     found = differences(wanted, {name: live.get(name) for name in wanted})
     how = f"another {_fields(found)}" if found else "fields that the document leaves out"
@@ -55,12 +55,12 @@ def made_otherwise(change: Change, live: Mapping[str, Any]) -> PlanConflictError
 
 
 def gone(change: Change) -> PlanConflictError:
-    """That an asset which was to be changed is not there."""
+    """Return the error for an asset that was to be changed and does not exist."""
     return PlanConflictError(f"{change.key} does not exist any more", hint=PLAN_AGAIN)
 
 
 def _said(found: list[Difference]) -> list[tuple[str, str]]:
-    """Differences as they can be compared; labels say who changed something, not what."""
+    """Return differences as they can be compared; labels are left out, as they only record who made a change."""
     return sorted((one.path, repr(one.new or None)) for one in found if one.path not in _OF_LABELS)
 
 

@@ -30,31 +30,31 @@ from natsctl.plan.apply.schedule import Schedule
 from natsctl.plan.change import Change
 
 GRACE_S = 5.0
-"""Seconds that what runs may take to end by itself after Ctrl-C: requests are answered within, transfers are not."""
+"""Seconds that running changes get to end after Ctrl-C: enough for requests, not for transfers."""
 
 OnResult = Callable[[Result], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What is to be said of a change that is done."""
+    """The details of a completed change."""
 
     detail: str = ""
     warnings: tuple[str, ...] = ()
     by_others: bool = False
-    """Somebody else has done it meanwhile: it does not count as done by this run."""
+    """Made by another client meanwhile: it does not count as made by this run."""
 
 
 Step = Callable[[Change], Awaitable[Done]]
-"""Does one change; raises NatsctlError."""
+"""Makes one change; raises NatsctlError."""
 
 
 def unheard(result: Result) -> None:
-    """Do nothing with a result."""
+    """Ignore a result (the default callback)."""
 
 
 class Execution:
-    """One run over the changes of a plan; `is_lost` says after a failure whether the connection has gone."""
+    """One run over the changes of a plan; `is_lost` returns after a failure whether the connection is gone."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Execution:
         self._ended = ""
 
     async def run(self, unchanged: int = 0) -> Outcome:
-        """What became of the changes; cancelled, it ends early and says so in place of raising."""
+        """Return the outcome of the changes; if it is cancelled, it ends early and returns instead of raising."""
         begun = self._clock_ns()
         try:
             while self._begin():
@@ -94,7 +94,7 @@ class Execution:
         return outcome_of(results, unchanged, self._clock_ns() - begun, self._ended)
 
     def _begin(self) -> bool:
-        """Begin what may begin; whether anything runs."""
+        """Start the changes that may start; return whether any is running."""
         while not self._ended and len(self._running) < self._concurrency:
             number = self._schedule.next()
             if number is None:
@@ -103,7 +103,7 @@ class Execution:
         return bool(self._running)
 
     async def _wait(self, timeout_s: float | None = None) -> None:
-        """Take the results of what ends next."""
+        """Take the results of the changes that end next."""
         done, _ = await asyncio.wait(self._running, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         for task in sorted(done, key=self._running.__getitem__):
             self._take(self._running.pop(task), task.result())
@@ -143,7 +143,7 @@ class Execution:
         return result
 
     async def _wind_down(self) -> None:
-        """After Ctrl-C: let what runs end, for a while, then cancel it and wait for what it clears away."""
+        """Wait after Ctrl-C for running changes to end, then cancel the others and wait for their clean-up."""
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
@@ -156,7 +156,7 @@ class Execution:
             await self._wait()
 
     async def _cancel(self) -> None:
-        """After a mistake of ours nothing may go on in the dark."""
+        """Cancel all changes after an internal error, so that none continues unobserved."""
         for task in self._running:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

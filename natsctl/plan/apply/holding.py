@@ -40,42 +40,42 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
 
 PREFIX: Final = "natsctl-replaced-"
-"""Begins the name of a holding stream."""
+"""The prefix of the name of a holding stream."""
 SUBJECTS: Final = "natsctl.replaced."
-"""Begins the subjects of holding streams, and the one on which a stream listens while it is replaced."""
+"""The prefix of the subjects of holding streams, and of the one on which a stream listens while it is replaced."""
 MARKER: Final = "natsctl.replacement"
-"""The key of the metadata that has the marker, and of the label of a stream that was restored and not yet released."""
+"""The key of the metadata with the marker, and of the label of a stream that is restored and not yet released."""
 FORMAT: Final = "natsctl.replacement/2"
 PIECE_BYTES: Final = 64 * 1024
 WINDOW: Final = 8
-"""Pieces under way at a time."""
+"""Pieces in flight."""
 MAX_MARKER_BYTES: Final = 100_000
-"""Servers take 128 KiB of metadata."""
+"""Servers accept 128 KiB of metadata."""
 MAX_NAME: Final = 200
 ANSWER_WAIT_S: Final = 2.0
 UNANSWERED: Final = 2
-"""Requests without an answer after which a process is taken to live, though it is silent."""
+"""Unanswered requests after which a process counts as alive, though silent."""
 SILENT_FOR_S: Final = 600.0
-"""After so long a replacement counts as interrupted where its process may not be asked."""
+"""The age at which a replacement counts as interrupted if its process cannot be asked."""
 _NO_ROOM: Final = frozenset(
     (ErrCode.MEMORY_RESOURCES_EXCEEDED, ErrCode.STORAGE_RESOURCES_EXCEEDED, ErrCode.INSUFFICIENT_RESOURCES)
 )
-"""Errors of an account or a server that has no room in the kind of storage that was asked for."""
+"""Errors of an account or a server without room in the requested kind of storage."""
 
 
 class Phase(StrEnum):
-    """How far a replacement got."""
+    """The progress of a replacement."""
 
     SAVING = "saving"
-    """The stream is there as it was; it may listen on the quiet subject."""
+    """The stream is unchanged; it may listen on the quiet subject."""
     SAVED = "saved"
-    """The holding stream has all of it: the stream may be removed, and restored in part."""
+    """The holding stream has everything: the stream may be removed, or partly restored."""
     DONE = "done"
-    """The stream is restored and whole; what is left is to give it its subjects."""
+    """The stream is restored and whole; only its subjects are still missing."""
 
 
 class Marker(Model, kw_only=True, omit_defaults=False):
-    """What is being replaced by what; `alive` is where the process answers that does it."""
+    """A replacement in progress; its process answers on `alive`."""
 
     format: str = FORMAT
     phase: Phase = Phase.SAVING
@@ -86,17 +86,17 @@ class Marker(Model, kw_only=True, omit_defaults=False):
     before: dict[str, Any]
     wanted: dict[str, Any]
     consumers: dict[str, int] = field(default_factory=dict)
-    """The durable consumers that have to come back, and up to which message of the stream each has had its acks."""
+    """The durable consumers to restore, each with its ack floor as a stream sequence."""
     consumer_replicas: dict[str, int] = field(default_factory=dict)
-    """The consumers that ask for replicas of their own: the stream is restored with one, and they with it."""
+    """The consumers with replicas of their own: the stream is restored with one, and they with it."""
     state: dict[str, Any] = field(default_factory=dict)
-    """What the saved stream held: `messages`, `first_seq`, `last_seq`."""
+    """The contents of the saved stream: `messages`, `first_seq`, `last_seq`."""
     pieces: int = 0
     sha256: str = ""
 
     @property
     def quiet(self) -> str:
-        """The subject on which the stream listens while it is replaced: nobody knows it."""
+        """The subject on which the stream listens while it is replaced; its name is secret."""
         return f"{SUBJECTS}{self.token}.quiet"
 
 
@@ -113,14 +113,14 @@ def is_holding(name: str) -> bool:
 
 
 def is_being_replaced(config: Mapping[str, Any]) -> bool:
-    """Return whether a stream takes no messages because it is being replaced, or that was interrupted."""
+    """Return whether a stream accepts no messages because of a replacement, running or interrupted."""
     return any(str(subject).startswith(SUBJECTS) for subject in config.get("subjects") or ()) or bool(
         (config.get("metadata") or {}).get(MARKER)
     )
 
 
 class Holding:
-    """One holding stream; `marker` is what its metadata says."""
+    """One holding stream; `marker` is the content of its metadata."""
 
     def __init__(self, retrying: RetryingManager, marker: Marker) -> None:
         self._retrying, self.marker = retrying, marker
@@ -133,7 +133,7 @@ class Holding:
     def _config(self, storage: str) -> dict[str, Any]:
         before = self.marker.before
         limit = {}
-        if int(before.get("max_bytes") or -1) > 0:  # the account may want every stream to have a limit
+        if int(before.get("max_bytes") or -1) > 0:  # the account may require a limit of every stream
             limit = {"max_bytes": 2 * int(before["max_bytes"]) + 16 * 1024 * 1024}
         return {
             "name": self.name,
@@ -148,9 +148,9 @@ class Holding:
         }
 
     async def create(self) -> None:
-        """Make the stream, in storage of the kind that the replaced one has, else of the other kind.
+        """Create the stream, in the storage type of the replaced one, else in the other.
 
-        Raises UsageError for a stream that is too big to be described, ApiResponseError where the server refuses it.
+        Raises UsageError for a stream whose description is too big, ApiResponseError if the server refuses it.
         """
         if len(msgspec.json.encode(self.marker)) > MAX_MARKER_BYTES:
             raise UsageError(
@@ -166,14 +166,14 @@ class Holding:
             await self._manager.stream_create(self._config("file" if own == "memory" else "memory"))
 
     async def mark(self, phase: Phase) -> None:
-        """Say on the server how far the replacement got."""
+        """Record the progress of the replacement on the server."""
         self.marker.phase = phase
         live = (await self._manager.stream_info(self.name)).raw.get("config") or {}
         config = {**live, "metadata": {MARKER: msgspec.json.encode(self.marker).decode()}}
         await self._manager.stream_update(config)
 
     async def fill(self, copy: Path, state: Mapping[str, Any]) -> None:
-        """Store a whole backup, and say that it is there."""
+        """Store a whole backup, and record that it is complete."""
         digest, under_way, count = hashlib.sha256(), deque[asyncio.Task[Any]](), 0
         size = min(PIECE_BYTES, self._manager.connection.max_payload)
         subject = f"{SUBJECTS}{self.marker.token}.data"
@@ -183,7 +183,7 @@ class Holding:
                     digest.update(piece)
                     count += 1
                     under_way.append(asyncio.create_task(messages.publish(self._manager, subject, piece)))
-                    await asyncio.sleep(0)  # pieces are sent in their order
+                    await asyncio.sleep(0)  # pieces are sent in order
                     if len(under_way) >= WINDOW:
                         await under_way.popleft()
                 while under_way:
@@ -195,7 +195,7 @@ class Holding:
         await self.mark(Phase.SAVED)
 
     async def read(self, copy: Path) -> None:
-        """Write the backup that is stored to a file. Raises StorageError where it is not what was stored."""
+        """Write the stored backup to a file. Raises StorageError if it differs from what was stored."""
         digest, under_way = hashlib.sha256(), deque[asyncio.Task[Any]]()
         try:
             with copy.open("wb") as file:
@@ -225,7 +225,7 @@ async def _end(tasks: deque[asyncio.Task[Any]]) -> None:
 
 
 async def names_of(manager: Manager) -> list[str]:
-    """Return the names of the holding streams of an account; none for who may not ask."""
+    """Return the names of the holding streams of an account; none if the user may not request them."""
     try:
         return sorted(name for name in await manager.stream_names(subject=f"{SUBJECTS}>") if is_holding(name))
     except NotAuthorisedError:
@@ -258,7 +258,7 @@ def _decoded(name: str, text: str) -> Marker:
 
 
 class Alive:
-    """Answers on the inbox of a replacement as long as the process lives, on whichever connection it has."""
+    """Answers on the inbox of a replacement while the process runs, on its current connection."""
 
     def __init__(self, retrying: RetryingManager, inbox: str) -> None:
         self._retrying, self._inbox = retrying, inbox
@@ -267,7 +267,7 @@ class Alive:
         self._task: asyncio.Task[None] | None = None
 
     async def ensure(self) -> None:
-        """Answer on the connection of now."""
+        """Answer on the current connection."""
         connection = self._retrying.manager.connection
         if connection is not self._on:
             await self.end()
@@ -275,7 +275,7 @@ class Alive:
             self._on, self._task = connection, asyncio.create_task(_answer(connection, self._subscription))
 
     async def end(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -292,7 +292,7 @@ async def _answer(connection: Connection, subscription: Subscription) -> None:
 
 
 async def is_at_work(retrying: RetryingManager, marker: Marker) -> bool:
-    """Return whether the process lives that has begun a replacement.
+    """Return whether the process that started a replacement still runs.
 
     A server may pass a request to a connection that has just ended, so one request without an answer proves nothing.
     """

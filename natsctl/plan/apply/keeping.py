@@ -33,13 +33,13 @@ from natsctl.plan.labels import without_server_made
 
 
 class Keeping:
-    """Replaces streams one at a time or side by side; backups that are to be kept go to `parent`."""
+    """Replaces streams one at a time or concurrently; backups that are to be kept go to `parent`."""
 
     def __init__(self, retrying: RetryingManager, parent: Path, *, keep_backup: bool = False) -> None:
         self._retrying, self._parent, self._keep_backup = retrying, parent, keep_backup
 
     async def replace(self, change: Change, live: dict[str, Any]) -> Done:
-        """Replace a stream; after a failure it is as it was before, or its holding stream is named.
+        """Replace a stream; after a failure it is as before, or the error names its holding stream.
 
         In a dry run raises DryRunError with the requests.
         """
@@ -88,7 +88,7 @@ class Keeping:
         return marker
 
     async def _save(self, holding: Holding, copy: Path) -> None:
-        """Take the stream's subjects away, and save it to its last message."""
+        """Move the stream off its subjects, and save it to its last message."""
         marker, retrying = holding.marker, self._retrying
         retrying.say(f"{marker.stream} is saved to stream {holding.name} while it is replaced")
         if takes_messages(marker.before):
@@ -107,16 +107,16 @@ class Keeping:
         await self._check_untouched(marker)
 
     async def _check_untouched(self, marker: Marker) -> None:
-        """Raise PlanConflictError where somebody has made the stream take messages again that the backup has not."""
+        """Raise PlanConflictError if another client let the stream take messages that the backup does not have."""
         info = (await self._retrying.manager.stream_info(marker.stream)).raw
-        fed = marker.before.get("sources") or marker.before.get("mirror")  # what they bring, they bring again
+        fed = marker.before.get("sources") or marker.before.get("mirror")  # their messages come again
         came = int((info.get("state") or {}).get("last_seq") or 0) > marker.state["last_seq"] and not fed
         listens = (info.get("config") or {}).get("subjects")
         if came or (takes_messages(marker.before) and listens != [marker.quiet]):
             raise PlanConflictError(f"somebody else has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
 
     async def _take_back(self, holding: Holding, copy: Path, alive: Alive) -> None:
-        """Make the stream what it was, and leave no holding stream where that has come about."""
+        """Restore the stream's configuration, and remove the holding stream if that succeeded."""
         try:
             await self._retrying.renew()
             await alive.ensure()
@@ -125,7 +125,7 @@ class Keeping:
             self._retrying.say(f"stream {holding.name} stays, the next apply begins with it: {failure.text}")
 
     def _ended(self, marker: Marker, done: Finished, copy: Path) -> Done:
-        """What is to be said of a replacement."""
+        """Return the details of a finished replacement."""
         state = done.info.get("state") or {}
         detail = f"kept {plural(int(state.get('messages') or 0), 'message')}"
         if self._keep_backup:
@@ -133,7 +133,7 @@ class Keeping:
         return Done(detail, done.warnings)
 
     def _kept(self, stream: str, copy: Path) -> Path:
-        """Put the backup where the user wants it, and return its path."""
+        """Move the backup to the user's folder, and return its path."""
         import shutil
         from urllib.parse import quote
 
@@ -148,12 +148,12 @@ class Keeping:
 
 
 def takes_messages(config: dict[str, Any]) -> bool:
-    """Return whether anybody can publish to a stream."""
+    """Return whether clients can publish to a stream."""
     return bool(config.get("subjects")) and not config.get("sealed")
 
 
 def _preview(change: Change, live: dict[str, Any], prefix: str) -> DryRunError:
-    """What would be sent: the holding stream, the subjects taken away, the backup, the removal, the restore."""
+    """Return the requests: the holding stream, the subjects taken away, the backup, the removal, the restore."""
     before, name = without_server_made(live.get("config") or {}), change.stream
     holding = holding_name(name)
     restored = {"config": merged_config(change, before), "state": live.get("state")}
@@ -172,4 +172,4 @@ def _preview(change: Change, live: dict[str, Any], prefix: str) -> DryRunError:
 
 
 def _unseen(done: int) -> None:
-    """Show nothing."""
+    """Ignore progress (the default callback)."""

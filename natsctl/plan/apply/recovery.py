@@ -41,13 +41,13 @@ from natsctl.plan.apply.holding import MARKER, Holding, Marker, Phase, found_in,
 WANTED: Final = "wanted"
 BEFORE: Final = "before"
 RELEASED_WITHIN_S: Final = 30.0
-"""How long a server may hold the name of a stream whose restore was cut off."""
+"""The time for which a server may hold the name of a stream whose restore was cut off."""
 CONSUMERS_WITHIN_S: Final = 10.0
-"""How long the consumers of a restored stream may take to come on a cluster."""
+"""The time in which the consumers of a restored stream must appear on a cluster."""
 CURRENT_WITHIN_S: Final = 60.0
-"""How long the replicas of a restored stream may take to copy it."""
+"""The time in which the replicas of a restored stream must copy it."""
 RESTORES: Final = 3
-"""How often a stream is restored where servers die that have it."""
+"""The number of restores of a stream if its servers die."""
 AGAIN_AFTER_S: Final = 0.5
 COPY: Final = "stream.tar"
 _AGES: Final = ("max_age", "allow_msg_ttl")
@@ -55,17 +55,17 @@ _LIMITS: Final = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age", "r
 
 
 class Finished(NamedTuple):
-    """How a replacement ended: as what the stream is there, and what the server says of it."""
+    """The end of a replacement: the configuration that the stream has now, and its information."""
 
     how: str
     info: dict[str, Any]
     warnings: tuple[str, ...] = ()
     refused: NatsctlError | None = None
-    """Why the stream has its old configuration."""
+    """The reason why the stream has its old configuration."""
 
 
 class ReplicationError(NatsctlError):
-    """The replicas of a restored stream do not get its messages: the server that has them may have died."""
+    """The replicas of a restored stream do not receive its messages: the server that has them may have died."""
 
 
 class NameTakenError(NatsctlError):
@@ -108,10 +108,10 @@ async def _recovered(retrying: RetryingManager, holding: Holding) -> str:
 
 
 async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None = None) -> Finished:
-    """Bring a replacement to its end, towards the wanted configuration or the one before; see the module's table.
+    """Finish a replacement with the desired or the previous configuration; see the module's table.
 
-    `copy` is a file with the saved stream where there is one. Raises NameTakenError, or whatever keeps the stream from
-    being restored; the holding stream stays then.
+    `copy` is a file with the saved stream if there is one. Raises NameTakenError, or any error that prevents the
+    restore; the holding stream stays then.
     """
     marker = holding.marker
     there = await info_of(retrying, marker.stream)
@@ -145,7 +145,7 @@ async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Pa
 
 
 async def _put_in_place(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None) -> Finished:
-    """Restore the stream as what is aimed at, else as it was before."""
+    """Restore the stream in the desired configuration, else in the previous one."""
     with tempfile.TemporaryDirectory(prefix="natsctl-") as folder:
         if copy is None:
             copy = Path(folder) / COPY
@@ -162,7 +162,7 @@ async def _put_in_place(retrying: RetryingManager, holding: Holding, aim: str, c
 
 
 async def _restored_and_released(retrying: RetryingManager, holding: Holding, how: str, copy: Path) -> Finished:
-    """Restore the stream and release it; once more where the server died that had it."""
+    """Restore the stream and release it; again if its server died."""
     for _ in range(RESTORES - 1):
         await _restored(retrying, holding.marker, how, copy)
         try:
@@ -175,10 +175,10 @@ async def _restored_and_released(retrying: RetryingManager, holding: Holding, ho
 
 
 async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: Path) -> None:
-    """Restore the stream, not yet with its subjects, and hold it to what was saved.
+    """Restore the stream, not yet with its subjects, and compare it with what was saved.
 
-    It has one replica at first: otherwise a replica that has copied nothing might lead, and the stream be empty.
-    Raises IncompleteRestoreError, with nothing left, where messages or consumers are missing.
+    It has one replica at first: otherwise an empty replica might become leader, and the stream lose its messages.
+    Raises IncompleteRestoreError, with nothing left, if messages or consumers are missing.
     """
     config = quiet_config(marker, getattr(marker, how), how)
     until_s = time.monotonic() + RELEASED_WITHIN_S
@@ -206,7 +206,7 @@ async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: P
 async def _lacking_in_the_end(
     retrying: RetryingManager, marker: Marker, there: Mapping[str, Any], how: str
 ) -> list[str]:
-    """Return what a restored stream lacks; the consumers on a cluster come a moment after their stream."""
+    """Return the missing parts of a restored stream; on a cluster its consumers appear a moment later."""
     until_s = time.monotonic() + (CONSUMERS_WITHIN_S if retrying.manager.connection.info.get("cluster") else 0)
     while told := lacking(marker, there, how, await floors(retrying, marker)):
         if time.monotonic() >= until_s:
@@ -217,16 +217,16 @@ async def _lacking_in_the_end(
 
 
 async def _clear(retrying: RetryingManager, marker: Marker) -> None:
-    """Remove what a restore has left that failed: nats-server may leave an empty stream behind."""
+    """Remove the rest of a failed restore: nats-server may leave an empty stream behind."""
     if restored_as(marker, await info_of(retrying, marker.stream)):
         await retrying.manager.stream_delete(marker.stream)
 
 
 async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Finished:
-    """Give a restored stream its replicas, then its subjects, and remove the holding stream.
+    """Set the replicas of a restored stream, then its subjects, and remove the holding stream.
 
-    Raises ApiResponseError where the server refuses the wanted configuration, the stream is removed then;
-    ReplicationError where too few replicas get it.
+    Raises ApiResponseError if the server refuses the desired configuration, the stream is removed then;
+    ReplicationError if too few replicas receive it.
     """
     marker, config = holding.marker, dict(getattr(holding.marker, how))
     warnings: list[str] = []
@@ -240,7 +240,7 @@ async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Fi
             await holding.mark(Phase.DONE)
         await retrying.manager.stream_update(config)
     except ApiResponseError:
-        if how == WANTED:  # the restored one goes, nobody has reached it
+        if how == WANTED:  # the restored stream goes; no client has reached it
             await holding.mark(Phase.SAVED)
             await retrying.manager.stream_delete(marker.stream)
         raise
@@ -252,7 +252,7 @@ async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Fi
 
 
 async def _give_replicas(retrying: RetryingManager, marker: Marker, most: int) -> bool:
-    """Give consumers the replicas again that they asked for; return whether that came about."""
+    """Set the replicas that consumers had of their own again; return whether that succeeded."""
     until_s = time.monotonic() + CONSUMERS_WITHIN_S
     while time.monotonic() < until_s:
         left = 0
@@ -272,7 +272,7 @@ async def _give_replicas(retrying: RetryingManager, marker: Marker, most: int) -
 
 
 async def _is_copied(retrying: RetryingManager, config: Mapping[str, Any]) -> bool:
-    """Wait until every replica whose server lives has the stream, and return whether most of them have it."""
+    """Wait until every replica on a live server has the stream, and return whether most of them have it."""
     until_s, most, current = time.monotonic() + CURRENT_WITHIN_S, int(config["num_replicas"]), 0
     while time.monotonic() < until_s:
         cluster = (await info_of(retrying, str(config["name"])) or {}).get("cluster") or {}
@@ -286,21 +286,21 @@ async def _is_copied(retrying: RetryingManager, config: Mapping[str, Any]) -> bo
 
 
 def quiet_config(marker: Marker, config: Mapping[str, Any], how: str) -> dict[str, Any]:
-    """Return a configuration under which nobody reaches the stream, with a label that says what it is to become."""
+    """Return a configuration under which no client reaches the stream, with a label for its purpose."""
     label = {**(config.get("metadata") or {}), MARKER: f"{marker.token}:{how}"}
     subjects = {} if config.get("mirror") else {"subjects": [marker.quiet]}
     return {**config, **subjects, "metadata": label, "num_replicas": 1, "sealed": False}
 
 
 def restored_as(marker: Marker, there: Mapping[str, Any] | None) -> str:
-    """Return as what a stream was restored and not yet released, "" where it was not."""
+    """Return the configuration under which an unreleased stream was restored, "" for others."""
     label = str((((there or {}).get("config") or {}).get("metadata") or {}).get(MARKER) or "")
     token, _, how = label.partition(":")
     return how if token == marker.token and how in (WANTED, BEFORE) else ""
 
 
 def _is_untouched(marker: Marker, there: Mapping[str, Any]) -> bool:
-    """Return whether a stream is the one that was to be replaced: it has all that was saved of it."""
+    """Return whether a stream is still the one to replace: it has everything that was saved of it."""
     if ((there.get("config") or {}).get("subjects") or [""])[0] == marker.quiet:
         return True
     state = there.get("state") or {}
@@ -308,13 +308,13 @@ def _is_untouched(marker: Marker, there: Mapping[str, Any]) -> bool:
 
 
 async def give_subjects_back(retrying: RetryingManager, marker: Marker, there: Mapping[str, Any] | None) -> None:
-    """Make a stream that was not removed listen on its own subjects again."""
+    """Give a stream that was not removed its own subjects again."""
     if ((there or {}).get("config", {}).get("subjects") or [""])[0] == marker.quiet:
         await retrying.manager.stream_update(marker.before)
 
 
 def lacking(marker: Marker, there: Mapping[str, Any], how: str, now: Mapping[str, int]) -> list[str]:
-    """Return what a restored stream lacks of what was saved, and that nobody asked to remove."""
+    """Return the parts of the saved stream that a restored one lacks, apart from intended removals."""
     said, found = marker.state, there.get("state") or {}
     has = {name: int(found.get(name) or 0) for name in ("messages", "first_seq", "last_seq")}
     told = [
@@ -340,12 +340,12 @@ def _is_explained(marker: Marker, how: str, has: Mapping[str, int]) -> bool:
 
 
 async def floors(retrying: RetryingManager, marker: Marker) -> dict[str, int]:
-    """Return the durable consumers of the stream, and up to which message each has had its acks."""
+    """Return the durable consumers of the stream, each with its ack floor as a stream sequence."""
     return floors_of(await consumers_of(retrying, marker.stream))
 
 
 async def consumers_of(retrying: RetryingManager, stream: str) -> list[dict[str, Any]]:
-    """Return what the server says of the consumers of a stream; nothing where it is not there."""
+    """Return the server's information about the consumers of a stream; none if it does not exist."""
     try:
         return [one.raw for one in await retrying.manager.consumer_list(stream)]
     except ApiResponseError as failure:
@@ -355,7 +355,7 @@ async def consumers_of(retrying: RetryingManager, stream: str) -> list[dict[str,
 
 
 def floors_of(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the durable ones among consumers, and up to which message each has had its acks."""
+    """Return the durable ones among consumers, each with its ack floor as a stream sequence."""
     return {
         info["name"]: int((info.get("ack_floor") or {}).get("stream_seq") or 0)
         for info in infos
@@ -364,7 +364,7 @@ def floors_of(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 async def info_of(retrying: RetryingManager, name: str) -> dict[str, Any] | None:
-    """Return what the server says of a stream, None where there is none."""
+    """Return the information of a stream, None if there is none."""
     try:
         answer: Answer[Any] = await retrying.manager.stream_info(name)
         return answer.raw

@@ -15,7 +15,7 @@ from natsctl.plan.change import Action, Change
 
 
 class Status(StrEnum):
-    """How a change ended."""
+    """The end of a change."""
 
     DONE = "done"
     FAILED = "failed"
@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 
 class Failure(Model, kw_only=True, omit_defaults=False):
-    """Why a change failed: the server's error, or ours without numbers; `exit_code` is what it alone would end with."""
+    """The reason of a failure: the server's error, or one of ours without numbers; `exit_code` is its own exit code."""
 
     code: int = 0
     err_code: int = 0
@@ -34,10 +34,10 @@ class Failure(Model, kw_only=True, omit_defaults=False):
 
 
 class Result(Model, kw_only=True, omit_defaults=False):
-    """What became of one change.
+    """The result of one change.
 
-    `detail` says what there is to say about one that is done, `because` names the asset that one was skipped for, or
-    why nothing was begun any more. `elapsed` in ns.
+    `detail` describes a completed one, `because` names the asset for which one was skipped, or the reason why nothing
+    more was started. `elapsed` in ns.
     """
 
     action: Action
@@ -51,7 +51,7 @@ class Result(Model, kw_only=True, omit_defaults=False):
     warnings: list[str] = field(default_factory=list)
     elapsed: int = 0
     by_others: bool = False
-    """Somebody else had done it meanwhile; it counts as unchanged."""
+    """Made by another client meanwhile; it counts as unchanged."""
 
     @property
     def key(self) -> AssetKey:
@@ -60,7 +60,7 @@ class Result(Model, kw_only=True, omit_defaults=False):
 
 
 class Summary(Model, kw_only=True, omit_defaults=False):
-    """How many assets went which way; `elapsed` in ns."""
+    """The number of assets by result; `elapsed` in ns."""
 
     created: int = 0
     updated: int = 0
@@ -73,9 +73,9 @@ class Summary(Model, kw_only=True, omit_defaults=False):
 
 
 class Outcome(Model, kw_only=True, omit_defaults=False):
-    """All results in the order of the plan; `ended` says why not all was begun, "" where all was.
+    """All results in the order of the plan; `ended` is the reason why not all were started, "" if all were.
 
-    It is "stopped" (after a failure, as asked), "interrupted" or "lost" (the connection).
+    It is "stopped" (after a failure, as requested), "interrupted" or "lost" (the connection).
     """
 
     results: list[Result] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Outcome(Model, kw_only=True, omit_defaults=False):
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the command ends with: the code that all failures share, else that something failed."""
+        """The exit code of the command: the code that all failures share, else that of a failed operation."""
         if self.ended == INTERRUPTED:
             return ExitCode.INTERRUPTED
         if self.ended == LOST:
@@ -109,7 +109,7 @@ _COUNTED = {
 
 
 def outcome_of(results: Sequence[Result], unchanged: int, elapsed: int, ended: str) -> Outcome:
-    """The outcome of those results and of `unchanged` assets that had none."""
+    """Return the outcome of these results and of `unchanged` assets without one."""
     counts = Summary(unchanged=unchanged, elapsed=elapsed)
     for one in results:
         name = _COUNTED[Action.NONE if one.by_others else one.action] if one.status is Status.DONE else str(one.status)
@@ -127,7 +127,7 @@ def result_of(
     warnings: Sequence[str] = (),
     elapsed: int = 0,
 ) -> Result:
-    """The result of a change."""
+    """Return the result of a change."""
     return Result(
         action=change.action,
         kind=change.kind,
@@ -146,7 +146,7 @@ _AGAIN = "whether it was done is not known; apply again: what is done is found d
 
 
 def failure_of(failure: NatsctlError) -> Failure:
-    """A failure as a result tells it."""
+    """Return a failure in the form that results have."""
     api = failure.error if isinstance(failure, ApiResponseError) else None
     hint = failure.hint or (_AGAIN if isinstance(failure, UnreachableError) else "")
     return Failure(

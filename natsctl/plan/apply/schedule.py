@@ -14,7 +14,7 @@ from natsctl.plan.change import Change
 
 
 class Schedule:
-    """Gives out changes by their number in the plan, the first that can begin first."""
+    """Schedule of changes by their number in the plan: the first that can start goes first."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self._changes = changes
@@ -31,7 +31,7 @@ class Schedule:
         self._left = set(range(len(changes)))
 
     def next(self) -> int | None:
-        """A change that may begin now, given out once; None where all that may have begun."""
+        """Return a change that may start now, each once; None if all of these have started."""
         if not self._ready:
             return None
         number = heapq.heappop(self._ready)
@@ -39,14 +39,14 @@ class Schedule:
         return number
 
     def done(self, number: int) -> None:
-        """Let those begin that waited for nothing else."""
+        """Release the changes that waited only for this one."""
         for later in self._waiting.get(number, ()):
             self._waits_for[later] -= 1
             if not self._waits_for[later] and later in self._left:
                 heapq.heappush(self._ready, later)
 
     def failed(self, number: int) -> list[int]:
-        """Those that are not to be begun because of it, directly or through another, in the order of the plan."""
+        """Return the changes that cannot start because of it, directly or indirectly, in the order of the plan."""
         found: set[int] = set()
         reached = [number]
         while reached:
@@ -58,11 +58,11 @@ class Schedule:
         return sorted(found)
 
     def rest(self) -> list[int]:
-        """Those that were not given out and are not to be begun any more."""
+        """Return the changes that were not started and will not be."""
         left, self._left, self._ready = sorted(self._left), set(), []
         return left
 
 
 def need_of(change: Change) -> str:
-    """How `needs` names the asset of a change."""
+    """Return the name of a change's asset as `needs` spells it."""
     return f"{change.stream} > {change.consumer}" if change.consumer else change.stream

@@ -12,7 +12,7 @@ from natsctl.plan.change import Change
 
 
 def wanted_config(change: Change) -> dict[str, Any]:
-    """The configuration that the asset shall have, under its name."""
+    """Return the desired configuration of the asset, under its name."""
     config = dict(change.config or {})
     if not change.consumer:
         return {**config, "name": change.stream}
@@ -20,7 +20,7 @@ def wanted_config(change: Change) -> dict[str, Any]:
 
 
 def merged_config(change: Change, live: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with the fields of a newer server that the live asset has and no document could name."""
+    """Return the same, with fields of a newer server that the live asset has and no document could mention."""
     shape = shape_of(ConsumerConfig if change.consumer else StreamConfig)
     return _with_unknown(wanted_config(change), live, shape)
 
@@ -39,7 +39,7 @@ def _with_unknown(config: dict[str, Any], live: Mapping[str, Any], shape: Shape)
 
 
 def _each(key: str, ours: Any, theirs: Any, shape: Shape) -> dict[str, Any]:
-    """Objects of a list are the same where they stand at the same place under the same name."""
+    """Merge objects of a list pairwise if they have the same position and name."""
     if not isinstance(ours, list) or not isinstance(theirs, list) or len(ours) != len(theirs):
         return {}
     pairs = list(zip(ours, theirs, strict=True))

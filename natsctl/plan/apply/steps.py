@@ -30,25 +30,25 @@ T = TypeVar("T")
 
 BY_OTHERS = "had been done already"
 PAUSES_S = (0.05, 0.1, 0.2, 0.4)
-"""Before a stream is asked for again that the server could not store."""
+"""Pauses before a stream is requested again that the server could not store."""
 _ABSENT = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 _EXISTS = frozenset((ErrCode.STREAM_NAME_EXIST, ErrCode.CONSUMER_ALREADY_EXISTS))
 
 
 class Keeper(Protocol):
-    """Replaces a stream and keeps its messages."""
+    """Replacement of a stream that keeps its messages."""
 
     async def replace(self, change: Change, live: dict[str, Any]) -> Done:
-        """Do it; `live` is the stream's information."""
+        """Replace the stream; `live` is its information."""
 
 
 class Steps:
-    """Does changes on a connection, which may be another one from step to step; without `keeper` messages go."""
+    """Requests for changes on a connection, which may differ from step to step; without `keeper` messages are lost."""
 
     def __init__(self, manager: Callable[[], Manager], keeper: Keeper | None = None) -> None:
         self._manager, self._keeper = manager, keeper
         self._carried_over: set[str] = set()
-        """Streams that were replaced and have their consumers again."""
+        """Streams that were replaced and have their consumers back."""
         self._ways = {
             Action.CREATE: self._create,
             Action.UPDATE: self._update,
@@ -58,9 +58,9 @@ class Steps:
         }
 
     async def take(self, change: Change) -> Done:
-        """Do one change.
+        """Make one change.
 
-        Raises PlanConflictError, ApiResponseError, UnreachableError or what else keeps it from being done.
+        Raises PlanConflictError, ApiResponseError, UnreachableError or any other error that prevents it.
         """
         return await self._ways[change.action](change)
 
@@ -85,7 +85,7 @@ class Steps:
         return Done()
 
     async def _bring_round(self, change: Change, live: dict[str, Any]) -> Done:
-        """Change a consumer that came back with its stream, in place where the server does that."""
+        """Change a consumer that came back with its stream, in place if the server does that."""
         try:
             await self._send(change, merged_config(change, live.get("config") or {}), "update")
         except ApiResponseError:
@@ -108,7 +108,7 @@ class Steps:
         return Done()
 
     async def _pause(self, change: Change) -> None:
-        """Begin or end a pause: an update of a consumer leaves it as it is."""
+        """Start or end a pause: an update of a consumer leaves it unchanged."""
         until = (change.config or {}).get("pause_until") or ""
         await self._manager().consumer_pause(change.stream, change.consumer, until)
 
@@ -127,7 +127,7 @@ class Steps:
         return Done()
 
     async def _remake(self, change: Change) -> None:
-        """Remove and create; where the second is refused, what was there is made again, empty as it is then."""
+        """Remove and create; if the creation is refused, the old asset is created again, empty."""
         await _in_turn(self._remove(change), self._make_anew(change))
 
     async def _make_anew(self, change: Change) -> None:
@@ -161,7 +161,7 @@ class Steps:
         return Done()
 
     async def _live(self, change: Change) -> dict[str, Any] | None:
-        """The information about the asset, None where there is none."""
+        """Return the information about the asset, None if there is none."""
         manager = self._manager()
         asked: Awaitable[Answer[Any]] = (
             manager.consumer_info(change.stream, change.consumer)
@@ -193,19 +193,19 @@ class Steps:
 
 
 def _was_there(answer: dict[str, Any], took_s: float) -> bool:
-    """Return whether an asset is older than the request that asked for it, by the times in its answer.
+    """Return whether an asset is older than its request, by the times in the answer.
 
-    `did_create` does not tell: servers say so of an equal stream that was there, too.
+    `did_create` does not answer this: servers also set it for an equal stream that existed.
     """
     created, now = moment(answer.get("created")), moment(answer.get("ts"))
     return isinstance(created, int) and isinstance(now, int) and created > 0 and now - created > took_s * 1e9
 
 
 async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
-    """Create a stream; asked again where the server has no place for it yet.
+    """Create a stream; retried while the server cannot store it yet.
 
-    nats-server removes an account's folder after it has answered that its last stream is gone, and with it the place
-    of one that is being made.
+    nats-server removes an account's folder after it has answered that its last stream is gone, and with it the folder
+    of one that is being created.
     """
     for pause_s in PAUSES_S:
         try:
@@ -218,7 +218,7 @@ async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _in_turn(*requests: Coroutine[Any, Any, Any]) -> None:
-    """Do one request after the other; in a dry run raises DryRunError with all of them."""
+    """Send the requests one after the other; in a dry run raise DryRunError with all of them."""
     left, planned = list(requests), list[Planned]()
     try:
         while left:
@@ -234,7 +234,7 @@ async def _in_turn(*requests: Coroutine[Any, Any, Any]) -> None:
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that has to come to its end once it is begun, also where this task is cancelled."""
+    """Return the result of work that must finish once it has started, even if this task is cancelled."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

@@ -20,9 +20,9 @@ def load_documents(
     owner: str = "",
     variables: Mapping[str, str] | None = None,
 ) -> DocumentSet:
-    """What the files, folders, globs and stdin (`-`) say; `variables` come before `environ` in `${NAME}`.
+    """Return the documents in files, folders, globs and stdin (`-`); `variables` come before `environ` in `${NAME}`.
 
-    Raises DocumentError with everything that is wrong in any of them, UsageError for a path that is not there.
+    Raises DocumentError with all mistakes in all of them, UsageError for a path that does not exist.
     """
     documents, faults = read_documents(paths, environ, owner=owner, variables=variables)
     if faults:
@@ -37,7 +37,7 @@ def read_documents(
     owner: str = "",
     variables: Mapping[str, str] | None = None,
 ) -> tuple[DocumentSet, list[Fault]]:
-    """What `load_documents` gives, as far as it could be read, and all faults. Raises UsageError as it does."""
+    """Return the documents as far as they could be read, and all faults. Raises UsageError as `load_documents` does."""
     from natsctl.plan.documents.loader import Loader
 
     loader = Loader(ChainMap(dict(variables or {}), dict(environ)))
@@ -46,7 +46,7 @@ def read_documents(
 
 
 def read_text_documents(text: str, name: str, environ: Mapping[str, str]) -> tuple[DocumentSet, list[Fault]]:
-    """What `read_documents` gives, of a text that is called `name`: JSON or YAML, by how it begins."""
+    """Return the same for a text that is called `name`: JSON or YAML, by its first characters."""
     from natsctl.plan.documents.loader import Loader
 
     loader = Loader(environ)

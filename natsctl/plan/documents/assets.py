@@ -20,19 +20,19 @@ from natsctl.plan.labels import is_protected, stripped, without_server_made
 from natsctl.plan.wanted import Wanted
 
 Read: TypeAlias = "Callable[[Spot, Kind, Found], None]"
-"""Reads the asset that stands at a spot."""
+"""Reads the asset at a spot."""
 
 PROTECT: Final = "protect"
 """Neither removed nor replaced."""
 CREATE_ONLY: Final = "create_only"
-"""Made where it is absent, and left as it is where it exists."""
+"""The asset is created if it does not exist, and left unchanged if it does."""
 SWITCHES: Final = (PROTECT, CREATE_ONLY, IGNORE)
 _STREAM_KEYS: Final = ("consumers", EXTRA, *SWITCHES)
 _CONSUMER_KEYS: Final = ("stream", "stream_name", EXTRA, *SWITCHES)
 
 
 def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
-    """Keep a stream, and the consumers that stand below it."""
+    """Add a stream, and the consumers below it."""
     if not _is_object(spot, found):
         return
     where = config_spot(spot, _STREAM_KEYS)
@@ -47,14 +47,14 @@ def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
 
 
 def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> None:
-    """Keep a consumer; `stream` is the one that it stands below."""
+    """Add a consumer; `stream` is the stream above it in the document."""
     if not _is_object(spot, found):
         return
     stream = _stream_of(spot, stream, found)
     where = config_spot(spot, _CONSUMER_KEYS)
     config, good = _config(spot, where, ConsumerConfig, found)
     said = is_info(spot.value)
-    # Servers before 2.9 say the name of a consumer that is not durable beside its configuration only.
+    # Servers before 2.9 give the name of a consumer that is not durable beside its configuration only.
     name = config.get("durable_name") or config.get("name") or (said and _text(spot.value.get("name")))
     if not name:
         _unnamed(spot, "a consumer needs a name or durable_name", found)
@@ -65,15 +65,15 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
     if not said and not config.get("inactive_threshold"):
         config.setdefault("durable_name", name)
     if said:
-        config.pop("pause_until", None)  # what somebody did, not what somebody wrote
+        config.pop("pause_until", None)  # an action of a client, not a field of a document
     nulls = nulls_of(where, ConsumerConfig) - config.keys()
     keep(AssetKey(stream, name), kind, Described(config, nulls), spot, where, found, good)
 
 
 def keep(key: AssetKey, kind: Kind, said: Described, spot: Spot, where: Spot, found: Found, good: bool) -> None:
-    """Keep an asset without what servers and plans write into its metadata.
+    """Add an asset without the metadata that servers and plans write.
 
-    `spot` is its document, `where` its configuration in that; `good`: nothing of it is missing for a fault.
+    `spot` is its document, `where` its configuration in that; `good`: no part of it is missing because of a fault.
     """
     config = said.config
     protect = _switched(spot, PROTECT, is_protected(config), found)
@@ -111,21 +111,21 @@ def _is_object(spot: Spot, found: Found) -> bool:
 
 
 def _unnamed(spot: Spot, reason: str, found: Found) -> None:
-    """Tell that a name is missing, unless what stands there was a fault itself."""
+    """Report a missing name, unless the value there was a fault itself."""
     config = config_spot(spot, ())
     if all(config.value.get(key) in (None, "") for key in ("name", "durable_name")):
         found.fault(config, reason)
 
 
 def config_spot(spot: Spot, own_keys: tuple[str, ...]) -> Spot:
-    """Where the configuration stands: below `config` in what a server said, else beside the document's own keys."""
+    """Return the spot of the configuration: below `config` in a server's answer, else the document itself."""
     if isinstance(spot.value.get("config"), Mapped):
         return spot.at("config")
     return spot.holding(spot.value.without(*own_keys)) if own_keys else spot
 
 
 def _config(spot: Spot, where: Spot, model: type[Model], found: Found) -> tuple[dict[str, Any], bool]:
-    """The wire's values that a document gives, and whether none is missing for a fault."""
+    """Return the wire's values that a document gives, and whether none is missing because of a fault."""
     values, faults = read_document(where.value, model, lenient=is_info(spot.value))
     good = tell(where, faults, found)
     said: Any = {} if spot.value.get(EXTRA) is None else spot.value[EXTRA]
@@ -137,7 +137,7 @@ def _config(spot: Spot, where: Spot, model: type[Model], found: Found) -> tuple[
 
 
 def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:
-    """Keep what is wrong below a spot, and say whether all that is known is there nevertheless."""
+    """Report the faults below a spot, and return whether all known fields are there nevertheless."""
     for fault in faults:
         if fault.reason:
             spot = where.at(*fault.path)
@@ -147,7 +147,7 @@ def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:
 
 
 def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:
-    """Whether a document says so of an asset."""
+    """Return whether a document sets a switch of an asset."""
     said = spot.at(key)
     if said.value is None:
         return otherwise

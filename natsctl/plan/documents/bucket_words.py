@@ -9,7 +9,7 @@ from natsctl.api.stream import Placement, RePublish, StorageType, StreamSource
 
 
 class ObjectStoreWords(Model):
-    """An object store; what is not given has the default of `natsctl object add`."""
+    """An object store; absent fields have the default of `natsctl object add`."""
 
     bucket: str = ""
     description: str = ""
@@ -23,7 +23,7 @@ class ObjectStoreWords(Model):
 
 
 class KeyValueWords(ObjectStoreWords):
-    """A key-value bucket; what is not given has the default of `natsctl kv add`."""
+    """A key-value bucket; absent fields have the default of `natsctl kv add`."""
 
     history: Int = 1
     max_value_size: Size32 = -1
@@ -42,4 +42,4 @@ ALIASES = {
     "marker_ttl": "limit_marker_ttl",
     "source": "sources",
 }
-"""Other words for the same, of client libraries and of flags."""
+"""Other names of the same fields, in client libraries and flags."""

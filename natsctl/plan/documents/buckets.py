@@ -17,7 +17,7 @@ _ORIGINS: Final = ("mirror", "sources")
 
 
 def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
-    """Keep the stream of a bucket."""
+    """Add the stream of a bucket."""
     if not isinstance(spot.value, Mapped):
         found.fault(spot, "expected an object")
         return
@@ -31,13 +31,13 @@ def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
 
 
 def is_bucket_info(value: Mapped) -> bool:
-    """Whether a value is what was said of a bucket, with all that the server says of its stream."""
+    """Return whether a value is the information about a bucket, with that of its stream."""
     stream = value.get("stream_info")
     return isinstance(stream, Mapped) and isinstance(stream.get("config"), Mapped)
 
 
 def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
-    """Keep the bucket that `words` describe; `spot` is its document."""
+    """Add the bucket that `words` describe; `spot` is its document."""
     values, faults = read_document(words.value, WORDS[kind])
     good = tell(words, faults, found)
     if not values.get("bucket"):
@@ -45,7 +45,7 @@ def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
             found.fault(spot, "a bucket needs its name: add bucket: NAME")
         return
     if not good:
-        return  # what is left of it may not even be a bucket
+        return  # without it, it may not even be a bucket
     try:
         config = lowered(kind, values)
     except BucketFieldError as fault:
@@ -56,7 +56,7 @@ def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
 
 
 def in_own_words(spot: Spot, found: Found) -> Spot:
-    """The words of a bucket by their first names, and origins that are named by a text alone as objects."""
+    """Return the fields of a bucket by their first names, and origins that are given by a name alone as objects."""
     words = Mapped(spot.value.line)
     for key, value in spot.value.items():
         word = ALIASES.get(key, key)

@@ -41,7 +41,7 @@ REQUIRED: Final = {"Stream": "name", "Consumer": "durableName", "KeyValue": "buc
 
 
 def read_manifest(spot: Spot, found: Found, read: Callable[[Spot], Iterator[Spot]]) -> Iterator[Spot]:
-    """Keep what a Kubernetes resource describes; `read` takes the items of a List, and gives what they include."""
+    """Add the assets of a Kubernetes resource; `read` takes the items of a List, and returns their includes."""
     version, kind = str(spot.value.get("apiVersion")), str(spot.value.get("kind"))
     items = spot.at("items")
     if kind == "List" and isinstance(items.value, Listed):
@@ -76,7 +76,7 @@ def _resource(spot: Spot, kind: str, found: Found) -> None:
         found.note(spec, "no storage is given: memory, the controller's default")
         made.put("storage", "memory", spec.line)
     if kind == "Stream" and "allow_direct" not in made:
-        made.put("allow_direct", False, spec.line)  # the controller's default, where that of natsctl is true
+        made.put("allow_direct", False, spec.line)  # the controller's default; natsctl's is true
     for key, to in zip(LIFE, (PROTECT, CREATE_ONLY), strict=True):
         if spec.value.get(key) is not None:
             made.put(to, spec.value[key], spec.value.lines[key], (key,))
@@ -84,7 +84,7 @@ def _resource(spot: Spot, kind: str, found: Found) -> None:
 
 
 def _made(spot: Spot, fields: dict[str, Field], found: Found) -> Mapped:
-    """The object in the words of a configuration, each key still at its line and told by its own name."""
+    """Return the object in the fields of a configuration, each key with its line and its original name."""
     made = Mapped(spot.value.line)
     for key, value in spot.value.items():
         field, line = fields.get(key), spot.value.lines[key]
@@ -103,7 +103,7 @@ def _made(spot: Spot, fields: dict[str, Field], found: Found) -> Mapped:
 
 
 def _is_absent(value: Any) -> bool:
-    """Whether the controller takes a value for one that was not given."""
+    """Return whether the controller treats a value as absent."""
     return value is None or (not value and not isinstance(value, bool | Mapped | Listed))
 
 

@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 
 class Field(NamedTuple):
-    """Where a field goes: a key, or one below another; `below` are the fields of an object, or of each of a list."""
+    """The target of a field: a key, or one below another; `below` are the fields of an object, or of each of a list."""
 
     to: tuple[str, ...]
     below: dict[str, Field] | None = None
 
 
 def _plain(**names: str) -> dict[str, Field]:
-    """Fields that keep their value, by their names in a configuration."""
+    """Return fields that keep their value, by their names in a configuration."""
     return {name: Field((to,)) for name, to in names.items()}
 
 
@@ -128,12 +128,12 @@ KEY_VALUE: Final = {
 }
 
 CONNECTION: Final = ("account", "creds", "nkey", "servers", "tls", "tlsFirst", "jsDomain")
-"""Where the controller connects to and as whom: natsctl has flags and contexts for that."""
+"""The connection and login of the controller, for which natsctl has flags and contexts."""
 LIFE: Final = ("preventDelete", "preventUpdate")
-"""What the controller may do to an asset that exists."""
+"""The changes that the controller may make to an existing asset."""
 DELIVER_POLICIES: Final = {
     "byStartSequence": "by_start_sequence",
     "byStartTime": "by_start_time",
     "lastPerSubject": "last_per_subject",
 }
-"""Values that the controller spells in its own way."""
+"""Values that the controller spells differently."""

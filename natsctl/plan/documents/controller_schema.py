@@ -35,7 +35,7 @@ _LIFE_TEXTS: Final = dict(zip(LIFE, (OWN["protect"], OWN["create_only"]), strict
 
 
 def manifest(document: str) -> Schema:
-    """A resource of the controller, a List of resources, or one of others, which is passed over."""
+    """Return the schema of a resource of the controller, a List of resources, or another resource, which is skipped."""
     is_list = {"properties": {"kind": {"const": "List"}, "items": {"type": "array"}}, "required": ["kind", "items"]}
     ours = {"properties": {"apiVersion": {"pattern": f"^{GROUP.replace('.', '[.]')}"}}}
     known = {"type": "object", "required": ["kind"], "properties": {"kind": {"enum": [*KINDS, *PASSED_OVER]}}}
@@ -55,7 +55,7 @@ def _ref(kind: str) -> str:
 
 
 def definitions() -> dict[str, Schema]:
-    """What stands below `spec`, by kind."""
+    """Return the schemas of `spec`, by kind."""
     found = {}
     for kind, (_, _, fields) in KINDS.items():
         own = _properties(fields, shape_of(_MODELS[kind]), _MODELS[kind])
@@ -77,7 +77,7 @@ def _properties(fields: dict[str, Field], shape: Shape, model: type[Model] | Non
 
 
 def _field(field: Field, shape: Shape) -> Schema:
-    """The schema of a field, by what it is in a configuration; empty texts and zeros are taken for absent."""
+    """Return the schema of a field, by its target in a configuration; empty texts and zeros count as absent."""
     if field.to == ("stream",):
         return {"type": "string", "minLength": 1}
     for step in field.to:

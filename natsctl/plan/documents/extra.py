@@ -9,11 +9,11 @@ from natsctl.api.documents import Untyped
 from natsctl.api.shapes import Shape
 
 EXTRA: Final = "extra"
-"""The key of a document; what is below it is sent beside the configuration, objects merged with those there."""
+"""The key of a document whose content is sent beside the configuration, objects merged with those there."""
 
 
 def unknown_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """The fields that are not known, in their objects; a list is whole where one of its items has such fields."""
+    """Return the unknown fields, in their objects; a list is whole if one of its items has such fields."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         known = shape.fields.get(name)
@@ -32,7 +32,7 @@ def _has_unknown(items: Any, shape: Shape) -> bool:
 
 
 def known_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """The fields that are known, in all of its objects."""
+    """Return the known fields, in all of its objects."""
     return {
         name: _known_value(value, shape.fields[name].shape) for name, value in config.items() if name in shape.fields
     }
@@ -47,14 +47,14 @@ def _known_value(value: Any, shape: Shape) -> Any:
 
 
 def merged(config: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with what is below `extra`: objects are merged, all else is what `extra` says."""
+    """Return the configuration with the content of `extra`: objects are merged, other values replaced."""
     result = dict(config)
     for name, value in extra.items():
         there = result.get(name)
         if isinstance(value, Untyped):
             value = value.meant
         if value is None:
-            continue  # null asks for nothing
+            continue  # null has no effect
         if isinstance(value, Mapping):
             result[name] = merged(there if isinstance(there, Mapping) else {}, value)
         else:
@@ -63,7 +63,7 @@ def merged(config: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any
 
 
 def _plain(value: Any) -> Any:
-    """A value in containers that know nothing of lines."""
+    """Return a value in plain containers, without lines."""
     if isinstance(value, Untyped):
         return value.meant
     if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""No document set is near this: ten thousand streams are a third of it."""
+"""Bytes of a file; a set of ten thousand streams has a third of it."""
 MAX_DEPTH: Final = 64
 """Levels of mappings and lists in each other; a configuration has seven."""
 MAX_VALUES: Final = 2_000_000
@@ -17,7 +17,7 @@ MAX_FILES: Final = 10_000
 
 
 class TextError(Exception):
-    """A text that can not be read on: the line, and why."""
+    """A text cannot be read further: the line, and the reason."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)

@@ -148,4 +148,4 @@ OWN: Final = {
     "object_stores": "Object stores: a list, or a mapping by name",
     "objects": "Object stores: a list, or a mapping by name",
 }
-"""What a document says beside configurations."""
+"""The keys of a document beside configurations."""

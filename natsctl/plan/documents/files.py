@@ -14,7 +14,7 @@ from natsctl.plan.documents.faults import MAX_FILE_BYTES, MAX_FILES, TextError
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
-"""What is read of a folder; a file that is named is read whatever its name is."""
+"""The suffixes that are read in a folder; a named file is read with any name."""
 
 
 FileId = tuple[int, int]
@@ -22,9 +22,9 @@ FileId = tuple[int, int]
 
 
 def files_at(path: str) -> list[str]:
-    """The files that a path means: itself, those of a folder and of its folders, those that match a glob; sorted.
+    """Return the files of a path: itself, those of a folder and of its folders, or the matches of a glob; sorted.
 
-    Raises UsageError for what is not there.
+    Raises UsageError for a path that does not exist.
     """
     if path == STDIN or Path(path).is_file():
         return [path]
@@ -43,7 +43,7 @@ def files_at(path: str) -> list[str]:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Documents in a folder, sorted, then those in its folders; each folder once, be it linked to itself."""
+    """Yield the documents of a folder, sorted, then those of its folders; each folder once, despite links."""
     seen: set[tuple[int, int]] = set()
     count = 0
 
@@ -66,13 +66,13 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def read_text(path: str) -> str:
-    """The text of a file or of stdin. Raises TextError for what is no text, or too much of it, or can not be read."""
+    """Return the text of a file or of stdin. Raises TextError if it is binary, too long or unreadable."""
     try:
         if path == STDIN:
             raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
         else:
             with open(path, "rb") as opened:  # noqa: PTH123  # thousands of files: a Path for each costs as much as it
-                # A pipe has no length; asked for as much as may be, a file would be given room for it.
+                # A pipe has no length; a read of the maximum would allocate that much for a file.
                 length = os.fstat(opened.fileno()).st_size
                 raw = opened.read(min(length or MAX_FILE_BYTES, MAX_FILE_BYTES) + 1)
     except OSError as failure:
@@ -86,7 +86,7 @@ def read_text(path: str) -> str:
 
 
 def identity(path: str) -> FileId:
-    """What two paths share that lead to the same file; what is gone is like no other."""
+    """Return an identity that paths to the same file share; a missing file has one of its own."""
     if path == STDIN:
         return (-1, -1)
     try:

@@ -37,12 +37,12 @@ COLLECTIONS: Final = {
     "object_stores": Kind.OBJECT_STORE,
     "objects": Kind.OBJECT_STORE,
 }
-"""Keys of a plain document, and what they list."""
+"""Keys of a plain document, and the kinds that they list."""
 SETTINGS: Final = ("owner", "include", IGNORE)
 NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "bucket", Kind.OBJECT_STORE: "bucket"}
-"""What a kind is called by, where a mapping of them has it as its key."""
+"""The name of each kind in a mapping by name."""
 _LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
-"""What an answer of the API lists beside its streams or consumers."""
+"""Keys of an API answer beside its streams or consumers."""
 _SAVED_PLAN: Final = frozenset(("format", "changes", "hash"))
 KEY_VALUE_ONLY: Final = frozenset(KeyValueWords.__struct_encode_fields__) - frozenset(
     ObjectStoreWords.__struct_encode_fields__
@@ -53,7 +53,7 @@ CONSUMER_ONLY: Final = frozenset(ConsumerConfig.__struct_encode_fields__) - froz
 
 
 def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
-    """Keep what a document says in `found`; the paths that it includes are returned one by one."""
+    """Add the assets of a document to `found`; yield the paths that it includes."""
     if isinstance(spot.value, Listed):
         for index in range(len(spot.value)):
             yield from read_form(spot.at(index), found)
@@ -119,7 +119,7 @@ def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
 
 
 def _ignored(spot: Spot, found: Found) -> frozenset[str]:
-    """The fields that a document ignores in all of its assets."""
+    """Return the fields that a document ignores in all of its assets."""
     known, named = known_anywhere(), set()
     for one in ignore_list(spot, found):
         if one.value.partition(".")[0] not in known:
@@ -146,7 +146,7 @@ def _includes(spot: Spot, found: Found) -> Iterator[Spot]:
 
 
 def _bare(spot: Spot, found: Found) -> None:
-    """Read a configuration, or what `info -j` prints, by the keys that it has."""
+    """Read a configuration, or the output of `info -j`, by its keys."""
     kind = _bare_kind(spot.value)
     if kind is None:
         found.fault(spot, "a bucket of which kind? Add kind: KeyValue or kind: ObjectStore")
@@ -155,7 +155,7 @@ def _bare(spot: Spot, found: Found) -> None:
 
 
 def _bare_kind(value: Mapped) -> Kind | None:
-    """What a value describes by its keys, None for a bucket that may be of both kinds."""
+    """Return the kind that a value describes by its keys, None for a bucket that may be of both kinds."""
     if is_bucket_info(value):
         return Kind.OBJECT_STORE if str(value.get("stream", "")).startswith(OBJECTS.prefix) else Kind.KEY_VALUE
     if "bucket" in value:

@@ -12,7 +12,7 @@ from natsctl.plan.wanted import DEFAULT_OWNER, DocumentSet, Fault, Wanted
 
 @dataclass(slots=True)
 class Found:
-    """Collects; `finished` makes a set of it."""
+    """Collector of all documents of a set; `finished` returns the set."""
 
     wanted: dict[AssetKey, Wanted] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -20,23 +20,23 @@ class Found:
     owners: list[tuple[str, Place]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     spots: dict[AssetKey, Spot] = field(default_factory=dict)
-    """Where the configuration of each asset stands: fields of it are told by their places."""
+    """The spot of each asset's configuration: faults in its fields are reported by their locations."""
     broken: set[AssetKey] = field(default_factory=set)
     ignored: frozenset[str] = frozenset()
-    """Fields that the document which is read just now ignores in all of its assets, in the words of the document."""
+    """Fields that the current document ignores in all of its assets, as the document spells them."""
 
     def fault(self, spot: Spot, reason: str) -> None:
-        """Keep a mistake."""
+        """Record a mistake."""
         self.faults.append(Fault(spot.place, reason))
 
     def note(self, spot: Spot, text: str) -> None:
-        """Keep what is told of documents that are good."""
+        """Record a note on valid documents."""
         self.notes.append((spot.place, text))
 
     def add(self, asset: Wanted, spot: Spot, good: bool) -> None:
-        """Keep an asset; one that is there already is a fault that names both places.
+        """Add an asset; a duplicate is a fault that names both locations.
 
-        One that is not `good` is not judged: a part of it is missing.
+        One that is not `good` is not checked: a part of it is missing.
         """
         first = self.wanted.setdefault(asset.key, asset)
         if first is asset:
@@ -47,7 +47,7 @@ class Found:
             self.fault(spot, f"{asset.key} stands twice, first at {first.place}")
 
     def _judge(self) -> None:
-        """Hold what was found to what servers refuse."""
+        """Check the assets against the rules of servers."""
         from natsctl.plan.documents.lower import WORD_OF
         from natsctl.plan.documents.rules import judged
 
@@ -62,7 +62,7 @@ class Found:
                 self.fault(spot, one.reason)
 
     def finished(self, owner: str) -> tuple[DocumentSet, list[Fault]]:
-        """The set, as far as it could be read, and all faults in order; `owner` wins over those in documents."""
+        """Return the set as far as it could be read, and all faults in order; `owner` wins over those in documents."""
         self._judge()
         if not owner:
             self._agree_on_owner()
@@ -80,7 +80,7 @@ class Found:
 
 
 def _folded(notes: Sequence[tuple[Place, str]]) -> Iterator[str]:
-    """Notes as texts, those that say the same in one."""
+    """Return notes as texts, with equal ones folded into one."""
     places: dict[str, list[Place]] = {}
     for place, text in notes:
         places.setdefault(text, []).append(place)

@@ -13,27 +13,27 @@ _FORMS: Final = "expected ${NAME}, ${NAME:-default} or ${NAME:?message}, and $${
 
 
 class InterpolationError(ValueError):
-    """A `${…}` that is malformed, or names what is not set; the text is for a person."""
+    """A `${…}` is malformed, or names a variable that is not set; the text is for users."""
 
 
 def has_references(text: str) -> bool:
-    """Whether there may be something to expand."""
+    """Return whether there may be references to expand."""
     return _OPEN in text
 
 
 def is_one_reference(text: str) -> bool:
-    """Whether a text is one `${…}` and nothing else."""
+    """Return whether a text is one `${…}` and nothing else."""
     found = _REFERENCE.fullmatch(text)
     return found is not None and found["body"] is not None
 
 
 def escaped(text: str) -> str:
-    """The text that `expanded` makes `text` of, whatever the environment."""
+    """Return the text that `expanded` turns into `text`, whatever the environment."""
     return text.replace(_OPEN, "$${")
 
 
 def expanded(text: str, values: Mapping[str, str]) -> str:
-    """The text with its references replaced, once: what they stand for is not looked at again.
+    """Return the text with its references replaced, once: their values are not expanded again.
 
     Raises InterpolationError.
     """

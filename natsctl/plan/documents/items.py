@@ -11,7 +11,7 @@ from natsctl.plan.documents.lined import Listed, Mapped, Spot
 
 
 def items(spot: Spot, name: str, found: Found) -> Iterator[Spot]:
-    """Each item of a list, or of a mapping whose keys are the names."""
+    """Yield each item of a list, or of a mapping whose keys are the names."""
     if isinstance(spot.value, Listed):
         yield from (spot.at(index) for index in range(len(spot.value)))
     elif isinstance(spot.value, Mapped):
@@ -31,7 +31,7 @@ def items(spot: Spot, name: str, found: Found) -> Iterator[Spot]:
 
 
 def named(spot: Spot, name: str, key: str, found: Found) -> Spot:
-    """The spot of a mapping that stands below its name, with the name in it."""
+    """Return the spot of a mapping below its name, with the name in it."""
     said = spot.value.get(name)
     if said is not None and said != key:
         found.fault(spot.at(name), f"expected {key}, as it stands below that name, got {said}")

@@ -43,14 +43,14 @@ _IS_BUCKET_INFO: Final[Schema] = {
 
 
 def document_schema(id: str) -> Schema:
-    """The schema of a document file (draft 2020-12), under the id that is given."""
+    """Return the schema of a document file (draft 2020-12), under the given id."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": id,
         "title": "natsctl documents",
         "description": "Streams, consumers and buckets as they shall be, for natsctl validate, plan and apply.",
         "$ref": "#/$defs/document",
-        # No condition: what editors offer where nothing is written yet.
+        # No condition: editors offer this in an empty document.
         "properties": {key: {"description": OWN[key]} for key in ("kind", *SETTINGS, *COLLECTIONS)},
         "$defs": {
             "document": _document(),
@@ -69,7 +69,7 @@ def _ref(name: str) -> Schema:
 
 
 def _document() -> Schema:
-    """Any form."""
+    """Return the schema of any form."""
     bare = {"anyOf": [{"properties": {"name": {"type": "string"}}, "required": ["name"]}, _IS_INFO]}
     return choose(
         ({"type": "null"}, {}),
@@ -104,7 +104,7 @@ def _plain() -> Schema:
 
 
 def _collection(kind: Kind) -> Schema:
-    """Assets in a list, or in a mapping by name."""
+    """Return the schema of assets in a list, or in a mapping by name."""
     return {
         "type": ["array", "object", "null"],
         "items": _ref(kind),
@@ -136,7 +136,7 @@ def _any_case(word: str) -> str:
 
 
 def _assets() -> dict[str, Schema]:
-    """Each kind as an item of a list, below its name, and with `kind`."""
+    """Return each kind as an item of a list, below its name, and with `kind`."""
     found: dict[str, Schema] = {}
     typed: dict[str, Schema] = {"kind": {}, "owner": {}}
     for kind in Kind:
@@ -145,7 +145,7 @@ def _assets() -> dict[str, Schema]:
         found[kind] = _or_info(kind, {**closed(fields), "type": "object", **named})
         found[f"{kind}Named"] = _or_info(kind, {**closed(fields), "type": "object"})
         found[f"{kind}Typed"] = _or_info(kind, {**closed({**fields, **typed}), "type": "object", **named})
-    # Below its stream a consumer needs no other word of it.
+    # Below its stream a consumer needs no other identification.
     consumer = {key: schema for key, schema in found[Kind.CONSUMER].items() if key != "else"}
     below = {**closed(_fields(Kind.CONSUMER)), "type": "object", **_needs("name", "durable_name")}
     found["ConsumerOfStream"] = {**consumer, "else": below} if "else" in found[Kind.CONSUMER] else below
@@ -160,7 +160,7 @@ def _named_by(kind: Kind) -> Schema:
 
 
 def _needs(*keys: str) -> Schema:
-    """One of these keys has to be there, with a text."""
+    """Return a schema that requires one of these keys, with a text."""
     return {"anyOf": [{"required": [key], "properties": {key: _NAME}} for key in keys]}
 
 
@@ -191,7 +191,7 @@ def _bucket_fields(words: type[ObjectStoreWords]) -> dict[str, Schema]:
 
 
 def _origin(schema: Schema) -> Schema:
-    """A bucket to copy: an object with its name, or the name alone."""
+    """Return the schema of a bucket to copy: an object with its name, or the name alone."""
     named = {**schema["properties"]["name"], **_NAME}
     return {"anyOf": [{**schema, "properties": {**schema["properties"], "name": named}, "required": ["name"]}, _NAME]}
 
@@ -200,7 +200,7 @@ _FIELDS: Final[dict[str, dict[str, Schema]]] = {
     **{model.__name__: properties_of(model) for model in (StreamConfig, ConsumerConfig)},
     **{words.__name__: _bucket_fields(words) for words in WORDS.values()},
 }
-"""The fields that several definitions share, by the name of the definition that holds them."""
+"""The fields that several definitions share, by the name of the definition that has them."""
 
 
 def _shared(name: str) -> dict[str, Schema]:
@@ -208,7 +208,7 @@ def _shared(name: str) -> dict[str, Schema]:
 
 
 def _or_info(kind: Kind, own: Schema) -> Schema:
-    """A configuration, or what a server said of one, which may have keys that are not known here."""
+    """Return the schema of a configuration, or of a server's answer about one, which may have unknown keys."""
     if kind in WORDS:
         info = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
         return choose((_IS_BUCKET_INFO, info), (_IS_INFO, _info(StreamConfig, ("name",))), otherwise=own)

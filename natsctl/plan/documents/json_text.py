@@ -21,19 +21,19 @@ _MEMBER: Final = re.compile(
     r'[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*'
     r'(?:"([^"\\\x00-\x1f]*)"|(-?(?:0|[1-9][0-9]{0,17}))(?![0-9.eE])|(true|false|null)(?![a-zA-Z]))[ \t\r\n]*([,}])'
 )
-"""A key with a value that needs no care, and what comes behind it."""
+"""A key with a simple value, and the separator behind it."""
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
-    """Each value of a text with its line. Raises TextError where the text is no JSON."""
+    """Return each value of a text with its line. Raises TextError where the text is no JSON."""
     reader = _Reader(text, report, expand)
     while not reader.at_end():
         yield reader.line(), reader.value(0)
 
 
 class _Reader:
-    """Reads one text; `_at` is where, `_line` the line of `_counted`, up to which lines were counted."""
+    """Reader of one text; `_at` is the position, `_line` the line of `_counted`, up to which lines were counted."""
 
     def __init__(self, text: str, report: Report, expand: Expand | None) -> None:
         self._text = text
@@ -46,17 +46,17 @@ class _Reader:
         self._path: list[Step] = []
 
     def line(self) -> int:
-        """The line of what is read next."""
+        """Return the line of what is read next."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
 
     def at_end(self) -> bool:
-        """Whether nothing but blanks is left."""
+        """Return whether nothing but blanks is left."""
         return self._next() == ""
 
     def _next(self) -> str:
-        """The next character that is no blank, which stays to be read."""
+        """Return the next character that is no blank, without consuming it."""
         found = _BLANK.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return self._text[self._at : self._at + 1]
@@ -66,7 +66,7 @@ class _Reader:
         return TextError(self.line(), f"not JSON: {reason}{f', got {near}' if near else ', got the end'}")
 
     def value(self, depth: int) -> Any:
-        """The value that begins here."""
+        """Return the value that begins here."""
         first = self._next()
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
@@ -129,7 +129,7 @@ class _Reader:
         return result
 
     def _members(self, result: Mapped) -> bool:
-        """Read the members from here that are texts, whole numbers and words; say whether the object ends with them."""
+        """Read the following members with simple values (texts, integers, words); return whether the object ends."""
         text, plain = self._text, self._expand is None
         while self._values < MAX_VALUES and (found := _MEMBER.match(text, self._at)) is not None:
             key, string, number, word, end = found.groups()
@@ -173,7 +173,7 @@ class _Reader:
                 return result
 
     def _ends(self, close: str) -> bool:
-        """Whether a container ends here; else the comma is read."""
+        """Return whether a container ends here; else the comma is read."""
         found = self._next()
         if found not in (",", close) or not found:
             raise self._fail(f"expected , or {close}")

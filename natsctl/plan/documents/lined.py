@@ -11,7 +11,7 @@ Step = str | int
 
 
 class Mapped(dict[str, Any]):
-    """A mapping with the line of each key, and the words that its keys stand for where a text calls them otherwise."""
+    """A mapping with the line of each key, and with the original spelling of keys that were translated."""
 
     __slots__ = ("line", "lines", "words")
 
@@ -22,14 +22,14 @@ class Mapped(dict[str, Any]):
         self.words: dict[str, tuple[Step, ...]] | None = None
 
     def put(self, key: str, value: Any, line: int, words: tuple[Step, ...] | None = None) -> None:
-        """Set a key; `words` are the steps that lead to it in the text, where they are not the key."""
+        """Set a key; `words` are the steps that lead to it in the text, if they differ from the key."""
         self[key] = value
         self.lines[key] = line
         if words is not None:
             self.words = {**(self.words or {}), key: words}
 
     def without(self, *keys: str) -> Mapped:
-        """A copy that has not these keys."""
+        """Return a copy without these keys."""
         copy = Mapped(self.line)
         copy.update(self)
         for key in keys:
@@ -51,7 +51,7 @@ class Listed(list[Any]):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A value in a document: what is told about it is told by its place."""
+    """A value in a document with its location, by which faults are reported."""
 
     file: str
     value: Any
@@ -59,7 +59,7 @@ class Spot:
     path: str = "$"
 
     def at(self, *steps: Step) -> Spot:
-        """The spot below that the steps lead to, as far as they do."""
+        """Return the spot below that the steps lead to, as far as they do."""
         value, line, path = self.value, self.line, self.path
         for step in steps:
             words: tuple[Step, ...] = (step,)
@@ -74,17 +74,17 @@ class Spot:
         return Spot(self.file, value, line, path)
 
     def holding(self, value: Any) -> Spot:
-        """The same place with another value, such as one that was made of what stands there."""
+        """Return the same location with another value, such as one derived from the value there."""
         return Spot(self.file, value, self.line, self.path)
 
     @property
     def place(self) -> Place:
-        """Where it is."""
+        """The location of the value."""
         return Place(self.file, self.line, self.path)
 
 
 def spelled(step: Step) -> str:
-    """A step as paths have it."""
+    """Return a step in the notation of paths."""
     if isinstance(step, int):
         return f"[{step}]"
     return f".{step}" if step.replace("_", "").replace("-", "").isalnum() else f'["{step}"]'

@@ -19,11 +19,11 @@ from natsctl.plan.documents.lined import Spot, Step, spelled
 from natsctl.plan.wanted import Fault
 
 _JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:[{\]]|$))')
-"""How JSON begins that is no YAML of a person."""
+"""The start of JSON texts that are not hand-written YAML."""
 
 
 class Loader:
-    """Reads each file once, in the order in which it is named or included."""
+    """Loader that reads each file once, in the order in which it is named or included."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.found = Found()
@@ -31,13 +31,13 @@ class Loader:
         self._seen: set[FileId] = set()
 
     def read(self, paths: Sequence[str]) -> None:
-        """Read what the paths mean. Raises UsageError for one that is not there."""
+        """Read the documents of paths. Raises UsageError for one that does not exist."""
         for file in [file for path in paths for file in files_at(path)]:
             if (own := identity(file)) not in self._seen:
                 self._file(file, (own,))
 
     def _file(self, file: str, chain: tuple[FileId, ...]) -> None:
-        """Read a file; `chain` are those that led to it by including each other, and itself."""
+        """Read a file; `chain` is the chain of includes that led to it, itself last."""
         self._seen.add(chain[-1])
         name = "stdin" if file == STDIN else file
         self.found.files.append(name)
@@ -48,14 +48,14 @@ class Loader:
                 self._include(include, file, chain)
 
     def read_text(self, text: str, name: str) -> None:
-        """Read a text that is no file's; what it includes is seen from the working folder."""
+        """Read a text without a file; its includes are relative to the working folder."""
         self.found.files.append(name)
         for spot in self._documents(STDIN, name, text):
             for include in read_form(spot, self.found):
                 self._include(include, STDIN, ())
 
     def _documents(self, file: str, name: str, text: str | None = None) -> Iterator[Spot]:
-        """What stands in a file, document by document; those that can not be read are faults."""
+        """Yield the documents of a file, one by one; unreadable ones are faults."""
 
         def report(line: int, path: Sequence[Step], reason: str) -> None:
             self.found.faults.append(Fault(Place(name, line, "$" + "".join(spelled(step) for step in path)), reason))
@@ -74,14 +74,14 @@ class Loader:
         return interpolation.expanded(text, self._values)
 
     def _include(self, spot: Spot, file: str, chain: tuple[FileId, ...]) -> None:
-        """Read what an included path means, seen from the file that includes it."""
+        """Read the files of an include, relative to the file that includes it."""
         if len(chain) > MAX_INCLUDE_DEPTH:
             self.found.fault(spot, f"more than {MAX_INCLUDE_DEPTH} files include each other")
             return
         base = Path() if file == STDIN else Path(file).parent
         wanted = str(spot.value)
         plain = str(base / wanted)
-        # Only what is included may be a pattern, not the folder that it is seen from.
+        # Only the included path may be a pattern, not the folder to which it is relative.
         pattern = str(Path(glob.escape(str(base))) / wanted)
         try:
             named = Path(plain).is_file()
@@ -93,12 +93,12 @@ class Loader:
             if (own := identity(one)) not in self._seen:
                 self._file(one, (*chain, own))
             elif named and own in chain:
-                # A folder or a pattern may well hold the file that includes it.
+                # A folder or a pattern may well contain the file that includes it.
                 self.found.fault(spot, f"{wanted} includes this file")
 
 
 def is_json(file: str, text: str) -> bool:
-    """Whether a text is to be read as JSON: by the file's name, else by how it begins."""
+    """Return whether a text is to be read as JSON: by the file's name, else by how it begins."""
     if file.endswith(".json"):
         return True
     if file.endswith((".yaml", ".yml")):

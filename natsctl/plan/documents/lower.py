@@ -36,9 +36,9 @@ _FIELDS: Final = {
     "ttl": "max_age",
     "limit_marker_ttl": "subject_delete_marker_ttl",
 }
-"""Words that a bucket has for fields of its stream, where the value is the same."""
+"""Bucket fields whose value is that of a field of the stream."""
 WORD_OF: Final = {field: word for word, field in _FIELDS.items()}
-"""The words for fields of a bucket's stream."""
+"""The bucket fields by the fields of the stream."""
 _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
     Kind.KEY_VALUE: {
         "history": asset_config.set_history,
@@ -49,14 +49,14 @@ _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
     },
     Kind.OBJECT_STORE: {"ttl": asset_config.set_object_ttl},
 }
-"""Words that mean more than one field."""
+"""Bucket fields that stand for more than one field."""
 
 
 _ORIGINS: Final = ("mirror", "sources")
 
 
 class BucketFieldError(ValueError):
-    """A bucket's word with a value that it can not have."""
+    """A bucket field has an invalid value."""
 
     def __init__(self, word: str, reason: str) -> None:
         super().__init__(reason)
@@ -64,7 +64,7 @@ class BucketFieldError(ValueError):
 
 
 def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
-    """The configuration of the stream that a bucket is; `words` have the wire's values. Raises BucketFieldError."""
+    """Return the configuration of a bucket's stream; `words` have the wire's values. Raises BucketFieldError."""
     new_bucket = asset_config.new_kv_bucket if kind is Kind.KEY_VALUE else asset_config.new_object_bucket
 
     word = "bucket"
@@ -88,9 +88,9 @@ def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
 
 
 def raise_bucket(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The bucket document, with its `kind`, that lowers to exactly this stream; None where none does.
+    """Return the bucket document, with its `kind`, for exactly this stream; None if there is none.
 
-    Labels and what servers write into metadata do not count.
+    Labels and server-written metadata do not count.
     """
     name = str(config.get("name", ""))
     kind = Kind.KEY_VALUE if KV.is_mine(name) else Kind.OBJECT_STORE if OBJECTS.is_mine(name) else None
@@ -106,7 +106,7 @@ def raise_bucket(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _raised(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The words whose values are not what a new bucket has anyway."""
+    """Return the fields whose values are not the defaults of a new bucket."""
     bucket = (KV if kind is Kind.KEY_VALUE else OBJECTS).bucket_of(str(config["name"]))
     plain = msgspec.to_builtins(WORDS[kind]())
     words: dict[str, Any] = {"bucket": bucket}
@@ -129,7 +129,7 @@ def _default(kind: Kind, word: str, plain: Mapping[str, Any]) -> Any:
 
 
 def _raised_source(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
-    """A source by its bucket's name, without the mapping of keys that buckets have anyway."""
+    """Return a source by its bucket's name, without the mapping of keys that all buckets have."""
     origin = KV.bucket_of(source["name"])
     usual = [{"src": f"$KV.{origin}.>", "dest": f"$KV.{bucket}.>"}]
     if source.get("subject_transforms") == usual:
@@ -138,7 +138,7 @@ def _raised_source(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
 
 
 def _settled(config: Mapping[str, Any]) -> StreamConfig:
-    """The configuration as a server keeps it, as far as that can be known without one."""
+    """Return the configuration as a server keeps it, as far as that is known without one."""
     typed = msgspec.convert(dict(config), StreamConfig)
     settle(Draft(config=typed))
     return typed

@@ -21,7 +21,7 @@ from natsctl.plan.documents.lined import Listed, Mapped, Spot
 from natsctl.plan.documents.lower import WORD_OF, WORDS
 
 IGNORE: Final = "ignore"
-"""The key of a document, or of an asset in it, that lists fields which are left as they are where the asset exists."""
+"""The key of a document, or of an asset in it, that lists fields to leave unchanged where the asset exists."""
 NAMES: Final = frozenset(("name", "durable_name"))
 _SEVERAL: Final[dict[str, tuple[str, ...]]] = {
     "limit_marker_ttl": ("subject_delete_marker_ttl", "allow_msg_ttl"),
@@ -29,15 +29,15 @@ _SEVERAL: Final[dict[str, tuple[str, ...]]] = {
     "sources": ("sources",),
     "compression": ("compression",),
 }
-"""Words of buckets that stand for more than one field of the stream, or for one of the same name."""
+"""Bucket fields that stand for more than one field of the stream, or for one of the same name."""
 _FIELDS_OF: Final = {word: (field,) for field, word in WORD_OF.items()} | _SEVERAL
 _MAKES: Final[dict[Kind, frozenset[str]]] = {
     Kind.KEY_VALUE: frozenset(("name", "discard", "allow_rollup_hdrs", "deny_delete")),
     Kind.OBJECT_STORE: frozenset(("name", "discard", "allow_rollup_hdrs")),
 }
-"""Fields that make a stream a bucket: every document of a bucket means them."""
+"""Fields that make a stream a bucket: implied by every document of a bucket."""
 _FOR_GOOD: Final = frozenset(("allow_msg_ttl",))
-"""Fields that a server does not switch off again: no null asks for that."""
+"""Fields that a server does not switch off again: null has no effect on them."""
 
 
 class Described(NamedTuple):
@@ -63,14 +63,14 @@ def _null_keys(value: Mapping[str, Any]) -> set[str]:
 
 
 def described_bucket(kind: Kind, config: dict[str, Any], words: Mapping[str, Any]) -> Described:
-    """Return the stream of a bucket with what the document's words mention of it, words at null included."""
+    """Return the stream of a bucket with the fields that the document mentions, those at null included."""
     fields = {field for word in words for field in _FIELDS_OF.get(word, ())}
     nulls = fields - config.keys() - _FOR_GOOD | _null_keys(words)
     return Described(config, frozenset(nulls), frozenset(config.keys() - fields - _MAKES[kind]))
 
 
 def ignored_fields(key: AssetKey, kind: Kind, spot: Spot, found: Found) -> frozenset[str]:
-    """Return the fields that an asset ignores by its own list and that of its document; unknown ones are faults."""
+    """Return the fields that an asset ignores by its own list and its document's; unknown ones are faults."""
     known = _known(key, kind)
     named: set[str] = set()
     for one in ignore_list(spot, found):
@@ -83,7 +83,7 @@ def ignored_fields(key: AssetKey, kind: Kind, spot: Spot, found: Found) -> froze
 
 
 def ignore_list(spot: Spot, found: Found) -> Iterable[Spot]:
-    """Return the entries of a list of fields to ignore; what is none is a fault."""
+    """Return the entries of a list of fields to ignore; any other entry is a fault."""
     if spot.value is None or spot.value is TOLD:
         return
     if not isinstance(spot.value, Listed):
@@ -98,7 +98,7 @@ def ignore_list(spot: Spot, found: Found) -> Iterable[Spot]:
 
 
 def known_anywhere() -> frozenset[str]:
-    """Return all names that the list of a document may have: fields of streams and consumers, words of buckets."""
+    """Return all names that the list of a document may have: fields of streams, consumers and buckets."""
     kinds = (AssetKey("s"), Kind.STREAM), (AssetKey("s", "c"), Kind.CONSUMER), (AssetKey("s"), Kind.KEY_VALUE)
     return frozenset().union(*(_known(key, kind) for key, kind in kinds))
 

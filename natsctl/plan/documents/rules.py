@@ -22,13 +22,13 @@ from natsctl.plan.wanted import Wanted
 
 
 class Judgement(NamedTuple):
-    """What is wrong with an asset; `fields` are those that it is about, the likeliest first."""
+    """A fault of an asset; `fields` are the fields concerned, the likeliest first."""
 
     key: AssetKey
     reason: str
     fields: tuple[str, ...] = ()
     warning: bool = False
-    """It would be taken, but is likely not what was meant."""
+    """A server accepts it, but it is probably a mistake."""
 
 
 _ABOUT: Final = (
@@ -67,11 +67,11 @@ _ABOUT: Final = (
     (r"filter|Filter|unique", ("filter_subjects", "filter_subject")),
     (r"subject", ("subjects", "filter_subject", "filter_subjects", "deliver_subject")),
 )
-"""What the texts of refusals speak of, and the fields that this is."""
+"""Phrases of refusals, and the fields that they concern."""
 
 
 def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
-    """All that is wrong with a set."""
+    """Return all faults of a set."""
     streams: dict[str, StreamConfig] = {}
     for key, asset in wanted.items():
         if not key.consumer:
@@ -102,7 +102,7 @@ def _texts(asset: Wanted, field: str) -> list[str]:
 
 
 def _judged_stream(key: AssetKey, asset: Wanted, streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
-    """Judge a stream alone; one that is good goes to `streams`."""
+    """Check a stream alone; a valid one is added to `streams`."""
     if "\0" in key.stream:
         yield Judgement(key, "a name can not hold a zero character", ("name",))
         return
@@ -113,7 +113,7 @@ def _judged_stream(key: AssetKey, asset: Wanted, streams: dict[str, StreamConfig
 
 
 def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
-    """Judge streams beside those that they mirror and source from, which settles them too."""
+    """Check streams beside those that they mirror and source from, and normalise them."""
     around = Surroundings(streams.get)
     for name, config in list(streams.items()):
         if config.mirror is None and not config.sources:
@@ -126,7 +126,7 @@ def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, Stream
 
 
 def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, StreamConfig]) -> Iterator[Judgement]:
-    """Refuse streams that store the same subjects as one before them, also where another of their fields is refused."""
+    """Refuse streams that store the same subjects as an earlier one, also if another of their fields is refused."""
     tree: SubjectTree[tuple[str, str]] = SubjectTree()
     for name, asset in ((key.stream, asset) for key, asset in wanted.items() if not key.consumer):
         told: set[str] = set()
@@ -146,13 +146,13 @@ def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, St
 def _judged_consumer(
     key: AssetKey, asset: Wanted, around: Surroundings, settled: list[tuple[AssetKey, ConsumerConfig]]
 ) -> Iterator[Judgement]:
-    """Judge a consumer beside its stream; one that is good goes to `settled`."""
+    """Check a consumer beside its stream; a valid one is added to `settled`."""
     if len(key.consumer) > MAX_NAME or "\0" in key.consumer:
         yield Judgement(key, f"a name has at most {MAX_NAME} characters, none of them zero", ("durable_name", "name"))
         return
     stream = around.stream(key.stream)
     if stream is None:
-        # The stream is the server's: whatever the consumer asks for may be right there.
+        # The stream is the server's: every request of the consumer may be valid there.
         replicas = int(asset.config.get("num_replicas") or 1)
         around = Surroundings(lambda name: StreamConfig(name=name, num_replicas=max(replicas, 1)))
     try:
@@ -161,7 +161,7 @@ def _judged_consumer(
         yield _refused(key, asset, refusal)
         return
     settled.append((key, config))
-    # What comes from other streams, or is stored under other subjects, is not known by the stream's subjects.
+    # Messages from other streams, or stored under other subjects, are not covered by the stream's subjects.
     plain = stream is not None and not stream.sources and stream.subject_transform is None
     subjects = stream.subjects if stream is not None and plain else []
     for subject in filters_of(config) if subjects else ():
@@ -171,7 +171,7 @@ def _judged_consumer(
 
 
 def _judged_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[Judgement]:
-    """Judge the consumers of a stream beside each other."""
+    """Check the consumers of a stream beside each other."""
     most = stream.max_consumers
     for key, _ in consumers[most:] if most > 0 else ():
         yield Judgement(key, f"stream {stream.name} takes {most} consumers (max_consumers), and has them already")
@@ -180,7 +180,7 @@ def _judged_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, Cons
 
 
 def _judged_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[Judgement]:
-    """Refuse consumers of a work queue that would get the same messages."""
+    """Refuse consumers of a work queue that would receive the same messages."""
     tree: SubjectTree[AssetKey] = SubjectTree()
     for key, config in consumers:
         if config.deliver_policy is not DeliverPolicy.ALL:

@@ -15,7 +15,7 @@ from natsctl.plan.documents.field_texts import TEXTS
 Schema = dict[str, Any]
 
 REFERENCE: Final = r"\$\{"
-"""What a text has that stands for another value."""
+"""The pattern of a text that stands for another value."""
 _UNITS: Final = "(ns|us|µs|μs|ms|[smhdwMyY])"
 DURATION: Final = rf"^\s*[-+]?(0|([0-9]{{1,20}}(\.[0-9]{{0,30}})?{_UNITS}|\.[0-9]{{1,30}}{_UNITS})+)\s*$|^-?[0-9]+$"
 SIZE: Final = r"^\s*[0-9]{1,20}(\.[0-9]{1,18})?\s*([KMGTPEkmgtpe]([iI]?[bB])?|[bB])?\s*$|^-?[0-9]+$"
@@ -28,7 +28,7 @@ _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "uint64": (0, UINT64_MAX)}
 
 
 def of_shape(shape: Shape) -> Schema:
-    """The schema of a value; of a struct that of an object, closed."""
+    """Return the schema of a value; of a struct that of an object, closed."""
     if shape.kind == "struct":
         return of_model(shape.python)
     if shape.kind == "list":
@@ -47,7 +47,7 @@ def of_shape(shape: Shape) -> Schema:
 
 
 def present(schema: Schema) -> Schema:
-    """The schema of a value that may not be null, as those of lists and mappings."""
+    """Return the schema of a value that may not be null, as in lists and mappings."""
     kinds = schema.get("type")
     return {**schema, "type": [kind for kind in kinds if kind != "null"]} if isinstance(kinds, list) else schema
 
@@ -61,7 +61,7 @@ def _number(shape: Shape) -> Schema:
 
 
 def of_choice(choices: Iterable[str]) -> Schema:
-    """One of some words; editors offer them as they are, and take them in capitals too."""
+    """Return the schema of one of some words; editors offer them as given, and accept capitals too."""
     words = list(choices)
     spelled = "|".join(_any_case(word) for word in words)
     return {"anyOf": [{"enum": [*words, None]}, {"type": "string", "pattern": f"^({spelled})$|{REFERENCE}"}]}
@@ -73,40 +73,40 @@ def _any_case(word: str) -> str:
 
 
 def of_model(model: type[Model]) -> Schema:
-    """The schema of an object with the fields of a model."""
+    """Return the schema of an object with the fields of a model."""
     return closed(properties_of(model))
 
 
 def properties_of(model: type[Model]) -> dict[str, Schema]:
-    """The schemas of a model's fields, with what they mean."""
+    """Return the schemas of a model's fields, with their descriptions."""
     texts = TEXTS[model.__name__]
     return {key: described(of_shape(field.shape), texts[key]) for key, field in shape_of(model).fields.items()}
 
 
 def described(schema: Schema, text: str) -> Schema:
-    """A schema that says what it is of."""
+    """Return a schema with a description."""
     return {"description": text, **schema}
 
 
 def closed(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> Schema:
-    """An object that has these keys and no others."""
+    """Return the schema of an object that has these keys and no others."""
     wanted = list(required)
     schema: Schema = {"type": ["object", "null"], "properties": dict(properties), "additionalProperties": False}
     return schema | ({"type": "object", "required": wanted} if wanted else {})
 
 
 def has(*keys: str) -> Schema:
-    """An object that has all of these keys."""
+    """Return the schema of an object that has all of these keys."""
     return {"type": "object", "required": list(keys)}
 
 
 def has_any(keys: Iterable[str]) -> Schema:
-    """An object that has one of these keys."""
+    """Return the schema of an object that has one of these keys."""
     return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
 
 
 def choose(*cases: tuple[Schema, Schema], otherwise: Schema) -> Schema:
-    """The schema of the first case that holds."""
+    """Return the schema of the first case that holds."""
     schema = otherwise
     for condition, wanted in reversed(cases):
         schema = {"if": condition, "then": wanted, "else": schema}

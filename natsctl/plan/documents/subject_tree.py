@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Level(Generic[T]):
-    """The tokens that follow a beginning of subjects, and the items whose subjects end here."""
+    """The tokens that follow a prefix of subjects, and the items whose subjects end here."""
 
     below: dict[str, _Level[T]] = field(default_factory=dict)
     here: list[T] = field(default_factory=list)
@@ -24,15 +24,15 @@ class SubjectTree(Generic[T]):
         self._root: _Level[T] = _Level()
 
     def add(self, subject: str, item: T) -> None:
-        """Keep an item."""
+        """Add an item."""
         level = self._root
         for token in subject.split("."):
             level = level.below.setdefault(token, _Level())
         level.here.append(item)
 
     def overlapping(self, subject: str) -> Iterator[T]:
-        """The items of which a subject has a literal subject in common with `subject`."""
-        # Levels that are waited for are kept in a list: subjects may have thousands of tokens.
+        """Yield the items that share a literal subject with `subject`."""
+        # Pending levels are kept in a list: subjects may have thousands of tokens.
         waiting, tokens = [(self._root, 0)], subject.split(".")
         while waiting:
             level, at = waiting.pop()

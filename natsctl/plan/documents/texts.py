@@ -12,7 +12,10 @@ from natsctl.plan.documents.lined import Step
 
 
 def values_of(text: str, name: str) -> list[Any]:
-    """The value of each document of a text that is called `name`. Raises UsageError with the first fault's line."""
+    """Return the value of each document of a text that is called `name`.
+
+    Raises UsageError with the first fault's line.
+    """
     try:
         if text.lstrip().startswith(("{", "[")):
             try:
@@ -20,7 +23,7 @@ def values_of(text: str, name: str) -> list[Any]:
             except TextError:
                 if name.endswith(".json"):
                     raise
-                # YAML may begin in the same way.
+                # YAML may start in the same way.
         return _read(yaml_text, text)
     except TextError as fault:
         raise UsageError(f"{name}:{fault.line}: {fault.reason}") from fault

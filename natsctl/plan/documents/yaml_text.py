@@ -16,7 +16,7 @@ from natsctl.plan.documents.interpolation import is_one_reference
 from natsctl.plan.documents.lined import Listed, Mapped, Step
 
 Report = Callable[[int, Sequence[Step], str], None]
-"""Takes a fault that does not end the reading: its line, the steps to it, and the reason."""
+"""Reports a fault that does not end the reading: its line, the steps to it, and the reason."""
 Expand = Callable[[str], str]
 """Replaces the references of a text; raises ValueError."""
 
@@ -41,11 +41,11 @@ _SHOWN: Final = {there: code for code, there in _HIDDEN.items()}
 _HIDDEN_REFERENCE: Final = re.compile(f"{_HIDES}([^{_SHOWS}]*){_SHOWS}")
 _TAG: Final = "tag:yaml.org,2002:"
 MAX_DIGITS: Final = 400
-"""Longer numbers are texts: no field holds them, and reading them costs the square of their length."""
+"""Longer numbers are texts: no field holds them, and parsing them takes quadratic time."""
 
 
 def plain_value(text: str) -> Any:
-    """What an unquoted scalar means: null, true or false, a number, or the text itself."""
+    """Return the value of an unquoted scalar: null, true or false, a number, or the text itself."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMERIC or len(text) > MAX_DIGITS:
@@ -58,7 +58,7 @@ def plain_value(text: str) -> Any:
 
 
 def untyped(text: str) -> Untyped:
-    """Return a text that means a number or a switch where one is wanted."""
+    """Return a text that becomes a number or a switch where one is expected."""
     value = Untyped(text)
     value.meant = plain_value(text)
     return value
@@ -74,9 +74,9 @@ def _int(text: str) -> Any:
 
 
 def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
-    """Each document of a text with the line it begins on, None for an empty one.
+    """Return each document of a text with its first line, None for an empty one.
 
-    Raises TextError where the text is no YAML, or too much of it; what came before is good.
+    Raises TextError if the text is not YAML or too long; earlier documents are valid.
     """
     import yaml
 
@@ -92,7 +92,7 @@ def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tupl
 
 
 def _told(fault: Any, text: str) -> TextError:
-    """The fault of PyYAML in one line, with what is most often meant."""
+    """Return the fault of PyYAML in one line, with the likely intention."""
     mark = fault.problem_mark or fault.context_mark
     line = mark.line if mark is not None else 0
     lines = text.splitlines() or [""]
@@ -105,7 +105,7 @@ def _told(fault: Any, text: str) -> TextError:
 
 
 def hidden(text: str) -> str:
-    """Return the text with each `${…}` in characters that mean nothing to YAML, so that it may stand in { } and [ ].
+    """Return the text with each `${…}` in characters without meaning in YAML, so that it may stand in { } and [ ].
 
     References with quotes or escapes in them stay as they are: these only stand in quotes.
     """
@@ -115,14 +115,14 @@ def hidden(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a scalar with its references as they were written."""
+    """Return a scalar with its references as written."""
     if _HIDES not in text:
         return text
     return _HIDDEN_REFERENCE.sub(lambda found: found[1].translate(_SHOWN), text)
 
 
 class _Reader:
-    """Builds values from the events of one text."""
+    """Reader that builds values from the events of one text."""
 
     def __init__(self, events: Any, report: Report, expand: Expand | None) -> None:
         import yaml
@@ -143,7 +143,7 @@ class _Reader:
         self._document_kind = yaml.DocumentStartEvent
 
     def documents(self) -> Iterator[tuple[int, Any]]:
-        """See the function of this name."""
+        """Yield each document of the text with its first line."""
         while self._events.check_event():
             event = self._events.get_event()
             if type(event) is self._document_kind:
@@ -168,7 +168,7 @@ class _Reader:
         text: str = event.value
         plain, tag = event.implicit[0], event.tag
         if self._expand is not None and "${" in (text := shown(text)):
-            may_be_empty = ":-" in text  # a variable that is empty by itself is no null, which would lift a limit
+            may_be_empty = ":-" in text  # a variable whose value is empty is no null, which would lift a limit
             try:
                 text, plain = self._expand(text), plain and is_one_reference(text)
             except ValueError as fault:
@@ -249,7 +249,7 @@ class _Reader:
             self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
 
     def _open(self, event: Any) -> None:
-        """Let an alias inside of what it stands for be known as one."""
+        """Register an anchor before its value is complete, so that an alias within it is recognised."""
         if event.anchor:
             self._anchors[event.anchor] = (None, 0)
 

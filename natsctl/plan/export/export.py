@@ -35,7 +35,7 @@ COLLECTIONS: Final = {
     Kind.OBJECT_STORE: "object_stores",
     Kind.CONSUMER: "consumers",
 }
-"""Where a plain document lists each kind, in this order."""
+"""The key of each kind in a plain document, in order."""
 _SWITCHES: Final = ("protect", "create_only")
 
 
@@ -65,10 +65,10 @@ class Written:
 
 
 def wanted_of(world: World, *, ephemeral: bool = False) -> DocumentSet:
-    """The assets of an account as documents would ask for them; its owner where all that have one share it.
+    """Return the assets of an account as documents would describe them; their owner if all share one.
 
     Consumers that mirrors, sources and readers keep for themselves are left out, others without a durable name unless
-    `ephemeral`. Labels become what they mean; what servers write into metadata is left out, and so are pauses.
+    `ephemeral`. Labels become their meaning; server-written metadata and pauses are left out.
     """
     wanted = {key: _wanted(live) for key, live in sorted(world.assets.items()) if _is_exported(live, ephemeral)}
     owners = {owner for key in wanted if (owner := owner_of(world.assets[key].config))}
@@ -92,14 +92,14 @@ def _wanted(live: Live) -> Wanted:
 
 @dataclass(frozen=True)
 class Exporter:
-    """Writes the assets of a set as documents; `full` leaves nothing out that a server fills in."""
+    """Export of the assets of a set as documents; `full` includes what servers fill in."""
 
     documents: DocumentSet
     full: bool = False
 
     @cached_property
     def around(self) -> Surroundings:
-        """The streams of the set. Limits of an account are not counted on: elsewhere there may be others."""
+        """The streams of the set. Limits of an account are ignored: elsewhere there may be others."""
         return Surroundings(self._stream)
 
     def _stream(self, name: str) -> StreamConfig | None:
@@ -116,7 +116,7 @@ class Exporter:
         return {}
 
     def written(self) -> list[Written]:
-        """Every asset, streams in the order of their names, each before its consumers."""
+        """Return every asset, streams in the order of their names, each before its consumers."""
         return [self._written(self.documents.wanted[key]) for key in sorted(self.documents.wanted)]
 
     def _written(self, one: Wanted) -> Written:
@@ -141,7 +141,7 @@ class Exporter:
         return self._full(one.key, named) if self.full else shortened(one.key, named, self.around, ("name",))
 
     def _consumer(self, one: Wanted) -> Config:
-        """The configuration of a consumer; a name alone means a durable one, unless it ends when nobody uses it."""
+        """Return the configuration of a consumer; a name alone means a durable one, unless it ends when unused."""
         durable = bool(one.config.get("durable_name"))
         named = {**one.config, "durable_name" if durable else "name": one.key.consumer}
         if self.full:
@@ -156,13 +156,13 @@ class Exporter:
         return config
 
     def _full(self, key: AssetKey, config: Config) -> Config:
-        """All that a server would say of it; of what it would refuse, all that is there."""
+        """Return the configuration as a server would return it; of a refused one, all that is there."""
         with suppress(ConfigRefusedError):
             config = config | settled(key, config, self.around)
         return ordered(config, shape_for(key))
 
     def plain(self, assets: Iterable[Written] | None = None) -> Config:
-        """One document of these assets, or of all."""
+        """Return one document of these assets, or of all."""
         listed: dict[str, list[Config]] = {name: [] for name in COLLECTIONS.values()}
         streams: dict[str, Config] = {}
         for one in self.written() if assets is None else assets:
@@ -178,7 +178,7 @@ class Exporter:
         return {**self._owner, **({name: found for name, found in listed.items() if found} or {"streams": []})}
 
     def typed(self, assets: Iterable[Written] | None = None) -> list[Config]:
-        """One document for each of these assets, or of all."""
+        """Return one document for each of these assets, or of all."""
         return [self._typed(one) for one in (self.written() if assets is None else assets)]
 
     def _typed(self, one: Written) -> Config:
@@ -192,12 +192,12 @@ class Exporter:
 
 
 def exported(world: World, *, full: bool = False, ephemeral: bool = False) -> list[Config]:
-    """The documents of an account: one that lists all of it."""
+    """Return the documents of an account: one that lists all of it."""
     return [Exporter(wanted_of(world, ephemeral=ephemeral), full).plain()]
 
 
 def remarks(documents: DocumentSet) -> list[str]:
-    """What of an account no server makes as the documents say it, with what to do."""
+    """Return notes on the parts of an account that no server recreates from the documents, with advice."""
     streams = [one for one in documents.wanted.values() if not one.key.consumer]
     sealed = [
         f"{one.key} is sealed: no server makes a stream that is, leave `sealed` out until it is filled"
@@ -217,7 +217,7 @@ def _words_of(kind: Kind) -> Shape:
 
 
 def _raised(one: Wanted, around: Surroundings) -> Config | None:
-    """The bucket that a stream is, where its words say all of it, keys that are not known here included."""
+    """Return the bucket that a stream is, if bucket fields describe all of it, unknown keys included."""
     raised = raise_bucket({**one.config, "name": one.key.stream})
     if raised is None:
         return None

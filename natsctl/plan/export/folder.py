@@ -17,31 +17,31 @@ from natsctl.client.atomic_file import atomic_write, is_special
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 MAX_STEM: Final = 200
-"""Letters of a file's name before its suffix; file systems take 255 bytes."""
+"""Letters of a file's name before its suffix; file systems accept 255 bytes."""
 _RESERVED: Final = frozenset(
     ("con", "prn", "aux", "nul", *(f"com{digit}" for digit in range(10)), *(f"lpt{digit}" for digit in range(10)))
 )
-"""Names that Windows keeps for devices."""
+"""Names that Windows reserves for devices."""
 
 
 class FilesWritten(Model, kw_only=True, omit_defaults=False):
-    """What became of files: paths of those that were written, of those that were up to date, and of old ones."""
+    """The result of writing files: the paths that were written, those that were up to date, and old ones."""
 
     written: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
-    """Files in the folder for streams that are gone; they stay."""
+    """Files in the folder for streams that no longer exist; they stay."""
 
 
 def is_folder(path: str) -> bool:
-    """Whether a path to write to means a folder: one that is there, or a name without the suffix of a document."""
+    """Return whether an output path means a folder: an existing one, or a name without the suffix of a document."""
     if is_special(Path(path)):
         return False
     return Path(path).is_dir() or path.endswith(("/", os.sep)) or not path.endswith(SUFFIXES)
 
 
 def file_names(streams: Iterable[str], suffix: str) -> dict[str, str]:
-    """A file name for each stream: safe on every file system, different even where case does not count."""
+    """Return a file name for each stream: safe on every file system, unique even where case does not count."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for stream in streams:
@@ -55,25 +55,25 @@ def file_names(streams: Iterable[str], suffix: str) -> dict[str, str]:
 
 
 def _stem(stream: str, escaped: int = 0) -> str:
-    """The name without suffix: letters, digits, - and _, the rest as %XX, as are the first `escaped` letters."""
+    """Return the name without suffix: letters, digits, - and _, the rest as %XX, as are the first `escaped` letters."""
     first = "".join(f"%{byte:02X}" for byte in stream[:escaped].encode())
     stem = first + quote(stream[escaped:], safe="").replace(".", "%2E").replace("~", "%7E")
     if len(stem) > MAX_STEM or escaped > len(stream):
-        # Cut escapes whole: what is left need not be read back, the hash tells it apart.
+        # Cut escapes whole: the stem need not be decoded, the hash makes it unique.
         stem = f"{stem[: MAX_STEM - 20].rpartition('%')[0] or stem[: MAX_STEM - 20]}~"
         stem += hashlib.sha256(stream.encode()).hexdigest()[:16]
     return stem
 
 
 def stream_of(file: Path) -> str:
-    """The stream that a file is named after."""
+    """Return the stream that a file is named after."""
     return unquote(file.stem)
 
 
 def write_files(texts: Mapping[Path, str], *, force: bool) -> FilesWritten:
     """Write files, all of which are checked before the first one is written.
 
-    A file that is there and says something else is replaced with `force` alone. Raises UsageError, StorageError.
+    An existing file with other content is replaced with `force` alone. Raises UsageError, StorageError.
     """
     same = {path for path, text in texts.items() if not is_special(path) and _says(path, text)}
     taken = [path for path in texts if path not in same and path.exists() and not is_special(path)]
@@ -90,7 +90,7 @@ def write_files(texts: Mapping[Path, str], *, force: bool) -> FilesWritten:
 
 
 def other_documents(folder: Path, texts: Iterable[Path]) -> list[Path]:
-    """The documents in a folder beside these."""
+    """Return the documents in a folder other than these."""
     mine = {path.name for path in texts}
     return sorted(path for path in folder.glob("*") if path.name.endswith(SUFFIXES) and path.name not in mine)
 
@@ -103,7 +103,7 @@ def _says(path: Path, text: str) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file in its place by a rename: it is never there in part."""
+    """Write a file by a rename: it never exists in part."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:

@@ -17,10 +17,10 @@ Settle = Callable[[Mapping[str, Any]], Config]
 
 
 def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, required: Sequence[str] = ()) -> Config:
-    """Part of `config`, in the order of the contract, that settles as all of it does; `required` stays in any case.
+    """Return the part of `config`, in the order of the contract, that normalises to the whole; `required` always stays.
 
-    What a server has, it may refuse to take again (it fills in fields that exclude others): then that is what counts.
-    A configuration that can not be had by any part of it is left whole, but for what is empty.
+    A server may refuse a configuration that it returned itself (it fills in fields that exclude others): then its own
+    values count. If no part normalises to the whole, the configuration is returned whole, without empty fields.
     """
     shape = shape_for(key)
     own = {} if key.consumer else dict.fromkeys(CREATED, False)  # a new stream would have another value
@@ -36,7 +36,7 @@ def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, re
 
 
 def _aim(key: AssetKey, config: Config, settle: Settle) -> Config:
-    """What a server makes of the whole."""
+    """Return the whole configuration as a server keeps it."""
     try:
         return settle(config)
     except ConfigRefusedError:
@@ -44,12 +44,12 @@ def _aim(key: AssetKey, config: Config, settle: Settle) -> Config:
 
 
 def shape_for(key: AssetKey) -> Shape:
-    """What the configuration of an asset looks like."""
+    """Return the shape of an asset's configuration."""
     return shape_of(ConsumerConfig if key.consumer else StreamConfig)
 
 
 def ordered(config: Mapping[str, Any], shape: Shape) -> Config:
-    """The same in the order of the contract, what is unknown behind it by name."""
+    """Return the same in the order of the contract, unknown fields last by name."""
     known = [name for name in shape.fields if name in config]
     unknown = sorted(name for name in config if name not in shape.fields)
     return {name: _ordered_value(config[name], shape, name) for name in (*known, *unknown)}
@@ -69,7 +69,7 @@ def _ordered_value(value: Any, shape: Shape, name: str) -> Any:
 
 
 def _without_empty(config: Mapping[str, Any], shape: Shape) -> Config:
-    """The configuration without fields at the zero of their type, which say nothing on the wire."""
+    """Return the configuration without fields at the zero of their type, which mean nothing on the wire."""
     kept = {name: _bare_value(value, shape, name) for name, value in config.items()}
     return {name: value for name, value in kept.items() if value or name not in shape.fields}
 
@@ -86,7 +86,7 @@ def _bare_value(value: Any, shape: Shape, name: str) -> Any:
 
 
 def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> Config | None:
-    """What has to be said, found by saying ever more of what comes out otherwise; None where that leads nowhere."""
+    """Return the fields that must be written, adding those that come out otherwise; None if that does not converge."""
     names = set(start)
     while True:
         part = {name: value for name, value in whole.items() if name in names}
@@ -94,7 +94,7 @@ def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> 
         if made == aim:
             return part
         if made is None and (less := _thinned(part, start, aim, settle)) != part:
-            return less  # one field was filled in because of others, and can not be said beside them
+            return less  # one field was filled in because of others, and cannot be given beside them
         wrong = {name for name in whole if name not in names and (made is None or made.get(name) != aim.get(name))}
         if not wrong:
             return None
@@ -102,7 +102,7 @@ def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> 
 
 
 def _made(part: Config, settle: Settle) -> Config | None:
-    """What a server makes of a part; None where it refuses it."""
+    """Return a part as a server would keep it; None if it refuses it."""
     try:
         return settle(part)
     except ConfigRefusedError:
@@ -110,7 +110,7 @@ def _made(part: Config, settle: Settle) -> Config | None:
 
 
 def _thinned(part: Config, required: Sequence[str], aim: Config, settle: Settle) -> Config:
-    """The same without what follows from the rest after all."""
+    """Return the same without fields that follow from the others."""
     for name in [name for name in part if name not in required]:
         less = {other: value for other, value in part.items() if other != name}
         if _made(less, settle) == aim:

@@ -13,7 +13,7 @@ _SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def worded(value: Any, shape: Shape | None) -> Any:
-    """A value with its durations and sizes as words, and its texts so that interpolation gives them back."""
+    """Return a value with its durations and sizes as words, and its texts escaped for interpolation."""
     if isinstance(value, Mapping):
         return {key: worded(item, _inner(shape, key)) for key, item in value.items()}
     if isinstance(value, list):
@@ -28,7 +28,7 @@ def worded(value: Any, shape: Shape | None) -> Any:
 
 
 def duration_words(ns: int) -> str:
-    """A duration in few words: "1y", "30d", "1h30m", "1.5s"; "" for what is better said by its number."""
+    """Return a duration in words: "1y", "30d", "1h30m", "1.5s"; "" where the number is clearer."""
     if ns <= 0:
         return ""
     for unit, name in ((YEAR, "y"), (DAY, "d")):
@@ -42,7 +42,7 @@ def duration_words(ns: int) -> str:
 
 
 def size_words(size: int) -> str:
-    """A size in the largest unit that it is a whole number of: "10GiB"; "" for what is no such number."""
+    """Return a size in the largest unit that divides it: "10GiB"; "" if none does."""
     power = 0
     while size > 0 and size % 1024 == 0 and power < len(_SIZES):
         size, power = size // 1024, power + 1

@@ -14,36 +14,36 @@ Config = Mapping[str, Any]
 _WIDTH: Final = 2**31 - 1
 """Lines are never folded: a changed word is a changed line."""
 _MISREAD: Final = re.compile(
-    r"[-+]?\.?[0-9][0-9_.:]*(e[-+]?[0-9_]*)?"  # numbers, of YAML 1.1 also those to the base of 60
+    r"[-+]?\.?[0-9][0-9_.:]*(e[-+]?[0-9_]*)?"  # numbers, in YAML 1.1 also sexagesimal ones
     r"|[-+]?0[xob][0-9a-f_]*|[-+]?\.(inf|nan)"
     r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*"
     r"|y|n|yes|no|on|off|true|false|null|~|=|<<",
     re.IGNORECASE | re.DOTALL,
 )
-"""Texts that one reader or another takes for a number, a time, a truth or nothing where they have no quotes."""
+"""Unquoted texts that some reader takes for a number, a time, a truth value or null."""
 
 
 class Format(StrEnum):
-    """What documents are written in."""
+    """The format of written documents."""
 
     YAML = "yaml"
     JSON = "json"
 
 
 def yaml_text(documents: Sequence[Config], header: Sequence[str] = (), *, ascii_only: bool = False) -> str:
-    """The documents as YAML, `---` between them, below comments; `ascii_only` escapes all other letters."""
+    """Return the documents as YAML, `---` between them, below comments; `ascii_only` escapes all other letters."""
     comments = "".join(f"# {' '.join(line.split())}\n" for line in header)
     texts = ["".join(_sections(document, ascii_only)) for document in documents]
     return comments + "---\n".join(text or "{}\n" for text in texts)
 
 
 def json_text(documents: Config | Sequence[Config]) -> str:
-    """A document, or an array of them, as JSON, two spaces a level."""
+    """Return a document, or an array of them, as JSON, two spaces a level."""
     return json.dumps(documents, indent=2, ensure_ascii=False) + "\n"
 
 
 def _sections(document: Config, ascii_only: bool) -> Iterator[str]:
-    """The text of a document, its assets with an empty line between them."""
+    """Return the text of a document, with an empty line between its assets."""
     for key, value in document.items():
         if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
             yield f"{key}:\n"
@@ -68,7 +68,7 @@ def _dumper() -> Any:
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
     class Dumper(base):  # type: ignore[misc]  # one of two classes, chosen at run time
-        """Writes texts in quotes where they could be misread, and texts of several lines as such."""
+        """Writes ambiguous texts in quotes, and texts of several lines as blocks."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

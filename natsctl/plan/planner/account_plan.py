@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 async def plan_for(
     manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT, *, whole: bool = False
 ) -> Plan:
-    """What makes the account be as documents say; with `whole` all of it is read, to know what else the owner has."""
+    """Return the plan that makes the account match documents.
+
+    With `whole` all of it is read, to find the owner's other assets.
+    """
     named = None if whole or options.prune else streams_of(documents)
     world = await read_world(manager, named)
     plan = make_plan(documents, world, options)
@@ -36,7 +39,7 @@ async def plan_for(
 
 
 async def _rivals(manager: Manager, plan: Plan) -> set[str]:
-    """The streams of the account that have subjects which the plan would have streams take."""
+    """Return the streams of the account that have subjects which the plan would have streams take."""
     room = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     async def ask(subject: str) -> list[str]:
@@ -44,20 +47,20 @@ async def _rivals(manager: Manager, plan: Plan) -> set[str]:
             try:
                 return list(await manager.stream_names(subject=subject))
             except NotAuthorisedError:
-                return []  # who may only change streams of some names is told by the server of an overlap
+                return []  # a user who may only change streams of some names learns of an overlap from the server
 
     wanted = subjects_taken({change.key: change for change in plan.changes})
     return {name for names in await asyncio.gather(*map(ask, sorted(wanted))) for name in names}
 
 
 async def destruction_for(manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT) -> Plan:
-    """What removes from the account what documents describe."""
+    """Return the plan that removes from the account what documents describe."""
     named = None if options.prune else streams_of(documents)
     return make_destruction(documents, await read_world(manager, named), options)
 
 
 def streams_of(documents: DocumentSet) -> set[str]:
-    """The streams that documents speak of: described, consumed, mirrored or sourced from."""
+    """Return the streams that documents refer to: described, consumed, mirrored or sourced from."""
     found = {key.stream for key in documents.wanted}
     for one in documents.wanted.values():
         if not one.key.consumer:

@@ -37,7 +37,7 @@ _PENDING: Final = re.compile(r"max ack pending exceeds system limit of (\d+)")
 
 
 def doubtful(wanted: DocumentSet, plan: Plan) -> dict[str, AssetKey]:
-    """Fields that differ and that the documents do not give, where a cap may be the reason; each with an asset."""
+    """Return the fields that differ, that no document gives and that a cap may explain; each with an asset."""
     found: dict[str, AssetKey] = {}
     for change in plan.changes:
         one = wanted.wanted.get(change.key)
@@ -50,7 +50,7 @@ def doubtful(wanted: DocumentSet, plan: Plan) -> dict[str, AssetKey]:
 
 
 async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], world: World) -> dict[str, int]:
-    """The server's caps that these fields hang on, as members of `World.limits`."""
+    """Return the server's caps for these fields, as members of `World.limits`."""
     caps: dict[str, int] = {}
     for name, key in fields.items():
         if name == "duplicate_window":
@@ -77,21 +77,21 @@ async def _window_ns(manager: Manager) -> int:
 
 async def _refused_consumer(manager: Manager, stream: str, fields: dict[str, Any]) -> str:
     name = _unused("natsctl")
-    # Without the sequence to begin at it is refused by servers of all versions; newer ones heed the action as well.
+    # Without the sequence to begin at, servers of all versions refuse it; newer ones check the action as well.
     start = {"deliver_policy": "by_start_sequence", "ack_policy": "explicit"}
     body = {"stream_name": stream, "config": {"durable_name": name, **start, **fields}, "action": "update"}
     return await _refusal(manager, endpoints.CONSUMER_CREATE, (stream, name), body)
 
 
 def _unused(prefix: str) -> str:
-    """A name that nobody has."""
+    """Return a name that is not in use."""
     import secrets  # of no use to a plan without doubts, and slow to import
 
     return f"{prefix}_{secrets.token_hex(8)}"
 
 
 async def _refusal(manager: Manager, endpoint: endpoints.Endpoint, tokens: tuple[str, ...], body: Any) -> str:
-    """Why the server refuses a request; "" where it did not say."""
+    """Return why the server refuses a request; "" where it gives no reason."""
     subject = endpoint.subject(*tokens, prefix=manager.connection.target.api_prefix)
     try:
         await manager.requests.exchange(subject, codec.encode(body))

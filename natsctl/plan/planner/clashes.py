@@ -12,7 +12,7 @@ from natsctl.plan.world import World
 
 
 def subjects_taken(changes: Mapping[AssetKey, Change]) -> set[str]:
-    """All subjects that streams are to take."""
+    """Return all subjects that streams are about to take."""
     return {subject for key, change in changes.items() if not key.consumer for subject in taken(change)}
 
 

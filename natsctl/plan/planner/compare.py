@@ -13,11 +13,11 @@ SETS: Final = frozenset(("subjects", "filter_subjects", "tags"))
 TIMES: Final = frozenset(("opt_start_time", "pause_until"))
 SAMPLED: Final = "sample_freq"
 OPEN: Final = frozenset(("", "metadata", "consumer_limits"))
-"""Objects that are compared field by field even where one side has none: an empty one means the same."""
+"""Objects that are compared field by field even if one side has none: an empty one means the same."""
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
-    """Every field that differs, nested ones by dotted path, mirrors and sources by the stream that they name.
+    """Return every field that differs: nested ones by dotted path, mirrors and sources by their stream.
 
     Absent fields and those at their zero value are the same, as on the wire.
     """
@@ -41,12 +41,12 @@ def _values(path: str, key: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _are_objects(value: Any) -> bool:
-    """Whether a value is a list of objects, or none; what a newer server may have instead is compared whole."""
+    """Return whether a value is a list of objects, or none; other values of newer servers are compared whole."""
     return not value or (isinstance(value, list) and all(isinstance(item, Mapping) for item in value))
 
 
 def same(key: str, old: Any, new: Any) -> bool:
-    """Whether two values of a field mean the same."""
+    """Return whether two values of a field mean the same."""
     if old == new or (not old and not new):
         return True
     if key in SETS and isinstance(old, list) and isinstance(new, list):
@@ -57,13 +57,13 @@ def same(key: str, old: Any, new: Any) -> bool:
 
 
 def sampled(text: Any) -> Any:
-    """How many of a hundred acks are sampled: `100` and `100%` are the same, and so are none and `0%`."""
+    """Return the percentage of acks that are sampled: `100` and `100%` are the same, and so are none and `0%`."""
     number = text.removesuffix("%") if isinstance(text, str) else text
     return int(number) if isinstance(number, str) and number.isdecimal() else number or 0
 
 
 def moment(text: Any) -> int | str | None:
-    """When a time is, ns since the epoch; what is no time as it stands, None for none."""
+    """Return a time in ns since the epoch; a value that is no time unchanged, None for none."""
     if not isinstance(text, str) or is_zero(text):
         return None
     try:
@@ -73,7 +73,7 @@ def moment(text: Any) -> int | str | None:
 
 
 def without_passed_pause(config: dict[str, Any], now_ns: int) -> dict[str, Any]:
-    """The configuration without a pause that is over."""
+    """Return the configuration without a pause that is over."""
     until = moment(config.get("pause_until"))
     if until is None or (isinstance(until, int) and until <= now_ns):
         return {name: value for name, value in config.items() if name != "pause_until"}
@@ -81,7 +81,7 @@ def without_passed_pause(config: dict[str, Any], now_ns: int) -> dict[str, Any]:
 
 
 def _objects_by_name(path: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
-    """The differences of lists of sources: each is known by the stream that it names, those that are equal aside."""
+    """Return the differences of lists of sources, which are matched by the stream they name."""
     before = _by_name([source for source in old if source not in new])
     after = _by_name([source for source in new if source not in old])
     for name in [*before, *(name for name in after if name not in before)]:
@@ -89,7 +89,7 @@ def _objects_by_name(path: str, old: list[Any], new: list[Any]) -> Iterator[Diff
 
 
 def _by_name(sources: list[Any]) -> dict[str, Any]:
-    """Sources by name; several of one stream are told apart by what they take of it, then by their order."""
+    """Return sources by name; several of one stream are told apart by their filters, then by their order."""
     named: dict[str, Any] = {}
     names = [str(source.get("name")) for source in sources]
     for name, source in zip(names, sources, strict=True):

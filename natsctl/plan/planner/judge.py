@@ -37,7 +37,7 @@ Config = dict[str, Any]
 
 
 class Judge:
-    """Compares the assets of one set of documents with one account."""
+    """Comparison of the assets of one set of documents with one account."""
 
     def __init__(
         self, wanted: DocumentSet, world: World, *, allow_replace: bool, adopt: bool, keep_messages: bool = False
@@ -52,7 +52,7 @@ class Judge:
         self._consumers: dict[str, list[AssetKey]] = defaultdict(list)
 
     def stream(self, name: str) -> StreamConfig | None:
-        """A stream of the account as it will be, or as it is where no document describes it."""
+        """Return a stream of the account as it will be, or as it is where no document describes it."""
         if name not in self._streams:
             key = AssetKey(name)
             config = self._will_be(key)
@@ -60,7 +60,7 @@ class Judge:
         return self._streams[name]
 
     def _will_be(self, key: AssetKey) -> Config | None:
-        """The configuration that an asset will have, None where it neither is there nor described."""
+        """Return the future configuration of an asset, None if it neither exists nor is described."""
         if key not in self._will:
             one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
             if live is None:
@@ -77,7 +77,7 @@ class Judge:
             return StreamConfig(name=key.stream)
 
     def change(self, one: Wanted, above: Change | None) -> Change | None:
-        """What has to happen to an asset, None for nothing; `above` is what happens to the stream of a consumer."""
+        """Return the change that an asset needs, None for none; `above` is the change of a consumer's stream."""
         live = self.world.assets.get(one.key)
         anew = above is not None and above.action is Action.REPLACE
         if live is not None and not anew and (one.create_only or self._is_plainly_so(live, one)):
@@ -101,7 +101,7 @@ class Judge:
         return self._comparison(change, one, live, new, wanted)
 
     def _is_plainly_so(self, live: Live, one: Wanted) -> bool:
-        """Whether nothing has to happen, as far as that is seen without settling anything."""
+        """Return whether no change is needed, as far as can be seen without normalising anything."""
         if self.adopt or not self.able.keeps_metadata:
             return False
         if one.key.consumer and (self._will_be(one.key.origin) or {}).get("consumer_limits"):
@@ -134,7 +134,7 @@ class Judge:
     def _refused_unless_so(
         self, change: Change, one: Wanted, live: Live | None, new: Config, wanted: Merged, reason: str
     ) -> Change | None:
-        """Refuse what this version's server refuses, unless one of another version has it just so already."""
+        """Refuse a configuration that the server refuses, unless a server of another version has it exactly so."""
         if live is not None:
             self._differ(change, one, live, new, wanted)
             if not change.differences:
@@ -142,7 +142,7 @@ class Judge:
         return self._refused(change, live, reason)
 
     def _checked_creation(self, change: Change) -> Change:
-        """Refuse to make what can not be made here."""
+        """Refuse to create an asset that cannot be created here."""
         key, config = change.key, change.config or {}
         if change.stream in self.world.unreadable:
             return self._refused(change, None, f"the server does not show it: {self.world.unreadable[change.stream]}")
@@ -157,12 +157,12 @@ class Judge:
         return self._able(change, None)
 
     def _able(self, change: Change, live: Live | None) -> Change:
-        """Refuse what the server is too old for."""
+        """Refuse fields that the server is too old for."""
         lacking = self.able.lacking(change.config or {}, bool(change.consumer))
         return self._refused(change, live, lacking, "leave it out, or use a newer server") if lacking else change
 
     def _made_anew(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Change:
-        """The creation of a consumer that goes with its stream, which is replaced."""
+        """Return the creation of a consumer that goes with its stream, which is replaced."""
         self._differ(change, one, live, new, wanted)
         change.before = labels.without_server_made(live.config)
         how = "comes back" if self.keep_messages else "is made anew"
@@ -170,7 +170,7 @@ class Judge:
         return change
 
     def _differ(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Config:
-        """Tell how an asset differs in what is compared; return what it is, in the words of a settled configuration."""
+        """Record the differences of an asset in the compared fields; return its live configuration, normalised."""
         old = without_passed_pause(kept(live.key, live.config), self.world.now_ns)
         old = labels.without_server_made(old)
         was = {name: value for name, value in labels.stripped(old).items() if name in wanted.compared}
@@ -180,7 +180,7 @@ class Judge:
         return old
 
     def _comparison(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Change | None:
-        """What an asset that exists needs, None for nothing."""
+        """Return the change that an existing asset needs, None for none."""
         old = self._differ(change, one, live, new, wanted)
         if held := held_by_seal(one, live.config):
             hint = f"describe {live.key} with `sealed: true`, or list {', '.join(held)} under `ignore`"
@@ -188,10 +188,10 @@ class Judge:
         if not change.differences:
             return None
         change.before = labels.without_server_made(live.config)
-        if live.key.consumer:  # said aloud, as it is sent before its stream has the limits that it follows
+        if live.key.consumer:  # sent explicitly, as it goes out before its stream has the limits that it follows
             limited = {one.path: one.new for one in change.differences if one.path in LIMITED and one.new}
             change.config = (change.config or {}) | limited
-        elif new.get("sealed"):  # said aloud, as a sealed stream refuses to have them taken back
+        elif new.get("sealed"):  # sent explicitly, as a sealed stream refuses to have them taken back
             change.config = (change.config or {}) | {"deny_delete": True, "deny_purge": True}
         change.action = Action.UPDATE
         if self._able(change, live).refused:
@@ -207,13 +207,13 @@ class Judge:
         return self._permitted(change, live, old, reason)
 
     def _losses(self, change: Change, live: Live, new: Config) -> list[Loss]:
-        """Return what an update takes away."""
+        """Return the losses that an update causes."""
         if change.consumer:
             return consumer_losses(live.config, new, live.info)
         return stream_losses(live.config, new, live.info.get("state") or {}, self.world.now_ns)
 
     def _unmatched(self, change: Change, new: Config) -> list[str]:
-        """Consumers that will get nothing new, as a stream gives up the subjects which they filter."""
+        """Return the consumers that will receive nothing new because a stream gives up the subjects they filter."""
         if change.consumer or not any(one.path == "subjects" for one in change.differences):
             return []
         subjects = new.get("subjects") or ()
@@ -221,7 +221,7 @@ class Judge:
         return [f"it will have nothing for what these consumers filter: {', '.join(left)}"] if left else []
 
     def _filters(self, stream: str) -> Iterator[tuple[str, list[str]]]:
-        """The consumers of a stream that filter, as they will be."""
+        """Return the consumers of a stream that filter, as they will be."""
         if not self._consumers:
             for key in dict.fromkeys([*self.world.assets, *self.wanted.wanted]):
                 self._consumers[key.stream].append(key)
@@ -259,7 +259,7 @@ class Judge:
         return change
 
     def _why_not_in_place(self, live: Live, new: Config) -> str:
-        """Why the server would not change an asset in place, "" where it would."""
+        """Return why the server would not change an asset in place, "" if it would."""
         try:
             if live.key.consumer:
                 before = settled_consumer(live.key, without_nulls(live.config), self.around)

@@ -16,12 +16,12 @@ SINCE: Final[dict[str, tuple[int, int]]] = {
     "consumer_limits": (2, 10),
     "filter_subjects": (2, 10),
 }
-"""The version that a field came with, of those older than API levels. Servers before drop it without a word."""
+"""The version that a field came with, for those older than API levels. Earlier servers drop it silently."""
 _EMPTY: Final[tuple[Any, ...]] = (None, False, 0, "", "none", [], {})
 
 
 class Abilities(NamedTuple):
-    """What a server can; an unknown one can all."""
+    """The features of a server; an unknown one is assumed to have all."""
 
     version: tuple[int, int] = (99, 0)
     level: int | None = None
@@ -29,7 +29,7 @@ class Abilities(NamedTuple):
 
     @classmethod
     def of(cls, server: Mapping[str, Any]) -> Abilities:
-        """What the server of a `World` can."""
+        """Return the features of the server of a `World`."""
         shown = str(server.get("version") or "")
         found = re.match(r"(\d+)\.(\d+)\.", shown)
         version = (int(found[1]), int(found[2])) if found else (99, 0)
@@ -38,7 +38,7 @@ class Abilities(NamedTuple):
 
     @property
     def keeps_metadata(self) -> bool:
-        """Whether labels can be kept."""
+        """Whether the server stores labels."""
         return self.version >= SINCE["metadata"]
 
     @property
@@ -47,7 +47,7 @@ class Abilities(NamedTuple):
         return self.version < (2, 14)
 
     def lacking(self, config: Mapping[str, Any], consumer: bool) -> str:
-        """Why a configuration would not be kept whole, "" where it would."""
+        """Return why a configuration would not be kept whole, "" if it would."""
         for name, since in SINCE.items():
             if self.version < since and config.get(name) not in _EMPTY:
                 return f"{name} needs nats-server {since[0]}.{since[1]}, this is {self.shown}"

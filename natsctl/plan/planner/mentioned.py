@@ -33,21 +33,21 @@ EXCLUDES: Final[dict[str, tuple[str, ...]]] = {
 """Fields with those that a server refuses beside them."""
 _NAMES: Final = frozenset(("name", "durable_name"))
 _FOLLOWING: Final = frozenset(("duplicate_window", *LIMITED))
-"""Fields that are lowered with a limit of another field, even where somebody has chosen their value."""
+"""Fields that are lowered with a limit of another field, even where their value was chosen."""
 SEALING: Final = ("sealed", "max_age", "discard", "deny_delete", "deny_purge", "allow_rollup_hdrs")
-"""Fields that are set for good where a stream is sealed."""
+"""Fields that cannot change any more once a stream is sealed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A configuration without labels, and the fields of it that are compared with what there is."""
+    """A configuration without labels, and its fields that are compared with the live asset."""
 
     config: Config
     compared: frozenset[str]
 
 
 def created(one: Wanted) -> Merged:
-    """Return the configuration with which an asset is made that is not there."""
+    """Return the configuration with which a missing asset is created."""
     config = labels.without_server_made(one.config)
     if one.kind is Kind.STREAM:
         config = new_stream(config)
@@ -61,7 +61,7 @@ def as_created(documents: DocumentSet) -> DocumentSet:
 
 
 def merged(one: Wanted, has: Mapping[str, Any]) -> Merged:
-    """Return the configuration that an asset shall have which is there as `has`."""
+    """Return the desired configuration of an asset that exists as `has`."""
     config = labels.stripped(labels.without_server_made(has))
     compared = set(one.mentioned)
     for name in one.nulls - one.at_creation:
@@ -82,7 +82,7 @@ def merged(one: Wanted, has: Mapping[str, Any]) -> Merged:
 
 
 def _bag(one: Wanted, name: str, has: Any, value: Any) -> Any:
-    """Return an object with the keys that a document mentions, and those that are there besides."""
+    """Return an object with the keys that a document mentions, and the other live ones."""
     if not isinstance(value, Mapping) or not isinstance(has or {}, Mapping):
         return value
     has = has or {}
@@ -93,11 +93,11 @@ def _bag(one: Wanted, name: str, has: Any, value: Any) -> Any:
 
 
 def attempted(one: Wanted, has: Mapping[str, Any], around: Surroundings) -> Iterator[Merged]:
-    """Return the configurations to try in turn for an asset that is there, until a server would accept one.
+    """Return the configurations to try in turn for a live asset, until a server would accept one.
 
-    A server refuses some of what it has filled in by itself beside new values: a window of duplicates that is longer
-    than messages are kept, or the limit of waiting pulls of a consumer that pushes from now on. So the second is
-    without that, and the third without what follows other limits, as far as no document mentions it.
+    A server refuses some of its own defaults beside new values: a window of duplicates that is longer than messages are
+    kept, or the limit of waiting pulls of a consumer that is to push. So the second is without these, and the third
+    without values that follow other limits, unless a document mentions them.
     """
     found = merged(one, has)
     yield found
@@ -109,7 +109,7 @@ def attempted(one: Wanted, has: Mapping[str, Any], around: Surroundings) -> Iter
 
 
 def _filled(one: Wanted, bare: Config, around: Surroundings) -> Config:
-    """Return what a server makes of a configuration, or of an empty one where it refuses that."""
+    """Return the configuration as a server would keep it, or that of an empty one where it refuses it."""
     for part in (bare, {name: bare[name] for name in _NAMES & bare.keys()}):
         try:
             return settled(one.key, part, around)
@@ -124,9 +124,9 @@ def _without(found: Merged, dropped: Set[str]) -> Merged:
 
 
 def is_plainly_so(one: Wanted, has: Mapping[str, Any]) -> bool:
-    """Return whether all that a document mentions is there just as it is written.
+    """Return whether all that a document mentions is live exactly as written.
 
-    Most assets are so, most of the time; for the others the settled configurations are compared.
+    Most assets are, most of the time; for the others the normalised configurations are compared.
     """
     if one.nulls:
         return False
@@ -143,7 +143,7 @@ def is_plainly_so(one: Wanted, has: Mapping[str, Any]) -> bool:
 
 
 def held_by_seal(one: Wanted, has: Mapping[str, Any]) -> list[str]:
-    """Return the fields that a document wants otherwise, and that a sealed stream keeps for good."""
+    """Return the fields that a document would change, and that a sealed stream keeps for good."""
     if not has.get("sealed") or one.key.consumer or one.config.get("sealed"):
         return []
     own = one.kind is Kind.STREAM

@@ -17,7 +17,7 @@ LIMITED: Final = ("max_ack_pending", "inactive_threshold")
 
 
 def with_needs(changes: Mapping[AssetKey, Change], world: World) -> list[Change]:
-    """The changes with what each needs, in an order in which they can be done; those that can not are refused."""
+    """Return the changes with their dependencies, in a feasible order; those in a circle are refused."""
     must: dict[AssetKey, set[AssetKey]] = defaultdict(set)
     may: dict[AssetKey, set[AssetKey]] = defaultdict(set)
     leaving = _leaving(changes, world)
@@ -44,12 +44,12 @@ def with_needs(changes: Mapping[AssetKey, Change], world: World) -> list[Change]
 
 
 def needed_name(key: AssetKey) -> str:
-    """What `needs` calls an asset."""
+    """Return the name of an asset as `needs` spells it."""
     return f"{key.stream} > {key.consumer}" if key.consumer else key.stream
 
 
 def refuse_circle(change: Change) -> None:
-    """Refuse a change that waits for itself."""
+    """Refuse a change that depends on itself."""
     if not change.refused:
         change.refused = (
             f"it can not be done in one go: it and {', '.join(change.needs)} wait for each other's subjects"
@@ -58,14 +58,14 @@ def refuse_circle(change: Change) -> None:
 
 
 def origins(config: Mapping[str, Any]) -> Iterator[str]:
-    """The streams of the same account that a stream mirrors or sources from."""
+    """Return the streams of the same account that a stream mirrors or sources from."""
     for source in [config.get("mirror") or {}, *(config.get("sources") or ())]:
         if source.get("name") and not source.get("external"):
             yield str(source["name"])
 
 
 def _must_yield(changes: Mapping[AssetKey, Change], key: AssetKey) -> bool:
-    """Whether the new limits of a consumer's stream are refused until the consumer has changed."""
+    """Return whether the new limits of a consumer's stream are refused until the consumer has changed."""
     stream, change = changes.get(key.origin), changes[key]
     if stream is None or stream.action is not Action.UPDATE or change.before is None:
         return False
@@ -73,12 +73,12 @@ def _must_yield(changes: Mapping[AssetKey, Change], key: AssetKey) -> bool:
 
 
 def is_beyond(limits: Mapping[str, Any], consumer: Mapping[str, Any]) -> bool:
-    """Whether a consumer has more than the limits for consumers of its stream allow."""
+    """Return whether a consumer exceeds the limits for consumers of its stream."""
     return any(0 < int(most or 0) < int(consumer.get(name) or 0) for name, most in limits.items() if name in LIMITED)
 
 
 def _leaving(changes: Mapping[AssetKey, Change], world: World) -> dict[str, set[AssetKey]]:
-    """What is removed and makes room: consumers by their stream, streams of an account that limits them under ""."""
+    """Return removals that make room: consumers by stream, streams of an account that limits them under ""."""
     found: dict[str, set[AssetKey]] = defaultdict(set)
     limited = int(world.limits.get("max_streams") or 0) > 0
     for key, change in changes.items():
@@ -88,7 +88,7 @@ def _leaving(changes: Mapping[AssetKey, Change], world: World) -> dict[str, set[
 
 
 def _rivals(changes: Mapping[AssetKey, Change], world: World) -> Iterator[dict[AssetKey, Change]]:
-    """Assets that can not have the same subjects: streams, and the consumers of one work queue."""
+    """Return groups of assets that cannot share a subject: streams, and the consumers of one work queue."""
     yield {key: change for key, change in changes.items() if not key.consumer}
     queues: dict[str, dict[AssetKey, Change]] = defaultdict(dict)
     for key, change in changes.items():
@@ -105,7 +105,7 @@ def _is_queue(stream: AssetKey, changes: Mapping[AssetKey, Change], world: World
 
 
 def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey, AssetKey]]:
-    """Pairs of assets of which the second takes subjects that the first gives up."""
+    """Return pairs of assets of which the second takes subjects that the first gives up."""
     given: SubjectTree[AssetKey] = SubjectTree()
     for key, change in changes.items():
         for subject in given_up(change):
@@ -116,19 +116,19 @@ def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey,
 
 
 def given_up(change: Change) -> set[str]:
-    """Subjects that an asset has and will not have."""
+    """Return the subjects that an asset has now and not afterwards."""
     before, after = _had(change), change.config
     return set() if not before else _subjects(before, change) - (_subjects(after, change) if after else set())
 
 
 def taken(change: Change) -> set[str]:
-    """Subjects that an asset does not have and will have."""
+    """Return the subjects that an asset does not have now and has afterwards."""
     before, after = _had(change), change.config
     return set() if not after else _subjects(after, change) - (_subjects(before, change) if before else set())
 
 
 def _had(change: Change) -> Mapping[str, Any] | None:
-    """What an asset is when its change begins: a consumer whose stream is replaced is gone by then."""
+    """Return the configuration of an asset when its change begins: none for a consumer of a replaced stream."""
     return None if change.action is Action.CREATE else change.before
 
 

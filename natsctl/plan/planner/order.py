@@ -13,10 +13,10 @@ Node = TypeVar("Node", bound=Hashable)
 def ordered(
     nodes: Sequence[Node], must: Mapping[Node, AbstractSet[Node]], may: Mapping[Node, AbstractSet[Node]]
 ) -> tuple[dict[Node, set[Node]], list[Node]]:
-    """What each node needs, in an order in which all can be done, else in that given; and the nodes that can not be.
+    """Return the dependencies of each node, in an order that satisfies them, and the nodes that no order satisfies.
 
-    `must` holds always; of `may` whatever would close a circle is left out. The nodes of a circle of `must`, and those
-    behind it, come last.
+    Without constraints the given order stays. `must` always holds; of `may`, edges that would close a circle are
+    dropped. The nodes of a circle of `must`, and those behind it, come last.
     """
     known = set(nodes)
     hard = {node: set(must.get(node, ())) & known - {node} for node in nodes}
@@ -51,7 +51,7 @@ def _loosened(
     waits: dict[Node, int],
     place: Mapping[Node, int],
 ) -> list[int]:
-    """Let the first node go that only wishes hold back; return its place."""
+    """Release the first node that only soft dependencies hold back; return its index."""
     for node in nodes:
         if node not in done and not hard[node] - done.keys():
             soft[node] &= done.keys()

@@ -23,32 +23,32 @@ from natsctl.plan.world import World
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What a plan may do."""
+    """Options of a plan."""
 
     prune: bool = False
-    """Remove what is labelled as this owner's and no document describes."""
+    """Remove assets that are labelled as this owner's and that no document describes."""
     allow_replace: bool = False
-    """Remove and make anew what cannot be changed in place."""
+    """Remove and create again assets that cannot be changed in place."""
     keep_messages: bool = False
     """Carry the messages of a replaced stream over, by a backup and a restore."""
     adopt: bool = False
-    """Take over what another owner has, and label what has no owner."""
+    """Take over assets of other owners, and label those without an owner."""
     max_removals: int | None = None
-    """Removals above which nothing is done, None for `usual_most` of the account."""
+    """The number of removals above which nothing is done, None for `usual_most` of the account."""
 
 
 DEFAULT = PlanOptions()
 LEAST_MOST: Final = 10
-"""So many removals are usual in any account; in a larger one a tenth of its assets."""
+"""The removals that are allowed in any account; in a larger one a tenth of its assets."""
 
 
 def usual_most(assets: int) -> int:
-    """Return how many assets of an account may be removed at a time unless somebody says otherwise."""
+    """Return the number of assets of an account that may be removed at a time by default."""
     return max(LEAST_MOST, assets // 10)
 
 
 def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
-    """What makes the account be as documents say."""
+    """Return the plan that makes an account match documents."""
     judge = Judge(
         wanted,
         world,
@@ -81,7 +81,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
 
 
 def make_destruction(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
-    """What removes all that documents describe, and with `prune` all else of their owner."""
+    """Return the plan that removes all that documents describe, and with `prune` the rest of their owner's assets."""
     changes: dict[AssetKey, Change] = {}
     named = [key for key in world.assets if key in wanted.wanted]
     extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if options.prune else []
@@ -114,14 +114,14 @@ def _plan(
 
 
 def _of_owner(wanted: DocumentSet, world: World) -> Iterator[AssetKey]:
-    """The assets that an owner's documents have made, and that are that owner's still."""
+    """Return the assets that an owner's documents have created and that still belong to that owner."""
     for key, live in world.assets.items():
         if labels.owner_of(live.config) == labels.creator_of(live.config) == wanted.owner:
             yield key
 
 
 def _refuse_foreign(change: Change | None, options: PlanOptions) -> None:
-    """Refuse to destroy what natsctl has neither made nor taken over."""
+    """Refuse to destroy assets that natsctl has neither created nor taken over."""
     if change is not None and not change.refused and not labels.owner_of(change.before or {}) and not options.adopt:
         change.refused, change.hint = "natsctl did not create it", "--adopt removes it all the same"
 
@@ -129,7 +129,7 @@ def _refuse_foreign(change: Change | None, options: PlanOptions) -> None:
 def _remove(
     changes: dict[AssetKey, Change], keys: list[AssetKey], wanted: DocumentSet, world: World, options: PlanOptions
 ) -> None:
-    """Decide to remove assets; consumers of a stream that goes need no change of their own."""
+    """Plan the removal of assets; consumers of a removed stream need no change of their own."""
     gone = {key.stream for key in keys if not key.consumer}
     gone |= {key.stream for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
     for key in keys:
@@ -143,7 +143,7 @@ def _remove(
 def _tell_what_goes_along(
     changes: dict[AssetKey, Change], wanted: DocumentSet, world: World, options: PlanOptions
 ) -> None:
-    """Tell of consumers that go with their streams, and refuse to let go what may not."""
+    """Note the consumers that go with their streams, and refuse to remove protected ones."""
     leaving = {
         key: change
         for key, change in changes.items()
@@ -155,7 +155,7 @@ def _tell_what_goes_along(
             continue
         change = leaving[key.origin]
         if change.action is Action.REPLACE and key in wanted.wanted:
-            continue  # it is made anew
+            continue  # it is created again
         along[key.origin].append(key.consumer)
         if not change.refused:
             refuse_removal(change, live, wanted.owner, options.adopt)
@@ -166,7 +166,7 @@ def _tell_what_goes_along(
 
 
 def _tell_who_waits(changes: dict[AssetKey, Change], world: World, options: PlanOptions) -> None:
-    """Tell of streams that go on copying behind the last message of a stream which begins anew at its first."""
+    """Note streams that continue to copy after the last message of a stream which starts again at its first."""
     emptied = {key.stream: change for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
     copies: dict[str, list[str]] = {stream: [] for stream in emptied}
     for key, live in world.assets.items() if emptied else ():
@@ -184,7 +184,7 @@ def _tell_who_waits(changes: dict[AssetKey, Change], world: World, options: Plan
 
 
 def _tell_who_is_fed(changes: dict[AssetKey, Change], world: World) -> None:
-    """Warn of streams that stay and get nothing more, as the stream that feeds them is removed."""
+    """Warn of streams that stay and receive nothing more, as the stream that they copy is removed."""
     removed = {
         key.stream: change for key, change in changes.items() if not key.consumer and change.action is Action.DELETE
     }
@@ -211,7 +211,7 @@ def _refuse_to_remove_below_what_stays(changes: dict[AssetKey, Change], wanted: 
 
 
 def _refuse_violated_limits(changes: dict[AssetKey, Change], world: World) -> None:
-    """Refuse limits for consumers beyond which some are that stay as they are: the server would."""
+    """Refuse limits for consumers that unchanged consumers exceed: the server would refuse them."""
     limiting = {
         key.stream: (change, change.config.get("consumer_limits") or {})
         for key, change in changes.items()
@@ -234,12 +234,12 @@ def _limits_consumers(change: Change) -> bool:
 
 
 def _is_lost(change: Change, options: PlanOptions) -> bool:
-    """Whether a stream is replaced by one without its messages and consumers."""
+    """Return whether a stream is replaced by one without its messages and consumers."""
     return change.action is Action.REPLACE and not options.keep_messages
 
 
 def _keep_messages(changes: dict[AssetKey, Change], world: World) -> None:
-    """Say whose messages are kept, and refuse a first sequence before which there are messages."""
+    """Note whose messages are kept, and refuse a first sequence above that of existing messages."""
     for key, change in changes.items():
         if change.action is not Action.REPLACE or change.consumer or not change.messages:
             continue

@@ -11,7 +11,7 @@ TAKE_OVER = "take it over with --adopt, or leave it out of the documents"
 
 
 def removal_of(live: Live) -> Change:
-    """The change that removes an asset."""
+    """Return the change that removes an asset."""
     key = live.key
     change = Change(
         action=Action.DELETE,
@@ -25,13 +25,13 @@ def removal_of(live: Live) -> Change:
 
 
 def hold(change: Change, live: Live) -> None:
-    """Tell what is lost with an asset."""
+    """Record what is lost with an asset."""
     state = live.info.get("state") or {}
     change.messages, change.bytes = int(state.get("messages") or 0), int(state.get("bytes") or 0)
 
 
 def refuse_removal(change: Change, live: Live, owner: str, adopt: bool) -> None:
-    """Refuse a change by which an asset would go that is protected or another owner's."""
+    """Refuse a change that would remove an asset which is protected or belongs to another owner."""
     config, of = live.config, labels.owner_of(live.config)
     what = "it" if live.key == change.key else str(live.key)
     if labels.is_protected(config):

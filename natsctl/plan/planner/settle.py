@@ -36,11 +36,11 @@ M = TypeVar("M", bound=Model)
 MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
 MAX_REQUEST_BATCH: Final = "max_request_batch"
 SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
-"""What a server caps by its own configuration: it is shown nowhere, caps.py finds it out where it matters."""
+"""The caps of a server's own configuration: no request returns them; `read_caps` finds them out where they matter."""
 
 
 class ConfigRefusedError(NatsctlError):
-    """The server would not take a configuration."""
+    """The server would refuse the configuration."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.description)
@@ -49,17 +49,17 @@ class ConfigRefusedError(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a configuration is held against: the other streams of the account, and what the server allows."""
+    """The context in which a configuration is checked: the other streams of the account, and the server's limits."""
 
     stream: Callable[[str], StreamConfig | None] = no_origin
-    """The settled configuration of a stream of the account."""
+    """The normalised configuration of a stream of the account."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """As in `World.limits`, with what is known of the server's own under the names of this module."""
+    """As in `World.limits`, with known limits of the server itself under the names of this module."""
     windows_for_sources: bool = False
     """Whether the server gives a duplicate window to streams with sources, as those before 2.14 do."""
 
     def bounds(self, replicas: int) -> ConsumerBounds:
-        """What consumers of a stream with so many replicas may have."""
+        """Return the limits for consumers of a stream with so many replicas."""
         tier = ((self.limits.get("tiers") or {}).get(f"R{max(replicas, 1)}") or {}).get("limits") or self.limits
         return ConsumerBounds(
             int(tier.get("max_ack_pending") or 0),
@@ -73,7 +73,7 @@ ALONE = Surroundings()
 
 
 def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE) -> Config:
-    """The configuration as a server would keep it, unknown keys kept. Raises ConfigRefusedError."""
+    """Return the configuration as a server would keep it, unknown keys included. Raises ConfigRefusedError."""
     written, refusal = settled_anyway(key, config, around)
     if refusal is not None:
         raise ConfigRefusedError(refusal)
@@ -83,9 +83,9 @@ def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALO
 def settled_anyway(
     key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE
 ) -> tuple[Config, ApiError | None]:
-    """The same, also of what servers of today refuse, with why.
+    """Return the same, also for configurations that current servers refuse, with the reason.
 
-    Raises ConfigRefusedError for what is no configuration.
+    Raises ConfigRefusedError for a value that is no configuration.
     """
     raw = without_nulls(config)
     if key.consumer:
@@ -96,7 +96,7 @@ def settled_anyway(
 
 
 def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamConfig:
-    """The configuration of a stream as a server would keep it. Raises ConfigRefusedError."""
+    """Return the configuration of a stream as a server would keep it. Raises ConfigRefusedError."""
     model, refusal = _stream_anyway(key, raw, around)
     if refusal is not None:
         raise ConfigRefusedError(refusal)
@@ -104,7 +104,7 @@ def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamCo
 
 
 def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
-    """The configuration of a consumer as a server would keep it. Raises ConfigRefusedError."""
+    """Return the configuration of a consumer as a server would keep it. Raises ConfigRefusedError."""
     model, refusal = _consumer_anyway(key, raw, around)
     if refusal is not None:
         raise ConfigRefusedError(refusal)
@@ -112,7 +112,7 @@ def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> Consum
 
 
 def _stream_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[StreamConfig, ApiError | None]:
-    """Every check is made, so that what is refused is normalised as well; the first refusal is the server's."""
+    """Return the stream as a server would keep it, and the first refusal; later checks still run."""
     model = _model(raw | {"name": key.stream}, StreamConfig)
     window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
     draft = Draft(config=model, max_window_ns=window_ns, origin=around.stream)
@@ -135,12 +135,12 @@ def _consumer_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[
 
 
 def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
-    """The duplicate window of a stream that names none."""
+    """Return the duplicate window of a stream that gives none."""
     return min(ns for ns in (stream_check.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
 
 
 def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
-    """A live configuration in the same words as a settled one, whatever a server leaves out that is at its default."""
+    """Return a live configuration in normalised form, defaults that a server leaves out included."""
     raw = without_nulls(config)
     try:
         if key.consumer:
@@ -157,7 +157,7 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
 
 
 def without_nulls(config: Mapping[str, Any]) -> Config:
-    """The configuration without fields that are null, which ask for nothing."""
+    """Return the configuration without null fields, which request nothing."""
     return {key: _value(value) for key, value in config.items() if value is not None}
 
 
@@ -175,7 +175,7 @@ def _model(raw: Config, kind: type[M]) -> M:
 
 
 def _written(model: Model, raw: Config, kind: type[Model]) -> Config:
-    """The fields of a model, and those of `raw` that it does not know."""
+    """Return the fields of a model, and those of `raw` that it does not know."""
     written: Config = msgspec.to_builtins(model)
     _keep_unknown(written, raw, shape_of(kind))
     return written

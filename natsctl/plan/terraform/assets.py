@@ -22,7 +22,7 @@ Made = tuple[AssetKey, Config]
 
 
 def wanted_of(instance: Instance, faults: list[Fault], notes: list[str]) -> Wanted | None:
-    """The asset of a resource; None where it has faults, which are added."""
+    """Return the asset of a resource; None if it has faults, which are added."""
     before = len(faults)
     config = filled(instance.body, SCHEMAS[instance.type], faults)
     if config.get("placement", {}).get("tags") and not config["placement"].get("cluster"):
@@ -80,7 +80,7 @@ def _consumer(config: Config, body: Body, faults: list[Fault]) -> Made | None:
 
 
 def _start(config: Config, body: Body, faults: list[Fault]) -> None:
-    """Set where a consumer starts: by exactly one of the attributes that say so."""
+    """Set the start of a consumer: exactly one of the attributes that give it."""
     given = [name for name in DELIVERIES if body.get(name) not in (None, False, 0, "", "false")]
     if len(given) == 1:
         config["deliver_policy"] = DELIVERIES[given[0]]
@@ -91,7 +91,7 @@ def _start(config: Config, body: Body, faults: list[Fault]) -> None:
 
 
 def _filter(config: Config, body: Body, faults: list[Fault]) -> None:
-    """One subject in a list of filters is a plain filter."""
+    """Return a plain filter for a list with one subject."""
     many = config.get("filter_subjects", [])
     if many and config.get("filter_subject"):
         faults.append(Fault(body.place_of("filter_subjects"), "filter_subject and filter_subjects exclude each other"))
@@ -121,7 +121,7 @@ def _object_store(config: Config, body: Body, faults: list[Fault]) -> Made | Non
 
 
 def _bucket(stream: Config, config: Config) -> Made:
-    """Add to the stream of a bucket what both kinds of them have."""
+    """Add the fields that both kinds of buckets have to the stream."""
     stream["max_bytes"] = config.get("max_bucket_size") or -1
     stream["num_replicas"] = config.get("replicas") or 1
     stream |= {name: config[name] for name in ("description", "storage", "placement") if name in config}

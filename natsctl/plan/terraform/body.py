@@ -15,7 +15,7 @@ from natsctl.plan.wanted import Fault
 
 @dataclass(slots=True)
 class Body:
-    """What stands between the braces, worked out; `unread` are attributes whose faults are told already."""
+    """The evaluated content of the braces; `unread` are attributes whose faults are reported already."""
 
     place: Place
     values: dict[str, Any] = field(default_factory=dict)
@@ -24,19 +24,19 @@ class Body:
     unread: set[str] = field(default_factory=set)
 
     def place_of(self, name: str) -> Place:
-        """Where an attribute or block stands."""
+        """Return the location of an attribute or block."""
         return self.places.get(name, self.place)._replace(path=f"{self.place.path}.{name}")
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute; null counts as not given."""
+        """Return the value of an attribute; null counts as not given."""
         value = self.values.get(name)
         return default if value is None else value
 
 
 def filled(body: Body, schema: Schema, faults: list[Fault]) -> dict[str, Any]:
-    """The configuration that a body makes; faults are added, and what has one is left out.
+    """Return the configuration of a body; faults are added, and their attributes left out.
 
-    What has no effect on the wire (zero, "", false, an empty list) is left out as well.
+    Values without effect on the wire (zero, "", false, an empty list) are left out as well.
     """
     _tell_unknown(body, schema, faults)
     config: dict[str, Any] = {}

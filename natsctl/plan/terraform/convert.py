@@ -28,7 +28,7 @@ def read_terraform(
     variables: Sequence[str] = (),
     variable_files: Sequence[str] = (),
 ) -> DocumentSet:
-    """The assets of `.tf` files, of folders of them, and of states as JSON; each folder is a module of its own.
+    """Return the assets of `.tf` files, of folders of them, and of states as JSON; each folder is a module of its own.
 
     `variables` are `NAME=VALUE`, `variable_files` are `.tfvars`. Raises DocumentError with all that cannot be
     converted, UsageError for what cannot be read.
@@ -52,7 +52,7 @@ def read_terraform(
 
 
 def _groups(paths: Sequence[str]) -> list[list[Path]]:
-    """The files of each module: those of a folder together, all that are named one by one together, states alone."""
+    """Return the files of each module: a folder's together, those named one by one together, each state alone."""
     groups: list[list[Path]] = []
     named: list[Path] = []
     for path in map(Path, paths):
@@ -82,7 +82,7 @@ def _from_module(
         faults += wrong
         faults += [Fault(one.place, f"{one.name} = … stands outside of any block") for one in whole.attributes]
     if faults:
-        return [], []  # what is left of an unreadable file would only look wrong
+        return [], []  # follow-up faults of an unreadable file would mislead
     given = given_variables(blocks, files[0].parent, environ, variables, variable_files, faults)
     module = Module(blocks, given, faults)
     return list(module.instances()), passed_over(module)
@@ -99,7 +99,7 @@ def _from_state(file: Path) -> tuple[list[Instance], list[str]]:
 
 
 def read_bytes(file: Path) -> bytes:
-    """What stands in a file. Raises UsageError."""
+    """Return the content of a file. Raises UsageError."""
     try:
         with file.open("rb") as opened:
             raw = opened.read(MAX_FILE_BYTES + 1)

@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Scope = Mapping[str, Any]
-"""What the first word of a reference may be."""
+"""The values of the first name in a reference."""
 
 _POSTFIXES: Final = frozenset(("get_attr", "index", "splat"))
 _SKIPPED: Final = frozenset(("comment", "ellipsis", ",", "function_arguments"))
 
 
 class Evaluator:
-    """Works out expressions of one file; every method raises ExpressionError with the place of what has no value."""
+    """Evaluator of the expressions of one file; every method raises ExpressionError with the location of the fault."""
 
     def __init__(self, file: str, scope: Scope) -> None:
         self.file = file
         self.scope = scope
 
     def within(self, **names: Any) -> Evaluator:
-        """The same with more words."""
+        """Return the same with more names in scope."""
         return Evaluator(self.file, {**self.scope, **names})
 
     def value(self, node: Node) -> Any:
-        """The value of a node of any type."""
+        """Return the value of a node of any type."""
         method = _METHODS.get(node.type)
         try:
             if method is None:
@@ -68,7 +68,7 @@ class Evaluator:
         return self._term(terms[0])
 
     def _terms(self, node: Node) -> tuple[list[list[Node]], list[str]]:
-        """The operands among the children, each with the steps behind it, and the operators between them."""
+        """Return the operands among the children, each with the steps behind it, and the operators between them."""
         terms: list[list[Node]] = []
         operators: list[str] = []
         for child in node.children:
@@ -94,7 +94,7 @@ class Evaluator:
         return value
 
     def _step(self, value: Any, step: Node) -> Any:
-        """What `.NAME` or `[INDEX]` gives."""
+        """Return the result of `.NAME` or `[INDEX]`."""
         if step.type == "get_attr":
             return _look(value, text_of(step.named_children[-1]))
         inner = step.named_children[0]
@@ -117,7 +117,7 @@ class Evaluator:
         return whole(float(text)) if any(mark in text for mark in ".eE") else int(text)
 
     def _template(self, node: Node) -> Any:
-        """A text; one that is an interpolation and nothing else keeps its type."""
+        """Return a text; one that is an interpolation and nothing else keeps its type."""
         parts = pieces(node)
         if len(parts) == 1 and not isinstance(parts[0], str):
             return self.value(parts[0])
@@ -134,7 +134,7 @@ class Evaluator:
         return found
 
     def _key(self, node: Node) -> str:
-        """A bare word is a text here, everything else an expression."""
+        """Return the key of an object: a bare word is a text, everything else an expression."""
         only = node.named_children[0]
         bare = len(node.children) == 1 and only.type == "variable_expr"
         return text_of(only) if bare else text_value(self.value(node))
@@ -188,7 +188,7 @@ class Evaluator:
 
 
 def _bindings(names: list[str], source: Any) -> list[dict[str, Any]]:
-    """What the words of a `for` stand for, in each of its rounds."""
+    """Return the values of a `for`'s names, in each of its rounds."""
     pairs = sorted(source.items()) if isinstance(source, dict) else list(enumerate(list_of(source)))
     return [dict(zip(names[-2:], pair if len(names) > 1 else pair[1:], strict=True)) for pair in pairs]
 
@@ -203,7 +203,7 @@ def _behind(splat: Node) -> list[Node]:
 
 
 def _many(value: Any) -> list[Any]:
-    """What a splat goes over: one thing counts as a list of it, null as none."""
+    """Return the items of a splat: a single value counts as a list of it, null as none."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

@@ -10,11 +10,11 @@ from typing import Any, Final
 from natsctl.plan.terraform.values import ExpressionError, list_of, map_of, number_of, text_value, truth_of, whole
 
 MAX_RANGE: Final = 1024
-"""Numbers that one `range` may give, as in Terraform."""
+"""The most numbers of one `range`, as in Terraform."""
 
 
 def call(name: str, arguments: list[Any]) -> Any:
-    """What a function gives. Raises ExpressionError for one that is not known here, or for the wrong arguments."""
+    """Return the result of a function. Raises ExpressionError for an unknown one, or for wrong arguments."""
     function = _FUNCTIONS.get(name)
     if function is None:
         raise ExpressionError(f"the function {name} can not be worked out here: write its value instead")
@@ -33,7 +33,7 @@ def _unique(items: list[Any]) -> list[Any]:
 
 
 def _set(items: list[Any]) -> list[Any]:
-    """A set is in the order of its texts."""
+    """Return the values of a set in the order of its texts."""
     return sorted(_unique(list_of(items)), key=lambda item: (str(type(item)), item))
 
 
@@ -60,7 +60,7 @@ def _looked_up(where: dict[str, Any], key: str, *default: Any) -> Any:
 
 
 def _formatted(pattern: str, *values: Any) -> str:
-    """`format` with %s, %d, %v, %q and widths: those that Python's own formatting knows as well."""
+    """Return `format` with %s, %d, %v, %q and widths: those that Python's own formatting has as well."""
     wanted = pattern.replace("%v", "%s").replace("%q", '"%s"')
     words = [text_value(value) if isinstance(value, bool) or value is None else value for value in values]
     return wanted % tuple(words)

@@ -29,12 +29,12 @@ _IDS: Final = {
     "jetstream_obj_bucket": ("JETSTREAM_OBJ_", "name"),
 }
 MOST: Final = 10_000
-"""Instances that one `count` may make."""
+"""The most instances of one `count`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One resource, of those that `count` or `for_each` make one; `address` is `TYPE.NAME["KEY"]`."""
+    """One resource, or one of those that `count` or `for_each` make; `address` is `TYPE.NAME["KEY"]`."""
 
     type: str
     address: str
@@ -44,7 +44,7 @@ class Instance:
 
 @dataclass(slots=True)
 class Module:
-    """All blocks of a folder. `given` are the values of variables from outside, worked out."""
+    """All blocks of a folder. `given` are the evaluated values of variables from outside."""
 
     blocks: list[Block]
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -59,15 +59,15 @@ class Module:
             self._scope.setdefault(kind, _Words(self, kind))
 
     def of(self, kind: str) -> Iterator[Block]:
-        """The blocks of a type, in the order of the files."""
+        """Return the blocks of a type, in the order of the files."""
         return (block for block in self.blocks if block.type == kind)
 
     def evaluator(self, place: Place) -> Evaluator:
-        """What works out expressions that stand there."""
+        """Return the evaluator of the expressions at a location."""
         return Evaluator(place.file, self._scope)
 
     def worked_out(self, kind: str, name: str) -> Any:
-        """The value of `var.NAME`, `local.NAME` or of the resource `TYPE.NAME`. Raises ExpressionError."""
+        """Return the value of `var.NAME`, `local.NAME` or of the resource `TYPE.NAME`. Raises ExpressionError."""
         key = kind, name
         if key in self._known:
             return self._known[key]
@@ -113,7 +113,7 @@ class Module:
         return found if "for_each" in declared else found[""]
 
     def instances(self) -> Iterator[Instance]:
-        """Every JetStream resource, worked out; what has no value is added to the faults."""
+        """Return every JetStream resource, evaluated; those without a value are added to the faults."""
         for block in self.of("resource"):
             if len(block.labels) != 2 or block.labels[0] not in SCHEMAS:
                 continue
@@ -129,7 +129,10 @@ class Module:
                 yield Instance(block.labels[0], address, body, self._is_protected(block, evaluator))
 
     def _rounds(self, block: Block) -> list[tuple[Any, Evaluator]]:
-        """The key of each instance of a resource, and what works out its expressions. Raises ExpressionError."""
+        """Return the key of each instance of a resource, and the evaluator of its expressions.
+
+        Raises ExpressionError.
+        """
         plain = self.evaluator(block.place)
         asked = {one.name: one for one in block.attributes if one.name in ("count", "for_each")}
         if "count" in asked:
@@ -163,7 +166,7 @@ class Module:
         return body
 
     def _add_blocks(self, body: Body, block: Block, evaluator: Evaluator) -> None:
-        """Add a block, or those that a dynamic one makes."""
+        """Add a block, or those of a dynamic one."""
         name = block.labels[0] if block.type == "dynamic" and block.labels else block.type
         body.places.setdefault(name, block.place)
         if block.type != "dynamic":
@@ -181,7 +184,7 @@ class Module:
             body.blocks.setdefault(name, []).extend(made)
 
     def _is_protected(self, block: Block, evaluator: Evaluator) -> bool:
-        """Whether Terraform was told not to destroy it."""
+        """Return whether Terraform may not destroy it."""
         said_so = [one for inner in block.blocks if inner.type == "lifecycle" for one in inner.attributes]
         try:
             return any(truth_of(evaluator.value(one.value)) for one in said_so if one.name == "prevent_destroy")
@@ -199,12 +202,12 @@ class _Words(Named):
         self._kind = kind
 
     def attribute(self, name: str) -> Any:
-        """One of them."""
+        """Return the value of a name."""
         return self._module.worked_out(self._kind, name)
 
 
 class _Resource(Named):
-    """One resource, whose attributes are known as far as they are in the files or follow from them."""
+    """One resource, whose attributes are known as far as the files give or imply them."""
 
     def __init__(self, module: Module, block: Block, evaluator: Evaluator) -> None:
         self._module = module
@@ -212,7 +215,7 @@ class _Resource(Named):
         self._evaluator = evaluator
 
     def attribute(self, name: str) -> Any:
-        """What it was given, its default, or its id. Raises ExpressionError."""
+        """Return the given value, the default, or the id. Raises ExpressionError."""
         kind = self._block.labels[0]
         if name == "id":
             return self._id(kind)
@@ -232,7 +235,7 @@ class _Resource(Named):
 
 
 def _pairs(found: Any, place: Place) -> dict[str, Any]:
-    """What `for_each` goes over: a map, or texts that are keys and values at once."""
+    """Return the pairs of `for_each`: a map, or texts that are keys and values at once."""
     if isinstance(found, dict):
         return found
     if isinstance(found, list) and all(isinstance(item, str) for item in found):
@@ -241,7 +244,7 @@ def _pairs(found: Any, place: Place) -> dict[str, Any]:
 
 
 def _dynamic_rounds(block: Block, name: str, evaluator: Evaluator) -> list[Evaluator]:
-    """What works out the content of a dynamic block, once for each round. Raises ExpressionError."""
+    """Return the evaluator of a dynamic block's content for each round. Raises ExpressionError."""
     declared = {one.name: one for one in block.attributes}
     if "for_each" not in declared:
         raise ExpressionError("for_each is missing", block.place)
@@ -256,7 +259,7 @@ def _iterator(given: Attribute | None, name: str) -> str:
 
 
 def _converted(value: Any, kind: Attribute | None) -> Any:
-    """A value from outside, as text, in the type that the variable has."""
+    """Return a value from outside, as text, in the type of the variable."""
     declared = "string" if kind is None else (kind.value.text or b"").decode().strip()
     if declared in ("string", '"string"'):
         return text_value(value) if isinstance(value, int | float | bool) else value

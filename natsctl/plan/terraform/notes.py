@@ -23,7 +23,7 @@ _READ: Final = frozenset(("resource", "variable", "locals"))
 
 
 def passed_over(module: Module) -> list[str]:
-    """A line for everything that is left out, in the order of the files."""
+    """Return a note for every block that is skipped, in the order of the files."""
     return [f"{block.place.file}:{block.place.line}: {text}" for block in module.blocks for text in _told(block)]
 
 

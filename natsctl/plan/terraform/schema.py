@@ -18,12 +18,12 @@ Read: TypeAlias = Callable[[Any], Any]
 
 
 def text(value: Any) -> str:
-    """A text. Raises ExpressionError, as all of these."""
+    """Return a text. Raises ExpressionError, as all of these."""
     return text_value(value)
 
 
 def number(value: Any) -> int:
-    """A whole number."""
+    """Return a whole number."""
     found = number_of(value)
     if isinstance(found, float):
         raise ExpressionError(f"expected a whole number, got {found}")
@@ -31,42 +31,42 @@ def number(value: Any) -> int:
 
 
 def seconds(value: Any) -> int:
-    """Whole seconds as nanoseconds."""
+    """Return whole seconds as nanoseconds."""
     return number(value) * SECOND
 
 
 def many_seconds(value: Any) -> list[int]:
-    """A list of them."""
+    """Return a list of whole seconds as nanoseconds."""
     return [seconds(item) for item in list_of(value)]
 
 
 def flag(value: Any) -> bool:
-    """True or false."""
+    """Return true or false."""
     return truth_of(value)
 
 
 def opposite(value: Any) -> bool:
-    """False or true."""
+    """Return the opposite of a truth value."""
     return not truth_of(value)
 
 
 def percent(value: Any) -> str:
-    """A number as the provider sends it, "100%"."""
+    """Return a number as the provider sends it, "100%"."""
     return f"{number(value)}%"
 
 
 def texts(value: Any) -> list[str]:
-    """A list of texts."""
+    """Return a list of texts."""
     return [text_value(item) for item in list_of(value)]
 
 
 def text_map(value: Any) -> dict[str, str]:
-    """A map of texts."""
+    """Return a map of texts."""
     return {key: text_value(item) for key, item in map_of(value).items()}
 
 
 def moment(value: Any) -> str:
-    """An RFC 3339 time."""
+    """Return an RFC 3339 time."""
     if not value:
         return ""
     try:
@@ -78,7 +78,7 @@ def moment(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One attribute: where in the configuration it goes (`a.b` is `b` in `a`, "" nowhere by itself) and how it is read.
+    """One attribute: its place in the configuration (`a.b` is `b` in `a`, "" for none) and its reader.
 
     `default` is in the provider's units.
     """
@@ -170,7 +170,7 @@ DELIVERIES: Final = {
     "stream_sequence": "by_start_sequence",
     "start_time": "by_start_time",
 }
-"""The attributes of which a consumer has exactly one, and the policy that each means."""
+"""The attributes of which a consumer has exactly one, and the policy of each."""
 
 CONSUMER: Final[Schema] = {
     "stream_id": Field("", required=True),

@@ -15,12 +15,12 @@ Resource = Mapping[str, Any]
 
 
 def is_state(document: Any) -> bool:
-    """Whether a JSON document is one of these."""
+    """Return whether a JSON document is a state."""
     return isinstance(document, dict) and ("terraform_version" in document)
 
 
 def state_instances(document: Mapping[str, Any], file: str) -> Iterator[Instance]:
-    """The JetStream resources of a state. What was not given has its default or zero there."""
+    """Return the JetStream resources of a state. Absent arguments have their default or zero there."""
     found = list(_shown(document)) or list(_stored(document))
     read = "planned_values" not in document
     for address, kind, values in found:
@@ -62,7 +62,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _body(values: Resource, schema: Schema, place: Place) -> Body:
-    """The values of a resource; what is empty was not given."""
+    """Return the values of a resource; empty ones count as absent."""
     body = Body(place)
     for name, value in values.items():
         known = schema.get(name)
@@ -74,7 +74,7 @@ def _body(values: Resource, schema: Schema, place: Place) -> Body:
 
 
 def _in_seconds(body: Body, name: str) -> None:
-    """Make seconds of the nanoseconds that the provider keeps in a state where it reads this field of a stream."""
+    """Convert nanoseconds, which the provider keeps in a state for some fields, to seconds."""
     value = body.get(name, 0)
     if isinstance(value, int) and value >= SECOND:
         body.values[name] = value // SECOND

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_SHOWN = 40
-"""Characters of a text that could not be read, as a fault quotes them."""
+"""Characters of an unreadable text in a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`TYPE "LABEL" { … }`; a file is a block without type. What stands twice in it is told when it is read."""
+    """`TYPE "LABEL" { … }`; a file is a block without type. Duplicates in it are reported when it is read."""
 
     type: str
     labels: tuple[str, ...]
@@ -41,7 +41,7 @@ class Block:
 
 
 def parse(file: str, text: bytes) -> tuple[Block, list[Fault]]:
-    """The blocks of a file, and what in it is no HCL."""
+    """Return the blocks of a file, and its syntax errors."""
     root = _parser().parse(text).root_node
     whole = Block("", (), Place(file, 1))
     for body in (child for child in root.children if child.type == "body"):
@@ -50,12 +50,12 @@ def parse(file: str, text: bytes) -> tuple[Block, list[Fault]]:
 
 
 def text_of(node: Node) -> str:
-    """What stands there."""
+    """Return the text of a node."""
     return (node.text or b"").decode(errors="replace")
 
 
 def line_of(node: Node) -> int:
-    """The line that it begins in, from 1."""
+    """Return the line in which a node starts, from 1."""
     return int(node.start_point[0]) + 1
 
 
@@ -86,7 +86,7 @@ def _block(node: Any, file: str) -> Block:
 
 
 def _broken(node: Any) -> Iterator[Any]:
-    """The outermost nodes that the parser made up or could not place."""
+    """Return the outermost nodes that the parser inserted or could not place."""
     for child in node.children:
         if child.is_error or child.is_missing:
             yield child
@@ -95,7 +95,7 @@ def _broken(node: Any) -> Iterator[Any]:
 
 
 def _faults(root: Any, file: str, text: bytes) -> list[Fault]:
-    """One fault for each line that could not be read, quoting it."""
+    """Return one fault for each line that could not be read, quoting it."""
     lines = text.decode(errors="replace").splitlines() or [""]
     broken = sorted({min(line_of(node), len(lines)) for node in _broken(root)})
     return [Fault(Place(file, line), f"no HCL: can not read {_shown(lines[line - 1])}") for line in broken]

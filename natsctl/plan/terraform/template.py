@@ -19,7 +19,10 @@ _CHARS: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 
 def pieces(node: Node) -> list[Part]:
-    """Texts, unescaped, and the expressions of `${…}`. Raises ExpressionError for directives such as `%{ if … }`."""
+    """Return texts, unescaped, and the expressions of `${…}`.
+
+    Raises ExpressionError for directives such as `%{ if … }`.
+    """
     if node.type == "heredoc_template":
         return _heredoc(node)
     start, end = node.children[0].end_byte, node.children[-1].start_byte
@@ -28,7 +31,7 @@ def pieces(node: Node) -> list[Part]:
 
 
 def _raw(node: Node, start: int, end: int) -> list[Part]:
-    """Texts as they are written, and expressions; by the places of these, as the parser drops spaces beside them."""
+    """Return raw texts and expressions, cut by the positions of these, as the parser drops spaces beside them."""
     source, at = node.text or b"", start
     parts: list[Part] = []
     for child in node.named_children:
@@ -50,7 +53,7 @@ def _inner(interpolation: Any) -> Any:
 
 
 def _heredoc(node: Node) -> list[Part]:
-    """The lines between the two words; after `<<-` without the indentation that all of them share."""
+    """Return the lines between the two words; after `<<-` without the indentation that all of them share."""
     opening, closing = (child for child in node.children if child.type == "heredoc_identifier")
     source = node.text or b""
     start = source.index(b"\n", opening.end_byte - node.start_byte) + 1 + node.start_byte

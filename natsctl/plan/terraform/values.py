@@ -9,7 +9,7 @@ from natsctl.plan.asset import Place
 
 
 class ExpressionError(Exception):
-    """An expression without a value, with the reason; `place` is where it is known more closely than by who asked."""
+    """An expression has no value, with the reason; `place` is its location if known more closely than by the caller."""
 
     def __init__(self, reason: str, place: Place | None = None) -> None:
         super().__init__(reason)
@@ -18,10 +18,10 @@ class ExpressionError(Exception):
 
 @runtime_checkable
 class Named(Protocol):
-    """What has attributes that are worked out when they are asked for: `var`, `local`, a resource."""
+    """A value whose attributes are evaluated on demand: `var`, `local`, a resource."""
 
     def attribute(self, name: str) -> Any:
-        """One of them. Raises ExpressionError."""
+        """Return one of them. Raises ExpressionError."""
 
 
 class Loop(Named):
@@ -32,14 +32,14 @@ class Loop(Named):
         self._values = values
 
     def attribute(self, name: str) -> Any:
-        """One of its values."""
+        """Return one of its values."""
         if name not in self._values:
             raise ExpressionError(f"{self._word} has no {name}")
         return self._values[name]
 
 
 def number_of(value: Any) -> int | float:
-    """A number, also from text that is one. Raises ExpressionError."""
+    """Return a number, also from text that is one. Raises ExpressionError."""
     if isinstance(value, str):
         try:
             return whole(float(value)) if any(mark in value for mark in ".eE") else int(value)
@@ -51,12 +51,12 @@ def number_of(value: Any) -> int | float:
 
 
 def whole(value: int | float) -> int | float:
-    """The same number as an integer where it is one."""
+    """Return the same number as an integer where it is one."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def truth_of(value: Any) -> bool:
-    """True or false, also from text that says so. Raises ExpressionError."""
+    """Return true or false, also from text. Raises ExpressionError."""
     words = {"true": True, "false": False}
     if isinstance(value, bool):
         return value
@@ -66,7 +66,7 @@ def truth_of(value: Any) -> bool:
 
 
 def text_value(value: Any) -> str:
-    """A text, also from a number or a truth. Raises ExpressionError."""
+    """Return a text, also from a number or a truth. Raises ExpressionError."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -77,7 +77,7 @@ def text_value(value: Any) -> str:
 
 
 def list_of(value: Any) -> list[Any]:
-    """A list; a map has its values, in the order of its keys. Raises ExpressionError."""
+    """Return a list; a map has its values, in the order of its keys. Raises ExpressionError."""
     if isinstance(value, dict):
         return [value[key] for key in sorted(value)]
     if not isinstance(value, list):
@@ -86,14 +86,14 @@ def list_of(value: Any) -> list[Any]:
 
 
 def map_of(value: Any) -> dict[str, Any]:
-    """A map. Raises ExpressionError."""
+    """Return a map. Raises ExpressionError."""
     if not isinstance(value, dict):
         raise ExpressionError(f"expected a map, got {said(value)}")
     return value
 
 
 def said(value: Any) -> str:
-    """A value as a fault quotes it."""
+    """Return a value as a fault quotes it."""
     if value is None:
         return "null"
     if isinstance(value, dict):

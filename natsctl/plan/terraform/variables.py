@@ -15,7 +15,7 @@ from natsctl.plan.wanted import Fault
 
 _ENVIRONMENT: Final = "TF_VAR_"
 _TEXTUAL: Final = frozenset(("", "string", "number", "bool", "any"))
-"""Types of variables whose values on a command line are taken as they stand there."""
+"""Types of variables whose values on a command line are taken literally."""
 
 
 def given_variables(
@@ -26,7 +26,7 @@ def given_variables(
     variable_files: Sequence[str],
     faults: list[Fault],
 ) -> dict[str, Any]:
-    """Variables by name. Raises UsageError for a file that cannot be read or a malformed `NAME=VALUE`."""
+    """Return variables by name. Raises UsageError for a file that cannot be read or a malformed `NAME=VALUE`."""
     declared = {block.labels[0]: block for block in blocks if block.type == "variable" and block.labels}
     given: dict[str, Any] = {}
     for name in declared:
@@ -67,7 +67,7 @@ def _from_file(file: Path, faults: list[Fault]) -> dict[str, Any]:
 
 
 def _worded(declared: Block, text: str) -> Any:
-    """A value that is a word of the command line: text for a plain type, an expression for a list or a map."""
+    """Return a value of the command line: text for a plain type, an expression for a list or a map."""
     kind = next((one.value.text or b"" for one in declared.attributes if one.name == "type"), b"").decode().strip()
     if kind in _TEXTUAL:
         return text
