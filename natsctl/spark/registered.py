@@ -5,8 +5,16 @@ name: a query's Python processes would make the value out of one another's, for 
 """
 
 import os
+from importlib.util import find_spec
 
+import pyspark
 from pyspark.cloudpickle import register_pickle_by_value
+
+if find_spec("pyspark.sql.datasource") is None:
+    raise ImportError(
+        f"the format jetstream needs Spark 4.0 or newer, and this is {pyspark.__version__}: before, there was no data "
+        "source API for Python (docs/spark-where.md)"
+    )
 
 from natsctl.api.archive import s2_rewrite
 from natsctl.spark import SOURCE_BY_NAME, source

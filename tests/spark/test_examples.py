@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PG_TIMEOUT_S = 60
+DELTA_TIMEOUT_S = 900
+"""Another Spark starts three times, each in a minute on a busy machine."""
 FOLDER = Path(__file__).parents[2] / "examples" / "spark"
 
 
@@ -188,15 +191,28 @@ def test_orders_are_in_postgres_once_however_often_a_batch_is_done(
     assert found == [*expected, [5, None, None], [6, "bob", None]]
 
 
+MAVEN = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".m2/repository"
+IVY = tuple(MAVEN.parents[1].glob(".ivy2*"))
+
+
+def jar(place: str, pattern: str) -> Path:
+    """The newest jar of that name that Maven, in a place of its repository, or Ivy has on this machine already."""
+    jars = [found for folder in (MAVEN / place, *IVY) for found in folder.glob(f"**/*{pattern}.jar")]
+    if not jars:
+        pytest.skip(f"{pattern} is not on this machine; `mvn dependency:get` or spark.jars.packages brings it")
+    return max(jars, key=lambda found: found.name)
+
+
 @pytest.fixture
 def avro(spark: SparkSession) -> None:
-    """Spark's package for Avro in the session, where Maven or Ivy has it on this machine already."""
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    places = (home / ".m2/repository/org/apache/spark", home / ".ivy2.5.2", home / ".ivy2")
-    jars = [jar for place in places for jar in place.glob("**/*spark-avro_2.13-4*.jar")]
-    if not jars:
-        pytest.skip("spark-avro is not on this machine; `mvn dependency:get` or spark.jars.packages brings it")
-    spark.sql(f"ADD JAR '{max(jars, key=lambda jar: jar.name)}'")
+    """Spark's package for Avro in the session."""
+    spark.sql(f"ADD JAR '{jar('org/apache/spark', 'spark-avro_2.13-4*')}'")
+
+
+@pytest.fixture
+def protobuf(spark: SparkSession) -> None:
+    """Spark's package for Protobuf in the session."""
+    spark.sql(f"ADD JAR '{jar('org/apache/spark', 'spark-protobuf_2.13-4*')}'")
 
 
 def test_avro_is_published_and_read(spark: SparkSession, api: JetStreamApi, running: ServerProcess, avro: None) -> None:
@@ -211,6 +227,79 @@ def test_avro_is_published_and_read(spark: SparkSession, api: JetStreamApi, runn
     found = module.orders(spark, **server)
     expected = {("ORDERS.ann", "ann", 2.5, None), ("ORDERS.bob", "bob", 4.0, "soon"), ("ORDERS.none", None, None, None)}
     assert {tuple(row)[1:] for row in found.collect()} == expected
+
+
+def test_protobuf_is_published_and_read(
+    spark: SparkSession, api: JetStreamApi, running: ServerProcess, tmp_path: Path, protobuf: None
+) -> None:
+    for name in ("ORDERS", "COPY"):
+        stream(api, name)
+    module, server, descriptors = example("protobuf_orders"), {"servers": running.url}, str(tmp_path / "order.desc")
+    Path(descriptors).write_bytes(descriptors_of((FOLDER / "order.proto").read_text()))
+    rows = [("ann", 2.5, None), ("bob", 4.0, "soon")]
+    frame = spark.createDataFrame(rows, "customer string, amount double, note string")
+    module.publish(frame, descriptors, "ORDERS", **server)
+    api.link.request("ORDERS.none", b"\xff")
+    found = module.orders(spark, descriptors, **server)
+    expected = {("ORDERS.ann", "ann", 2.5, None), ("ORDERS.bob", "bob", 4.0, "soon"), ("ORDERS.none", None, None, None)}
+    assert {tuple(row)[1:] for row in found.collect()} == expected
+
+
+def descriptors_of(text: str) -> bytes:
+    """What `protoc --descriptor_set_out` writes of a file with one message of plain fields."""
+    descriptor = importlib.import_module("google.protobuf.descriptor_pb2")
+    kinds = {name: getattr(descriptor.FieldDescriptorProto, f"TYPE_{name.upper()}") for name in ("string", "double")}
+    found = descriptor.FileDescriptorSet()
+    file = found.file.add(name="order.proto", syntax="proto3")
+    message = file.message_type.add(name=re.findall(r"^message (\w+)", text, re.MULTILINE)[0])
+    for optional, kind, name, number in re.findall(r"^  (optional )?(\w+) (\w+) = (\d+);", text, re.MULTILINE):
+        one = message.field.add(name=name, number=int(number), type=kinds[kind], label=1)
+        if optional:
+            one.proto3_optional, one.oneof_index = True, len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{name}")
+    return bytes(found.SerializeToString())
+
+
+@pytest.mark.timeout(DELTA_TIMEOUT_S)
+def test_a_stream_is_kept_in_delta_over_a_batch_that_is_done_again(
+    api: JetStreamApi, running: ServerProcess, tmp_path: Path
+) -> None:
+    python = os.environ.get("NATSCTL_DELTA_PYTHON", "")
+    if not python:
+        pytest.skip("NATSCTL_DELTA_PYTHON names no Python with PySpark 4.0 to 4.2, for which Delta has a release")
+    said = subprocess.run([python, "-c", "import pyspark; print(pyspark.__version__)"], capture_output=True, text=True)
+    line = ".".join(said.stdout.split(".")[:2])
+    jars = [jar("io/delta", f"delta-spark_{line}_2.13-*"), jar("io/delta", "delta-storage-*")]
+    shutil.copy(FOLDER.parents[1] / "natsctl/spark/pyspark_jetstream.py", tmp_path)
+    conf = {"extensions": "io.delta.sql.DeltaSparkSessionExtension"}
+    conf["catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    conf["shuffle.partitions"] = "2"
+    words = ["--master local[2] --driver-memory 1g --jars", ",".join(map(str, jars))]
+    words += [f"--conf spark.sql.{name}={value}" for name, value in conf.items()]
+    words += ["--conf spark.databricks.delta.snapshotPartitions=1 --conf spark.ui.enabled=false pyspark-shell"]
+    settings = {"PYSPARK_SUBMIT_ARGS": " ".join(words), "PYSPARK_PYTHON": python}
+    settings["PYTHONPATH"] = f"{FOLDER.parents[1]}:{tmp_path}"
+    command = [python, str(FOLDER / "orders_to_delta.py"), "--folder", str(tmp_path), "--servers", running.url]
+
+    def newest() -> list[dict[str, object]]:
+        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return [json.loads(each) for each in done.stdout.splitlines()]
+
+    stream(api, "ORDERS")
+    for customer, amount in (("ann", 1.5), ("bob", 2.0), ("ann", 3.0)):
+        publish(api, "ORDERS.new", json.dumps({"customer": customer, "amount": amount}))
+    ann, bob = {"customer": "ann", "seq": 3, "amount": 3.0}, {"customer": "bob", "seq": 2, "amount": 2.0}
+    assert newest() == [ann, bob]
+    for name in ("all", "newest"):  # as if the driver was killed when all was stored and nothing noted
+        (tmp_path / "checkpoints" / name / "commits" / "0").unlink()
+        (tmp_path / "checkpoints" / name / "commits" / ".0.crc").unlink()
+    publish(api, "ORDERS.new", json.dumps({"customer": "bob", "amount": 4.0}))
+    newest()  # before Spark 4.2 a run that finds an unfinished batch does that one alone
+    assert newest() == [ann, {"customer": "bob", "seq": 4, "amount": 4.0}]
+    log = sorted((tmp_path / "all" / "_delta_log").glob("*.json"))
+    added = [json.loads(line)["add"] for path in log for line in path.read_text().splitlines() if '"add"' in line]
+    assert sum(json.loads(each["stats"])["numRecords"] for each in added) == 4
 
 
 def test_the_manifest_for_kubernetes_starts_what_its_image_has() -> None:

@@ -17,7 +17,7 @@ from natsctl.api.times import format_time
 from natsctl.store.message import StoredMessage
 from natsctl.testing.machine import Machine, Message
 from tests.support.engine_model import ConsumerModel, StreamModel
-from tests.support.engine_requests import Attempt, Wanted, takes
+from tests.support.engine_requests import Attempt, BlocksRead, Wanted, takes
 
 Heard = Callable[[Message], None]
 
@@ -108,6 +108,14 @@ class Client:
                 model.config = config
 
         self.ask(f"{self._api}.STREAM.UPDATE.{model.name}", config, heard)
+
+    def read_blocks(self, model: StreamModel, wish: dict[str, Any]) -> None:
+        """Ask for messages as they lie in the log."""
+
+        def heard(message: Message) -> None:
+            model.step.blocks.append(BlocksRead.of(wish, message))
+
+        self.ask(f"{self._api}.STREAM.BLOCKS.{model.name}", wish, heard)
 
     def fetch(self, consumer: ConsumerModel, batch: int) -> None:
         """Ask a consumer for messages."""

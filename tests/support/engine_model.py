@@ -127,6 +127,9 @@ class StreamModel:
         for message in [*gone, *passed]:
             if not self._may_go(message, [*gone, *came], after, now_ns):
                 raise self.broken(f"{message} is gone without a reason; now {sorted(after.messages)}, new {came}")
+        for fault in (read.fault(before, after) for read in step.blocks):
+            if fault:
+                raise self.broken(f"blocks: {fault}")
         self._check_obligations(after, now_ns)
         self._check_markers(gone, came, after, now_ns)
         self._note_ids(after)

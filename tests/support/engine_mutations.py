@@ -23,6 +23,7 @@ from natsctl.jetstream.timed.expiry import Expiry
 from natsctl.jetstream.timed.schedules import Schedules
 from natsctl.jetstream.timed.timed_messages import TimedMessages
 from natsctl.jetstream.upstream.source_set import SourceSet
+from natsctl.store import file_log
 from natsctl.store.errors import StoreError
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.filters import Filters
@@ -181,6 +182,10 @@ def _index_file_removed_twice() -> Patch:
     return mock.patch.object(SegmentFile, "give_up_index", give_up_index)
 
 
+def _blocks_hold_removed_messages() -> Patch:
+    return mock.patch.object(file_log, "live_span", lambda segment, start, stop, most: range(start, stop)[:most])
+
+
 def _ids_read_from_removed_messages_not_written_down() -> Patch:
     return mock.patch.object(Dedupe, "_keep_gone", do_nothing)
 
@@ -210,6 +215,7 @@ MUTATIONS: dict[str, Callable[[], Patch]] = {
         _pending_not_counted_again_after_a_purge,
         _index_file_removed_twice,
         _ids_read_from_removed_messages_not_written_down,
+        _blocks_hold_removed_messages,
     )
 }
 

@@ -6,15 +6,19 @@ Reasons follow from a message's header and the stream's configuration.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from natsctl.api import headers
 from natsctl.jetstream.timed.message_ttl import parse_ttl
+from natsctl.store import frame
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage, file_size
 from natsctl.store.stream import StreamStore
+from natsctl.testing.machine import Message
 
 EVERYTHING: Final = 1 << 30
 
@@ -71,6 +75,44 @@ class Attempt:
         return StoredMessage(seq, self.ts_ns, self.subject, self.header, self.payload)
 
 
+@dataclass(slots=True)
+class BlocksRead:
+    """An answer to STREAM.BLOCKS: the range that it covers, and its messages by sequence."""
+
+    wish: dict[str, Any]
+    first: int
+    last: int
+    messages: dict[int, StoredMessage]
+
+    @classmethod
+    def of(cls, wish: dict[str, Any], answer: Message) -> BlocksRead:
+        """Take an answer apart."""
+        (count,) = struct.unpack_from("<I", answer.payload)
+        sizes = struct.unpack_from(f"<{count}I", answer.payload, 4)
+        frames = answer.payload[4 + 4 * count :]
+        *begins, _ = accumulate((size + frame.FRAME_OVER_SIZE for size in sizes), initial=0)
+        found = [frame.parse_message(frames, at) for at in begins]
+        first, last = (int(headers.get(answer.header, name) or 0) for name in (headers.SEQUENCE, headers.LAST_SEQUENCE))
+        return cls(wish, first, last, {message.seq: message for message in found})
+
+    def fault(self, before: Snapshot, after: Snapshot) -> str:
+        """Return what contradicts the stream as it was before the step and after it; "" for nothing."""
+        filters = Filters(each.encode() for each in self.wish["filters"])
+        for seq, message in self.messages.items():
+            held = before.messages.get(seq) or after.messages.get(seq)
+            if not self.first <= seq <= self.last or not filters.matches(message.subject):
+                return f"{message} was not asked for"
+            if (held is None and seq <= before.last_seq) or (held is not None and held != message):
+                return f"{message} was read, and {held} is stored"
+        stayed = [m for seq, m in before.messages.items() if seq in after.messages and filters.matches(m.subject)]
+        for message in stayed:
+            if self.first <= message.seq <= self.last and message.seq not in self.messages:
+                return f"{message} is missing"
+        end = min(self.wish["last_seq"] or before.last_seq, before.last_seq)
+        full = self.wish["max_bytes"] and self.messages
+        return "" if self.last >= end or full else f"the answer ends at {self.last} instead of {end}"
+
+
 class Step:
     """Requests of clients to one stream since its last check."""
 
@@ -81,6 +123,7 @@ class Step:
         """Removals that were answered: what they take must be gone, if it was there before."""
         self.configs: list[dict[str, Any]] = []
         """Configurations that may have been in force meanwhile."""
+        self.blocks: list[BlocksRead] = []
         self.crashed = False
 
 

@@ -7,7 +7,7 @@ time may pass. A life ends by a crash inside a disk call, by kill or power loss 
 may be interrupted by another crash. After each step, and after each start, the models of `engine_model` check streams
 and consumers. At random rests a server is started on the synced image of the disk alone: what it lacks was promised too
 early. A last life without crashes must bring everything to its end. Time slices are so small that a few messages take
-many (`small_steps`).
+many (`small_steps`). Between the requests of a step another connection reads blocks of the log (ADR 0027).
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ INFO_SHARE: Final = 0.3
 """Probability that a stream's info is checked; after a crash always."""
 SLICED_SHARE: Final = 0.5
 """Share of sessions with every long job in slices of a message or two, so that crashes come between them."""
+BLOCKS_SHARE: Final = 0.8
+"""Probability that blocks are read between two requests."""
 PATIENCE: Final = 12
 """Looks at the end of a session by which everything must have come to its end."""
 
@@ -86,6 +88,8 @@ class EngineReport:
     sliced: bool = False
     slow_steps: int = 0
     packed_files: int = 0
+    blocks: int = 0
+    """Messages that were read in blocks."""
 
 
 class EngineSession:
@@ -106,6 +110,7 @@ class EngineSession:
             block_bytes=self._work.choice((200, 1000, 65536)),
         )
         self._slow = random.Random(f"{seed}/engine slow")
+        self._reads = random.Random(f"{seed}/engine blocks")
         self._models, consumers = draw_cast(self._work)
         self._consumers: dict[str, list[ConsumerModel]] = {name: [] for name in self._models}
         for consumer in consumers:
@@ -116,6 +121,7 @@ class EngineSession:
         self._lost: tuple[str, dict[str, Any], bytes] | None = None
         self._machine: Machine
         self._client: Client
+        self._reader: Client
 
     # A session and its lives
 
@@ -137,6 +143,7 @@ class EngineSession:
     def _start(self) -> None:
         self._machine = Machine(self._disk, self._clock, self._work.getrandbits(32), self._options)
         self._client = Client(self._machine)
+        self._reader = Client(self._machine, "b")
 
     def _make_cast(self) -> None:
         jet = Jet(self._machine)
@@ -183,8 +190,21 @@ class EngineSession:
             self.report.slow_steps += how == "slow"
             for _ in range(1 if how == "alone" else self._work.randint(1, 6)):
                 self._program.act(self._client)
+                if how != "slow":
+                    self._read_blocks()
             self._machine.hold_commits, self._machine.slow = False, None
             self._machine.settle()
+
+    def _read_blocks(self) -> None:
+        """Ask for blocks at times, but not where a crash is planned, whose moment the reads would shift."""
+        if self._disk.plan is not no_faults or self._reads.random() > BLOCKS_SHARE:
+            return
+        model = self._models[self._reads.choice(sorted(self._models))]
+        first = self._reads.randint(1, model.before.last_seq + 1)
+        last = self._reads.choice((0, 0, first + self._reads.randint(0, 9)))
+        filters = self._reads.choice(([], [f"{model.prefix}.{model.tails[0]}"]))
+        wish = {"seq": first, "last_seq": last, "filters": filters, "max_bytes": self._reads.choice((0, 0, 300))}
+        self._reader.read_blocks(model, wish)
 
     def _end_life(self) -> None:
         """Stop the server in one of the ways in which servers stop."""
@@ -229,6 +249,8 @@ class EngineSession:
             for consumer in consumers:
                 consumer.held.clear()
         self._judge()
+        for model in self._models.values():  # from the disk, where each frame is checked
+            self._reader.read_blocks(model, {"seq": 1, "last_seq": 0, "filters": [], "max_bytes": 0})
         self._machine.advance(SECOND)
         self._judge()
 
@@ -244,6 +266,7 @@ class EngineSession:
         if self._machine.store.faults:
             raise Violation(f"fenced off although the disk did nothing wrong: {self._machine.store.faults}")
         self._client.collect()
+        self._reader.collect()
         jet = Jet(self._machine)
         for model in self._models.values():
             look = model.step.crashed or self._faults.random() < INFO_SHARE
@@ -258,6 +281,7 @@ class EngineSession:
             self._check_platter()
 
     def _count(self, model: StreamModel) -> None:
+        self.report.blocks += sum(len(read.messages) for read in model.step.blocks)
         for attempt in model.step.attempts:
             self.report.acks += bool(attempt.acked_seq)
             self.report.refusals += attempt.refused

@@ -81,6 +81,8 @@ class MemoryServer:
         """Chance by which connections end, with the answers that are on their way; None: they do not."""
         self.outage_s = 0.0
         """For how long the server is away then."""
+        self.stored_on: Callable[[str], str] = str
+        """The subject transform of the stream: on which subject a message is stored."""
         self.lives: int | None = None
         """Messages until the process that writes is killed; None: it is not."""
 
@@ -100,6 +102,8 @@ class MemoryServer:
             return {"error": {"code": 400, "err_code": 10070, "description": "wrong last msg ID"}}
         if b"Nats-Expected-Last-Subject-Sequence" in said and stream.found({"last_by_subj": subject}) != NO_MESSAGE:
             return {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence"}}
+        if stream is self.out:
+            subject = self.stored_on(subject)
         stream.ever.append((subject, payload))
         seq = len(stream.ever)
         stream.messages[seq] = (subject, header, payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -86,6 +86,15 @@ def some_rows(chance: random.Random) -> list[Row]:
     return [(f"out.{chance.randint(0, 2)}", f"v{chance.randrange(alphabet)}") for _ in range(chance.randint(1, 60))]
 
 
+MOVES = {"src": "out.*", "dest": "out.0"}
+"""A subject transform by which a stream stores all messages on another of its subjects, one that rows name as well."""
+
+
+def moved(subject: str) -> str:
+    """Return the subject on which MOVES stores a message."""
+    return MOVES["dest"]
+
+
 def killed(memory: MemoryServer, run: Run, chance: random.Random) -> None:
     """Run tasks, some of them twice, until the driver is killed somewhere, be it in its commit."""
     memory.lives = chance.randrange(len(memory.out.ever) + sum(map(len, run.tasks)) + 20)
@@ -108,7 +117,9 @@ def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
         rows = some_rows(chance)
         if retention == "limits":  # else the driver cannot read what was consumed, and needs it from the tasks
             monkeypatch.setattr(suspects, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
+        stored_on: Callable[[str], str] = moved if seed % 3 == 0 else str
         with connected(MemoryServer(retention)) as memory:
+            memory.stored_on = stored_on
             memory.breaks = chance if seed % 2 else None
             memory.outage_s = 1000.0 if idempotence == "ledger" else 0.0
             earlier = [
@@ -125,7 +136,7 @@ def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
             for late in earlier if idempotence == "ids" else ():  # the ledger is looked at when a task begins
                 late.task(0)
             publish_rest(run.job, done)
-            assert Counter(memory.out.ever) == wanted(rows), seed
+            assert Counter(memory.out.ever) == wanted(rows, stored_on), seed
             cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence).finish()
             assert len(memory.out.ever) == len(rows), seed
 
@@ -180,8 +191,8 @@ def test_sequences_come_back_as_they_were_packed(seqs: Sequence[int]) -> None:
     assert [seq for window in found for seq in window] == list(seqs)
 
 
-def wanted(rows: list[Row]) -> Counter[tuple[str, bytes]]:
-    return Counter((subject, value.encode()) for subject, value in rows)
+def wanted(rows: list[Row], stored_on: Callable[[str], str] = str) -> Counter[tuple[str, bytes]]:
+    return Counter((stored_on(subject), value.encode()) for subject, value in rows)
 
 
 @pytest.fixture
@@ -202,10 +213,12 @@ def stored(api: JetStreamApi) -> Counter[tuple[str, bytes]]:
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("room", [0, 1 << 20])
+@pytest.mark.parametrize(("room", "moves"), [(0, False), (1 << 20, False), (0, True)])
 def test_each_row_is_stored_once_on_a_server_as_well(
-    api: JetStreamApi, room: int, monkeypatch: pytest.MonkeyPatch
+    api: JetStreamApi, room: int, moves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if moves:
+        api.ask("STREAM.UPDATE.OUT", {"name": "OUT", "subjects": ["out.>"], "subject_transform": MOVES})
     monkeypatch.setattr(suspects, "ROOM_BYTES", room)
     chance = random.Random(room)
     rows = some_rows(chance)
@@ -215,4 +228,4 @@ def test_each_row_is_stored_once_on_a_server_as_well(
             run.task(1)  # and the driver is killed
         else:
             run.finish()
-            assert stored(api) == wanted(rows)
+            assert stored(api) == wanted(rows, moved if moves else str)

@@ -45,6 +45,25 @@ print(json.dumps([
 """
 
 
+OLDEST = """
+import importlib.util, sys
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "pyspark.sql.datasource" else found(name, *rest)
+import pyspark
+
+pyspark.__version__ = "3.5.9"
+try:
+    import natsctl.spark.registered
+except ImportError as failure:
+    print(failure)
+"""
+
+
+def test_a_release_without_the_api_is_named_with_what_is_needed() -> None:
+    done = subprocess.run([sys.executable, "-c", OLDEST], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.startswith("the format jetstream needs Spark 4.0 or newer, and this is 3.5.9")
+
+
 def test_a_release_without_half_of_the_api_reads_and_writes_and_refuses_the_rest() -> None:
     done = subprocess.run([sys.executable, "-c", OLDER], capture_output=True, text=True, timeout=100, check=True)
     assert json.loads(done.stdout) == [

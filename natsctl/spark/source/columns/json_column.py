@@ -2,9 +2,11 @@
 
 Theory of operation. Plain records are read by Arrow, many at a time (`json_plain`). Others are read by Python's own
 scanner where they are well-formed objects, and values are looked at column by column: what does not fit its type is
-null, as far as that is all that Spark makes of it. A record that is malformed, has a name twice, or has a fault that
-changes how Spark reads what follows, is read again, alone, by `json_rows`. Each reader takes only what the next would
-read the same, so that a payload's neighbours do not change its value.
+null, as far as that is all that Spark makes of it. Of a name that stands twice in a record the last value counts, if
+all of them fit. Spark keeps nothing of a record that ends within itself, but outside of any object or array in it.
+Any other record that is malformed, or has a fault that changes how Spark reads what follows, is read again, alone, by
+`json_rows`. Each reader takes only what the next would read the same, so that a payload's neighbours do not change its
+value.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ NOTHING: Final[dict[str, Any]] = {}
 BLANKS: Final = " \t\r\n"
 CODES: Final = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q", pa.float32(): "f", pa.float64(): "d"}
 """Of Python's module `struct`."""
+ENDS_WITHIN: Final = re.compile(r"\{[^{}\[]*")
+"""A text that begins an object, and ends before that does or another value with parts begins."""
 LONG_NUMBER: Final = re.compile(rf"[0-9.eE+-]{{{MOST_DIGITS}}}")
 SURROGATE_BYTES: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
@@ -73,6 +77,14 @@ class _Faults:
     """Those with null in place of a part."""
 
 
+class _Repeated(dict[str, Any]):
+    """An object in which names stand more than once, with the last value of each."""
+
+    __slots__ = ("earlier",)
+    earlier: list[dict[str, Any]]
+    """The other values, in objects in which no name stands twice."""
+
+
 Fit = Callable[[list[Any], _Faults], list[Value]]
 """Makes values of what the scanner found, None for what does not fit, and adds that to the faults."""
 
@@ -89,7 +101,9 @@ class JsonColumn:
         self._reader = RecordReader(pa.struct(self._fields), settings)
         self._plain = PlainRecords(pa.struct(self._fields), settings)
         constant = _Fraction if settings.grammar.non_numeric_numbers else _refuse
-        decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_float=_Fraction, parse_constant=constant)
+        self._repeats: list[_Repeated] = []
+        """Of the record that is being scanned."""
+        decoder = json.JSONDecoder(object_pairs_hook=self._object, parse_float=_Fraction, parse_constant=constant)
         self._scan: Callable[[str, int], tuple[Any, int]] = vars(decoder)["scan_once"]
 
     def column(self, payloads: Sequence[bytes]) -> tuple[pa.StructArray, list[int]]:
@@ -146,22 +160,43 @@ class JsonColumn:
     def _append(self, payloads: Sequence[bytes], columns: list[list[Value]]) -> _Faults:
         """Append what is in the payloads, and return what of it does not fit."""
         faults = _Faults()
-        objects = [self._scanned(payload, at, faults.odd) for at, payload in enumerate(payloads)]
+        objects = [self._scanned(payload, at, faults) for at, payload in enumerate(payloads)]
+        repeated = [(at, each) for at, each in enumerate(objects) if type(each) is _Repeated]
+        rows = [at for at, each in repeated for _ in each.earlier]
+        objects += [earlier for _, each in repeated for earlier in each.earlier]
         for each_field, fit, column in zip(self._fields, self._fits, columns, strict=True):
             name = each_field.name
-            column += fit([each.get(name) for each in objects], faults)
+            column += fit([each.get(name) for each in objects], faults)[: len(payloads)]
+        if repeated:
+            _leave_repeated([at for at, _ in repeated], rows, len(payloads), faults)
         return faults
 
-    def _scanned(self, payload: bytes, at: int, odd: set[int]) -> dict[str, Any]:
-        """Return what is in an object; nothing, and add the row to `odd`, where that is not all."""
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            found = _repeated(pairs)
+            self._repeats.append(found)
+        return found
+
+    def _scanned(self, payload: bytes, at: int, faults: _Faults) -> dict[str, Any]:
+        """Return what is in an object; nothing where it is cut off, or left to `RecordReader`."""
+        self._repeats.clear()
         try:
             text = java_text(payload)
             begin = 0 if text[:1] == "{" else len(text) - len(text.lstrip(BLANKS))
             found, _ = self._scan(text, begin)
         except (ValueError, StopIteration, RecursionError, _UnusualRecordError):
             found = None
-        if type(found) is not dict or (len(text) > MOST_DIGITS and _exceeds(text, found)):
-            odd.add(at)
+            if ENDS_WITHIN.fullmatch(text):
+                faults.wholly.add(at)
+                return NOTHING
+        if self._repeats:
+            inner = len(self._repeats) > 1 or found is not self._repeats[0]
+            found = None if inner else found
+        elif type(found) is not dict:
+            found = None
+        if found is None or (len(text) > MOST_DIGITS and _exceeds(text, found)):
+            faults.odd.add(at)
             return NOTHING
         return found
 
@@ -207,11 +242,29 @@ def java_text(payload: bytes) -> str:
         return SURROGATE_BYTES.sub(b"\xff", payload).decode(errors="replace")
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _UnusualRecordError
+def _repeated(pairs: list[tuple[str, Any]]) -> _Repeated:
+    found = _Repeated()
+    found.earlier = []
+    for name, value in pairs:
+        if name in found:
+            place = next((each for each in found.earlier if name not in each), None)
+            if place is None:
+                found.earlier.append(place := {})
+            place[name] = found[name]
+        found[name] = value
     return found
+
+
+def _leave_repeated(repeated: list[int], rows: list[int], count: int, faults: _Faults) -> None:
+    """Leave records with a name twice to `RecordReader` where any value of theirs has a fault.
+
+    `rows` are the records that the objects behind the first `count` are of.
+    """
+    faulty = faults.odd | faults.wholly | faults.partly
+    faults.odd.update(at for at in repeated if at in faulty)
+    faults.odd.update(row for at, row in enumerate(rows, count) if at in faulty)
+    for places in (faults.odd, faults.wholly, faults.partly):
+        places.difference_update(range(count, count + len(rows)))
 
 
 def _refuse(_: str) -> Any:

@@ -7,7 +7,8 @@ same of them. Whether a record is taken depends on its bytes alone. A second exp
 reads once they are quoted: seconds since 1970, times without a zone, numbers and booleans where texts are wanted.
 
 What no regular expression sees is a name that stands twice. Arrow refuses such records, and with them all that it was
-given: then halves are tried, and what is left of a few records is not taken.
+given: then those that seem to have one are not taken, halves of the others are tried, and a few that are left are not
+taken either.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class PlainRecords:
     def __init__(self, kind: pa.StructType, settings: JsonSettings) -> None:
         self._kind = kind
         self._read_as = pa.schema([pa.field(each.name, _arrow_type(each.type)) for each in _read_fields(kind)])
+        self._quoted = [f'"{name}"'.encode() for name in self._read_as.names]
         spelling = _Spelling(settings)
         texts, moments = _quotable(kind, settings)
         tried = [(spelling.record(kind, frozenset()), _Quoting("", ""))]
@@ -129,10 +131,18 @@ class PlainRecords:
         try:
             yield places, self._by_arrow(quoting.applied(text), len(places))
         except pa.ArrowInvalid:
+            once = [at for at in places if not self._repeats(payloads[at])]
+            if len(once) < len(places):
+                yield from self._by_halves(once, payloads, quoting)
+                return
             middle = len(places) // 2
             if middle >= FEW:
                 yield from self._by_halves(places[:middle], payloads, quoting)
                 yield from self._by_halves(places[middle:], payloads, quoting)
+
+    def _repeats(self, payload: bytes) -> bool:
+        """Whether a name stands twice in a record, in whatever object, or perhaps as a value."""
+        return any(payload.count(name) > 1 for name in self._quoted)
 
     def _by_arrow(self, text: pa.Buffer, size: int) -> pa.StructArray:
         """Return a struct for each line; raises pa.ArrowInvalid where something is in the way."""
