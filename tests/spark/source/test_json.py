@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import pyarrow as pa
 
+from natsctl.spark.source.columns import json_column
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.columns.json_column import JsonColumn
@@ -127,6 +129,32 @@ def test_a_name_that_stands_twice_costs_its_neighbours_nothing_but_time() -> Non
     found = values("id bigint, t string", *records)
     assert found[77:79] == [{"id": 2, "t": "x"}, {"id": None, "t": None}]
     assert found[:77] + found[79:] == [{"id": number, "t": None} for number in range(600) if number not in (77, 78)]
+
+
+def test_cut_off_records_and_repeated_names_are_read_as_token_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = (
+        arrow_schema(parsed_schema("v struct<id int, t string, s struct<a int, b string>, l array<int>>")).field(0).type
+    )
+    records = [
+        b'{"id":1,"t":"x","s":{"a":1,"b":"y"},"l":[1,2]}',
+        b'{"t":"x","id":"no","s":{"a":3,"a":4}}',
+        b'{"l":["no"],"t":null,"u":{"id":9},"id":7}',
+        b'{"s":{"a":"no"},"t":"z","t":5}',
+        b"{}",
+    ]
+    cut = [each[:at] for each in records for at in range(1, len(each))]
+    joined = [one[:-1] + b"," + other[1:] for one in records for other in records]
+    thrice = [one[:-1] + b"," + other[1:] for one in joined[::3] for other in records[:3]]
+    given = [*cut, *joined, *thrice]
+    found, malformed = JsonColumn(kind, JsonSettings()).column(given)
+    by_tokens = JsonColumn(kind, JsonSettings())
+    monkeypatch.setattr(by_tokens, "_scan", lambda text, begin: json_column._refuse(text))
+    monkeypatch.setattr(by_tokens, "_plain", PlainRecords(pa.struct([]), JsonSettings()))
+    monkeypatch.setattr(json_column, "ENDS_WITHIN", re.compile("(?!)"))
+    expected, also_malformed = by_tokens.column(given)
+    assert found.to_pylist() == expected.to_pylist()
+    assert malformed == also_malformed
+    assert len(cut) < len(malformed) < len(given)
 
 
 def test_names_are_read_however_they_are_spelled() -> None:
