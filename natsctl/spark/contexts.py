@@ -34,7 +34,7 @@ def context_options(name: str, environment: Mapping[str, str]) -> dict[str, str]
 
 
 def source_options(target: Target) -> dict[str, str]:
-    """The options with which the data source talks to the server of a command; raises UsageError."""
+    """Return the options of the data source for the server of a command. Raises UsageError."""
     settings = target.settings
     if settings.socks_proxy:
         raise UsageError("Spark's tasks cannot go through a SOCKS proxy", hint="name a server that they reach")
@@ -54,7 +54,7 @@ def source_options(target: Target) -> dict[str, str]:
 
 
 def _login(settings: Settings) -> dict[str, str]:
-    """The login as options, in the order of precedence that commands have."""
+    """Return the login as options, in the order of precedence that commands have."""
     token = {"token": resolve_text(settings.token, "token")} if settings.token else {}
     if settings.user and settings.password:
         return {**token, "user": settings.user, "password": resolve_text(settings.password, "password")}
@@ -72,7 +72,7 @@ def _login(settings: Settings) -> dict[str, str]:
 
 
 def _file(path: str) -> str:
-    """The text of a PEM file, or ""."""
+    """Return the text of a PEM file, "" without one."""
     if not path:
         return ""
     try:

@@ -29,7 +29,7 @@ from natsctl.spark.session.virtual_machine import Launch
 START_WITHIN_S: Final = 120.0
 END_WITHIN_S: Final = 20.0
 POLL_S: Final = 0.05
-"""Between two looks at processes that tell nobody when they are ready."""
+"""Between two looks at processes that do not announce that they are ready."""
 _PACKAGE: Final = "org.apache.spark.deploy"
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
@@ -43,7 +43,7 @@ class LocalCluster:
     """A running cluster, as a context manager; all of its processes have ended when the block has."""
 
     def __init__(self, workers: int = 2, cores: int = 1, memory_mib: int = 1024, java: str = "") -> None:
-        """Say how many workers, and what each of them gives to executors."""
+        """Set the number of workers, and the resources that each gives to executors."""
         self.url = ""
         self.java: Java = choose_java(java)
         self._wanted = workers
@@ -81,7 +81,7 @@ class LocalCluster:
         return sorted(pid for worker in self.workers for pid in worker.children(_EXECUTOR))
 
     def kill_executor(self, within_s: float = START_WITHIN_S) -> int:
-        """kill -9 the oldest executor, waiting for one; returns its process id. Its worker starts another one."""
+        """Kill the oldest executor, waiting for one, and return its process id; its worker starts another one."""
         until_s = time.monotonic() + within_s
         while not (pids := self.executor_pids()):
             if time.monotonic() > until_s:
@@ -91,7 +91,7 @@ class LocalCluster:
         return pids[0]
 
     def kill_worker(self, number: int = 0) -> None:
-        """kill -9 a worker and the executors below it, as when a machine is lost."""
+        """Kill a worker and the executors below it, as when a machine is lost."""
         worker = self.workers[number]
         below = worker.children(_EXECUTOR)
         worker.end(signal.SIGKILL)
@@ -106,7 +106,7 @@ class LocalCluster:
         return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-8000:]}" for path in parts if path.exists())
 
     def close(self) -> None:
-        """End workers, which end their executors, then the master; removes what they wrote."""
+        """End workers, which end their executors, then the master, and remove the files that they wrote."""
         below = self.executor_pids() if self._daemons else []
         for daemon in reversed(self._daemons):
             daemon.end(signal.SIGTERM)
@@ -147,7 +147,7 @@ class _Daemon:
     def __init__(self, command: list[str], environment: Mapping[str, str], log_path: Path) -> None:
         self.log_path = log_path
         with log_path.open("ab") as log:
-            # A group of its own: Ctrl-C is for whoever uses the cluster.
+            # A group of its own: Ctrl-C is for the program that uses the cluster.
             self.process = subprocess.Popen(
                 command,
                 env=environment,
@@ -167,7 +167,7 @@ class _Daemon:
         return found
 
     def children(self, word: bytes) -> list[int]:
-        """Processes that this one started and that have a word in their command line."""
+        """Return the processes that this one started and that have a word in their command line."""
         return [pid for pid in _children(self.process.pid) if word in _command_line(pid)]
 
     def end(self, number: signal.Signals) -> None:
@@ -182,7 +182,7 @@ class _Daemon:
 
 
 def _children(parent: int) -> list[int]:
-    """The processes below another one, by /proc, else by ps."""
+    """Return the processes below another one, by /proc, else by ps."""
     if not Path("/proc/self/stat").exists():
         told = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
         pairs = [line.split() for line in told.splitlines()]
@@ -196,7 +196,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _command_line(pid: int) -> bytes:
-    """The words of a process; empty for one that has ended."""
+    """Return the command line of a process, empty for one that has ended."""
     path = Path(f"/proc/{pid}/cmdline")
     if path.exists():
         with contextlib.suppress(OSError):

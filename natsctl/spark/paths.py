@@ -27,12 +27,12 @@ def spark_input(path: Path) -> str:
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether Spark takes a path for a pattern unless it is told otherwise, which not all of its readers can be."""
+    """Return whether Spark takes a path for a pattern by default, which not all of its readers let one change."""
     return _OF_PATTERNS.search(path.as_posix()) is not None
 
 
 def local_path(place: str) -> Path | None:
-    """The path that Spark's spelling names; None for other file systems."""
+    """Return the path that Spark's spelling names, None for other file systems."""
     if place.startswith(_SCHEME):
         rest = place.removeprefix(_SCHEME)
         return Path(rest.removeprefix("//"))

@@ -42,19 +42,19 @@ class SourceMetrics:
     """The query's name, else its id."""
     batch: int
     streams: Mapping[str, int]
-    """By how many messages the query is behind each stream."""
+    """The number of messages that the query is behind, by stream."""
     metrics: Mapping[str, float]
     """`avgOffsetsBehindLatest`, `maxOffsetsBehindLatest`, `minOffsetsBehindLatest`, in messages."""
     input_rows: int
     input_rows_per_s: float
     processed_rows_per_s: float
     redelivered: int = 0
-    """With `ackMode`, how many messages the query has been delivered that had been delivered before."""
+    """With `ackMode`, the number of messages delivered to the query that had been delivered before."""
 
 
 @dataclass
 class QueryMetrics(StreamingQueryListener):
-    """A listener that hands on the metrics of each batch, and keeps the newest of each query."""
+    """A listener that passes on the metrics of each batch, and keeps the newest of each query."""
 
     report: Callable[[SourceMetrics], object] = lambda each: None
     _newest: dict[tuple[str, int], SourceMetrics] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class QueryMetrics(StreamingQueryListener):
         """Do nothing: there are no metrics yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Keep what the batch says, and hand it on."""
+        """Keep the metrics of the batch, and pass them on."""
         query = str(event.progress.name or event.progress.id)
         for at, each in enumerate(source_metrics(event.progress)):
             with self._lock:
@@ -72,10 +72,10 @@ class QueryMetrics(StreamingQueryListener):
             self.report(each)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: what the last batch said still holds."""
+        """Do nothing: the metrics of the last batch still hold."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing: how far behind a query ended is worth knowing."""
+        """Do nothing: the lag at the end of a query is worth knowing."""
 
     def exposition(self) -> str:
         """Return the newest metrics of all queries in the text format of Prometheus."""
@@ -96,7 +96,7 @@ class QueryMetrics(StreamingQueryListener):
 
 
 def source_metrics(progress: StreamingQueryProgress) -> list[SourceMetrics]:
-    """Return the metrics of a query's sources, without those that say none: sources of other formats."""
+    """Return the metrics of a query's sources, without sources of other formats, which have none."""
     said: dict[str, Any] = json.loads(progress.json)
     found = []
     for source in said["sources"]:

@@ -71,7 +71,7 @@ def written(format: Format, partition_by: str) -> list[str]:
 
 
 OWN: Final = "_natsctl"
-"""The folder of what an export that goes on must remember; readers pass over names that begin so."""
+"""The folder with the state of an incremental export; readers ignore names that begin so."""
 PARTITIONS: Final = ("date", "subject")
 _OF_EXPORTS = re.compile(r"\.?part-.*|_SUCCESS|\._SUCCESS\.crc|_spark_metadata|_natsctl|_delta_log|[^=]+=.*|\..*\.crc")
 
@@ -88,14 +88,14 @@ class Target:
 
     @property
     def is_file(self) -> bool:
-        """Whether it becomes one file: a path that ends as files of the format do, and nothing that needs a folder."""
+        """Return whether the output is one file: its path ends as such files do, and nothing needs a folder."""
         if self.partition_by or self.incremental or self.format.is_folder or is_url(self.path):
             return False
         return named_format(self.path) is self.format and not self.path.endswith("/")
 
     @property
     def is_gzip(self) -> bool:
-        """Whether the output is compressed by gzip."""
+        """Return whether the output is compressed by gzip."""
         return is_gzip(self.path)
 
     @property
@@ -236,7 +236,7 @@ def writer_of(frame: DataFrame, target: Target) -> DataFrameWriter:
 
 
 def _write_local(writer: DataFrameWriter, target: Target, observed: Any) -> int:
-    """Write beside the target and put it in place; the number of files."""
+    """Write beside the target, put that in place, and return the number of files."""
     path = target.local
     aside = path.parent.resolve() / f".natsctl-{secrets.token_hex(8)}.part"
     try:
@@ -254,7 +254,7 @@ def _write_local(writer: DataFrameWriter, target: Target, observed: Any) -> int:
 
 
 def check_written(messages: int, files: int, path: Path) -> None:
-    """Raise StorageError where messages were written, and no file of them is seen here."""
+    """Raise StorageError where messages were written, but none of their files is visible here."""
     if messages and not files:
         raise StorageError(
             f"Spark wrote {path} on other machines, whose disks are not seen here",
@@ -270,7 +270,7 @@ def header(target: Target) -> bytes:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Have the new folder in the place of another, or of none, which is removed when the new one is there."""
+    """Put the new folder in the place of another, or of none, which is removed when the new one is there."""
     path = path.resolve()  # a link stays, and what it leads to is replaced
     if not path.is_dir():
         new.rename(path)

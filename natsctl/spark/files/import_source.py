@@ -39,7 +39,7 @@ _SETTINGS = {
 PIECE_BYTES = 1 << 20
 _NO_FILES = "UNABLE_TO_INFER_SCHEMA"
 _COLUMNS = "stream string, seq bigint, subject string, headers string, value string"
-"""The columns of what has no rows that would tell them."""
+"""The columns of a file without rows, from which they would be known."""
 NUMBER = "_natsctl_row"
 """The column that keeps rows in their order where they have no sequence: by the names of files, and within them."""
 _PLACE_IN_FILES = """
@@ -55,7 +55,7 @@ class NothingToImportError(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file or folder of a format to import; `subject` is for all messages, whatever a column says."""
+    """A file or folder of a format to import; `subject` is for all messages, in place of a column."""
 
     path: str
     format: Format

@@ -1,4 +1,4 @@
-"""An export that goes on where it ended: each run adds what a stream has got since, exactly once.
+"""An export that continues where it ended: each run adds the messages that came since, each exactly once.
 
 Spark's checkpoint lies in the folder beside the data, under a name that readers pass over, with a note of what is being
 exported. Spark's own readers take only files that a finished batch has named; those of a batch that was cut short are
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CHECKPOINT, NOTE = "checkpoint", "export.json"
 SINK_LOG = "_spark_metadata"
 BATCH_MESSAGES = 1_000_000
-"""Messages of one batch: what a run that is cut short has to read again at most."""
+"""Messages of one batch, the most that an interrupted run has to read again."""
 _KEPT_PROGRESS = 100_000
 
 
@@ -44,7 +44,7 @@ class Note(msgspec.Struct, kw_only=True):
 
 
 def prepare(target: Target, note: Note) -> None:
-    """Begin an export that goes on, or make sure that the one in the folder is the same. Raises UsageError."""
+    """Begin an incremental export, or make sure that the one in the folder is the same. Raises UsageError."""
     own = target.local / OWN
     path = own / NOTE
     if target.force and target.local.is_dir():
@@ -65,7 +65,7 @@ def prepare(target: Target, note: Note) -> None:
 
 
 def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, target: Target) -> Exported:
-    """Add all that the stream holds by now and no run before has written, and return the totals."""
+    """Add all messages of the stream that no earlier run has written, and return the totals."""
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(_KEPT_PROGRESS))
     reader = spark.readStream.format(FORMAT).schema(schema_of(list(STREAM_COLUMNS))).options(**options)
@@ -88,7 +88,7 @@ def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, ta
 
 def report_of(progress: Iterable[Any], stream: str, target: Target) -> Exported:
     """Return the totals, from Spark's progress of each batch."""
-    # What a batch has read in all a Spark Connect server leaves out; what it has read of each source is always told.
+    # A Spark Connect server leaves out the rows of a batch in all; those of each source are always reported.
     sources: list[Any] = [source for one in progress for source in one["sources"]]
     return Exported(
         stream=stream,
@@ -103,7 +103,7 @@ def report_of(progress: Iterable[Any], stream: str, target: Target) -> Exported:
 
 
 def _sequence(offset: Any, stream: str) -> int:
-    """Return the sequence that an offset of the source says of a stream."""
+    """Return the sequence that an offset of the source has for a stream."""
     while isinstance(offset, str):
         offset = json.loads(offset)
     streams = offset.get("streams", {}) if isinstance(offset, dict) else {}
@@ -111,7 +111,7 @@ def _sequence(offset: Any, stream: str) -> int:
 
 
 def remove_strays(folder: Path) -> int:
-    """Remove files that no finished batch has named; how many there were. No run may be under way."""
+    """Remove files that no finished batch has named, and return their number. No run may be under way."""
     log = folder / SINK_LOG
     if not log.is_dir():
         return 0

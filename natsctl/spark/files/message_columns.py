@@ -1,4 +1,4 @@
-"""Messages from the columns of files, whoever wrote them: payload, headers, and the ids that messages get.
+"""Messages from the columns of files of any tool: payload, headers, and the ids that messages get.
 
 Columns that are not understood for sure are refused, or fail where they are read: nothing is passed over, and no text
 becomes another.
@@ -123,7 +123,7 @@ IDS: Final = ("auto", "seq", "own")
 
 
 class Obeyed(NamedTuple):
-    """Headers that a server obeys, or that only a server may set: by the name that a person is told, and a pattern.
+    """Headers that a server obeys, or that only a server may set: by the name that is shown, and a pattern.
 
     Servers know them in this spelling alone. A stream with the setting `taken_with` takes them in the meaning that they
     had.

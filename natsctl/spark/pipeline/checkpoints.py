@@ -169,9 +169,9 @@ class Behind:
     sequences: int
     messages: int
     bytes: int
-    """Of the stream's average message, as servers tell no more."""
+    """Of the stream's average message: servers report no more."""
     trouble: str = ""
-    """Why it can not be known, or what the query will meet when it goes on."""
+    """Why it cannot be known, or the error that the query will meet when it continues."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def parse_event(message: str, time: datetime) -> Event:
 
 
 def told_error(text: str) -> tuple[str, str]:
-    """Return the condition and the sentence of a failure that somebody can act on, without plans and stacks."""
+    """Return the condition and the sentence of a failure that a reader can act on, without plans and stacks."""
     if own := _OWN.search(text):
         return own["condition"], own["text"].strip()
     found = _CONDITION.search(text)
@@ -82,7 +82,7 @@ def told_error(text: str) -> tuple[str, str]:
 
 
 def name_parts(name: str) -> list[str]:
-    """Return the catalog, database and table of a name, as far as it says them, without backticks."""
+    """Return the catalog, database and table of a name, as far as it has them, without backticks."""
     parts = []
     rest = name
     while rest:

@@ -70,12 +70,12 @@ class Statement:
 
     @property
     def is_table(self) -> bool:
-        """Whether it makes a table, that of a materialized view included."""
+        """Return whether it makes a table, that of a materialized view included."""
         return _TABLE.match(self.text.lstrip()) is not None
 
     @property
     def is_streaming_table(self) -> bool:
-        """Whether it makes a table that streaming flows fill."""
+        """Return whether it makes a table that streaming flows fill."""
         found = _TABLE.match(self.text.lstrip())
         return found is not None and found["kind"].lower().endswith("table")
 
@@ -102,7 +102,7 @@ def statements(sql: str) -> list[Statement]:
 
 
 def line_of_failure(statement: Statement, text: str) -> int:
-    """Return the line in the file of what Spark says of a statement."""
+    """Return the line of the file that Spark's message on a statement names."""
     position = _POSITION.search(text)
     return statement.line + int(position[1]) - 1 if position else statement.first_line
 
@@ -164,7 +164,7 @@ TableName = tuple[str, str]
 
 @dataclass(frozen=True)
 class Filling:
-    """A flow, the table that it fills, and where that is said."""
+    """A flow, the table that it fills, and the place of its definition."""
 
     flow: str
     table: TableName
@@ -216,7 +216,7 @@ Place = tuple[str, int]
 
 
 class _Registry(SparkConnectGraphElementRegistry):
-    """Spark's own, which remembers where flows are defined."""
+    """Spark's own registry, which also keeps the place of each definition."""
 
     def __init__(self, spark: SparkSession, graph_id: str, places: dict[str, Place]) -> None:
         super().__init__(spark, graph_id)
@@ -288,7 +288,7 @@ class Graph:
         return table_name(parts, self._project.database)
 
     def declare(self, views: tuple[StreamView, ...], sinks: tuple[StreamSink, ...]) -> None:
-        """Give Spark all definitions; failures become faults, and the files behind them are still read."""
+        """Pass all definitions to Spark; failures become faults, and the files behind them are still read."""
         out = contextlib.redirect_stdout(sys.stderr)  # what a file prints is for a person
         with out, contextlib.chdir(self._project.folder), graph_element_registration_context(self._registry):
             for view in views:

@@ -35,7 +35,7 @@ class Fault:
 
 
 class PipelineError(NatsctlError):
-    """A pipeline's files do not say what can be done; `faults` are in the order of files and lines."""
+    """A pipeline's files cannot be used; `faults` are in the order of files and lines."""
 
     exit_code: ClassVar[int] = ExitCode.USAGE
 
@@ -260,7 +260,7 @@ class _Reader:
         return interval_s
 
     def _check_names(self, named: list[StreamView | StreamSink]) -> None:
-        """Check that names differ by more than capitals, which Spark does not tell from small letters."""
+        """Check that names differ by more than the case of letters, which Spark ignores."""
         seen: dict[str, str] = {}
         for one in named:
             other = seen.setdefault(one.name.lower(), one.name)

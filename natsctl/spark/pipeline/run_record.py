@@ -29,7 +29,7 @@ RETRY_S: Final = 0.1
 
 @dataclass
 class FlowRecord:
-    """The last that was told of a flow; times in nanoseconds since 1970."""
+    """The last report on a flow; times in nanoseconds since 1970."""
 
     state: str = ""
     at_ns: int = 0
@@ -46,19 +46,19 @@ class RunRecord:
     updates: int = 0
     failed_updates: int = 0
     updated_ns: int = 0
-    """When the last update ended that went well."""
+    """The end of the last update without a failure."""
     interval_s: float = 0.0
     error: str = ""
     flows: dict[str, FlowRecord] = field(default_factory=dict)
 
     @property
     def is_checked(self) -> bool:
-        """Whether the pipeline was found sound: Spark speaks of flows only then."""
+        """Return whether validation is through: Spark reports flows only then."""
         return bool(self.flows or self.updates > self.failed_updates)
 
 
 class Recorder:
-    """Writes the record of the run that holds the project's lock."""
+    """The writer of the record of the run that holds the project's lock."""
 
     def __init__(self, project: Project, interval_s: float) -> None:
         self._path = record_path(project)
@@ -66,24 +66,24 @@ class Recorder:
         self.save()
 
     def flow(self, name: str, state: str, error: str = "") -> None:
-        """Note what a flow does."""
+        """Record the state of a flow."""
         self.record.flows[name] = FlowRecord(state, time.time_ns(), error)
         self.save()
 
     def completed(self) -> None:
-        """Note that all flows are through: Spark says nothing of those into sinks but that they start."""
+        """Record that all flows are through: of those into sinks, Spark reports only the start."""
         for flow in self.record.flows.values():
             if flow.state in ("STARTING", "RUNNING"):
                 flow.state, flow.at_ns = "COMPLETED", time.time_ns()
         self.save()
 
     def state(self, state: str, error: str = "") -> None:
-        """Note what the run does."""
+        """Record the state of the run."""
         self.record.state, self.record.error = state, error
         self.save()
 
     def updated(self, error: str = "") -> None:
-        """Note the end of an update."""
+        """Record the end of an update."""
         self.record.updates += 1
         if error:
             self.record.failed_updates += 1
@@ -92,7 +92,7 @@ class Recorder:
         self.state("failed" if error else "waiting", error)
 
     def save(self) -> None:
-        """Write it for others."""
+        """Write the record to its file."""
         with atomic_write(self._path) as file:
             file.write(json.dumps(asdict(self.record)).encode())
 
@@ -118,7 +118,7 @@ def read_record(project: Project) -> RunRecord | None:
 
 
 def is_running(project: Project) -> bool:
-    """Return whether somebody holds the project's lock."""
+    """Return whether a process holds the project's lock."""
     try:
         with (project.state_folder / "lock").open("rb") as file:
             return not _locked(file)
@@ -146,7 +146,7 @@ def only_run(project: Project) -> Iterator[None]:
 
 
 def _locked(file: IO[bytes]) -> bool:
-    """Take the lock of a file, until it is closed; False where somebody else has it."""
+    """Take the lock of a file until it is closed; return False where another process has it."""
     if fcntl is None:
         return True
     try:

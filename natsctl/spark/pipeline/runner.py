@@ -29,7 +29,7 @@ class RunPlan:
 
 
 class Run:
-    """One run; `tell` hears every event, also those of the run itself."""
+    """One run; `tell` is called with every event, also those of the run itself."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class Run:
         self._begun: dict[str, dict[str, Position]] = {}
 
     def go(self, plan: RunPlan, pause: Callable[[float], bool]) -> None:
-        """Update until the plan is done, or `pause(seconds)` says that it is enough.
+        """Update until the plan is done, or `pause(seconds)` returns that the run ends.
 
-        A failed update is told, and tried again by the next; the first one ends the run. Raises what ends it.
+        A failed update is reported, and tried again by the next; the first one ends the run. Raises what ends it.
         """
         self._pause = pause
         restore_tables(self._spark, self._project)
@@ -83,7 +83,7 @@ class Run:
 
     def _hear(self, event: Event) -> None:
         if event.state == "STARTING" and not self._remembered:
-            # All tables are made by now, and nothing is in them that a killed run could leave unremembered.
+            # All tables are made by now, and a killed run would leave nothing in them that is not recorded.
             remember_tables(self._spark, self._project)
             self._remembered = True
         if event.flow and event.state == "COMPLETED":

@@ -71,7 +71,7 @@ _CATALOG: Final = "spark.sql.catalogImplementation"
 
 
 def remember_tables(spark: SparkSession, project: Project) -> None:
-    """Keep what makes each table that the catalog has, where the catalog will forget it."""
+    """Keep the definition of each table of a catalog that ends with the session."""
     if not _forgets(spark, project):
         return
     found = {}
@@ -84,7 +84,7 @@ def remember_tables(spark: SparkSession, project: Project) -> None:
 
 
 def restore_tables(spark: SparkSession, project: Project) -> list[str]:
-    """Make the tables again that an earlier session made and whose files are here; their names. Raises OSError."""
+    """Make the tables of earlier sessions again whose files are here, and return their names. Raises OSError."""
     if not _forgets(spark, project):
         return []
     kept = _kept(project)
@@ -101,7 +101,7 @@ def tables_folder(spark: SparkSession, project: Project) -> Path:
 
 
 def _restored(spark: SparkSession, warehouse: Path, name: str, statement: str) -> bool:
-    """Make one table again; False where its files are gone, as somebody wants it anew."""
+    """Make one table again; return False where its files were removed, so that it is to be filled anew."""
     folder, aside = warehouse / name, warehouse / f"{_ASIDE}{name}"
     if aside.is_dir():
         _back(aside, folder)  # of a session that was killed between two renames
@@ -126,7 +126,7 @@ def _clear_away(warehouse: Path, known: set[str]) -> None:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether it is no data for Spark."""
+    """Return whether Spark ignores the file."""
     return path.name.startswith((".", "_"))
 
 

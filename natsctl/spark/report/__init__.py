@@ -1,1 +1,1 @@
-"""A report on all messages of a stream: subjects, sizes, rates over time, what is there twice and what is missing."""
+"""A report on all messages of a stream: subjects, sizes, rates over time, duplicates and gaps."""

@@ -223,7 +223,7 @@ coalesce(aggregate(headers, 0, (sum, pair) -> sum + octet_length(pair.key) + oct
 def deep_report(
     spark: SparkSession, options: Mapping[str, str], stream: str, slot_s: float, *, payloads: bool = False
 ) -> DeepReport:
-    """Return the report on the messages that the options tell of; with `payloads` equal ones are found too."""
+    """Return the report on the messages that the options describe; with `payloads` equal payloads are found too."""
     counts = Counts(_count(spark, options, slot_s, payloads))
     gaps = _gaps(spark, options, counts)
     return report_of(stream, counts, slot_s, gaps, payloads=payloads)

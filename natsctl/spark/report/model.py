@@ -85,7 +85,7 @@ class Gaps(Model, kw_only=True):
 
 
 class DeepReport(Model, kw_only=True):
-    """`stream report --deep`: what reading every message of a stream tells.
+    """`stream report --deep`: facts that need every message of a stream to be read.
 
     `bytes` are those of payloads, `header_bytes` those of headers. `slot_s` is the length of a slot. Lists of subjects,
     headers, ids and gaps have the most frequent or longest; `number_of_subjects` counts all. `payloads` is null where

@@ -21,7 +21,7 @@ _LETTER = 7.2
 
 
 class Bar(NamedTuple):
-    """A bar: how long it is, what stands below it, and what is told where the mouse rests on it."""
+    """A bar: its length, the label below it, and the text shown where the mouse rests on it."""
 
     value: float
     label: str
@@ -106,7 +106,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def html_page(report: DeepReport, made: str) -> str:
-    """Return the page; `made` says when, as text."""
+    """Return the page; `made` is the time of the report, as text."""
     parts = [
         f"<h1>Stream {text(report.stream)}</h1>",
         f"<p>{text(_heading(report))} · made by natsctl {text(made)}</p>",

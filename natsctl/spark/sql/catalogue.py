@@ -39,7 +39,7 @@ class Table:
 
 
 class Catalogue:
-    """Finds tables by name, exactly as written or else without regard to case."""
+    """Tables by name, found as written or else without regard to case."""
 
     def __init__(self, streams: Iterable[str]) -> None:
         self.streams = sorted(streams)
@@ -55,7 +55,7 @@ class Catalogue:
             self._folded.setdefault(name.lower(), []).append(name)
 
     def find(self, name: str) -> Table | None:
-        """Return the table of that name; raises UsageError where only the case of letters tells several apart."""
+        """Return the table of that name; raises UsageError where several differ only in the case of letters."""
         if name in self._exact:
             return Table(name, *self._exact[name])
         near = self._folded.get(name.lower(), [])
@@ -111,7 +111,7 @@ def needed(query: str, columns: Iterable[str]) -> list[str]:
 
 
 def _parts(token: Token) -> list[str]:
-    """Return a text in backticks may name a column as others see it, `a.b`."""
+    """Return the parts of a text in backticks, which may be a column with its table, `a.b`; none of other words."""
     return token.name.split(".") if token.kind == "quoted" else []
 
 

@@ -47,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By which column of the answer rows are ordered."""
+    """The column of the answer by which rows are ordered."""
 
     column: int
     descending: bool = False
@@ -55,7 +55,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CountedQuery:
-    """A query that needs no message: what it asks of which stream."""
+    """A query that needs no message: its stream, and the figures that it asks."""
 
     table: str
     items: tuple[Item, ...]
@@ -77,12 +77,12 @@ class CountedQuery:
 
     @property
     def needs_subjects(self) -> bool:
-        """Whether messages must be counted by subject."""
+        """Return whether messages must be counted by subject."""
         return self.grouped or self.only is not None or any(item.what == "subjects" for item in self.items)
 
     @property
     def needs_ends(self) -> bool:
-        """Whether the first and the last sequence must be known."""
+        """Return whether the first and the last sequence must be known."""
         return any(item.what in ("first", "last") for item in self.items)
 
     def answer(self, facts: Facts) -> list[tuple[Any, ...]]:
@@ -131,7 +131,7 @@ def counted(query: str) -> CountedQuery | None:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads a query word by word."""
+    """A reader of a query, word by word."""
 
     text: str
     at: int = 0
@@ -302,7 +302,7 @@ class _Reader:
 
     @staticmethod
     def _same(what: What, items: Sequence[Item]) -> int:
-        """Return the column that is the same thing."""
+        """Return the equivalent column."""
         for at, item in enumerate(items):
             if item.what == what:
                 return at
@@ -321,7 +321,7 @@ def _title(words: Sequence[Token]) -> str:
 
 
 def _check(found: CountedQuery, distinct: bool, grouped: bool) -> None:
-    """Raise where the parts do not go together; Spark knows what they mean, or why they do not."""
+    """Raise where the parts do not go together; the query is left to Spark then."""
     whats = {item.what for item in found.items}
     if distinct and (grouped or whats != {"subject"}):
         raise _UnsupportedQueryError
@@ -361,7 +361,7 @@ async def subject_counts(manager: Manager, stream: str, pattern: str = ALL) -> d
 
 
 async def _ends(manager: Manager, stream: str, state: StreamState) -> tuple[int | None, int | None]:
-    """The sequences of the first and the last message; the state's own may be of messages that are gone."""
+    """Return the sequences of the first and the last message; those of the state may be of deleted messages."""
     if not state.messages:
         return None, None
     if state.last_seq - state.first_seq + 1 == state.messages:
@@ -371,13 +371,13 @@ async def _ends(manager: Manager, stream: str, state: StreamState) -> tuple[int 
 
 
 async def _next(manager: Manager, stream: str, seq: int) -> int | None:
-    """The sequence of the first message from `seq` on."""
+    """Return the sequence of the first message from `seq` on."""
     found = await next_message(manager, stream, seq)
     return found.seq if found is not None else None
 
 
 async def _last(manager: Manager, stream: str, low: int, high: int) -> int:
-    """The sequence of the last message, of which `low` is one and behind `high` is none.
+    """Return the sequence of the last message; `low` is that of a message, and none is behind `high`.
 
     The reference does not find it by a subject of `>` where the message at its last sequence is gone.
     """

@@ -111,7 +111,7 @@ _PLAIN = re.compile(r"\w+|.*\..*")
 
 
 class Queries:
-    """Answers queries on a session; `suggest` says what an unknown name may have meant, given those there are."""
+    """Queries of a session; `suggest` proposes an existing name for an unknown one."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Queries:
         else:
             self._views.note(tables, query)
             return frame
-        self._views.make(tables, EVERYTHING)  # of which Spark then says what may have been meant
+        self._views.make(tables, EVERYTHING)  # Spark then proposes the nearest of them
         return self._spark.sql(asked + query)
 
     def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTableError:

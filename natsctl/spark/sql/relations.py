@@ -136,7 +136,7 @@ def _has_dependent_query(words: Sequence[Token]) -> bool:
 
 def _relations(words: Sequence[Token]) -> Iterator[Named]:
     clauses = [False]
-    """For each open parenthesis, whether tables are being listed in it."""
+    """For each open parenthesis, whether tables are listed in it."""
     at = _beginning(words)
     expected = at > 0
     while at < len(words):

@@ -150,7 +150,7 @@ def cell(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    r"""A value as a person reads it: bytes as text with `\xff` for what is none, headers as `key: value`.
+    r"""Return a value as a person reads it: bytes as text with `\xff` for what is none, headers as `key: value`.
 
     Not yet harmless for a terminal.
     """

@@ -53,7 +53,7 @@ class Left:
         return set().union(*self._cached.values())
 
     def note(self, tables: Iterable[Table], statement: str) -> None:
-        """Take in what a statement that was done has left; it names `tables` itself."""
+        """Record the effects of a statement that was run; it names `tables` itself."""
         words = tokens(statement)
         if any(_begins(words, *ending) for ending in _END_ALL):
             self._cached.clear()
@@ -113,7 +113,7 @@ def schema_of(columns: list[str]) -> str:
 def read_stream(
     spark: SparkSession, options: Mapping[str, str], columns: list[str], *, pushdown: bool = False
 ) -> DataFrame:
-    """Return the messages that the options tell of, with those columns.
+    """Return the messages that the options describe, with those columns.
 
     With `pushdown` the server does its part of WHERE. Spark keeps that for every other use of the same frame, so it is
     for frames of which one query takes one look.
@@ -124,7 +124,7 @@ def read_stream(
 
 
 class Views:
-    """Makes views in a session, anew for each statement: Spark plans what a view reads once and for all its uses.
+    """Views in a session, made anew for each statement: Spark plans the read of a view once for all its uses.
 
     What is cached stays cached only while the views that it was read from are the same, so those are not made anew.
     """
@@ -135,7 +135,7 @@ class Views:
         self._made: set[str] = set()
 
     def make(self, tables: list[Table], statement: str) -> None:
-        """Have a view of each table that the statement names, or that views of its own name."""
+        """Make a view of each table that the statement names, or that views of its own name."""
         behind = {table.name.lower(): table for table in self._left.behind(tables, statement)}
         kept = self._left.kept() & self._made
         pushdown = is_query(statement) and reads_once(statement)
@@ -146,7 +146,7 @@ class Views:
                 self._made.add(name)
 
     def note(self, tables: list[Table], statement: str) -> None:
-        """Take in that a statement which names those tables was done."""
+        """Record that a statement which names those tables was run."""
         self._left.note(tables, statement)
 
     def _frame(self, table: Table, query: str, pushdown: bool) -> DataFrame:
