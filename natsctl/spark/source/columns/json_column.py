@@ -198,7 +198,8 @@ class JsonColumn:
         if found is None or (len(text) > MOST_DIGITS and _exceeds(text, found)):
             faults.odd.add(at)
             return NOTHING
-        return found
+        record: dict[str, Any] = found
+        return record
 
 
 def json_column(payloads: Sequence[bytes], kind: pa.StructType, settings: JsonSettings) -> tuple[pa.Array, list[int]]:
