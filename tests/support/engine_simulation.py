@@ -249,8 +249,6 @@ class EngineSession:
             for consumer in consumers:
                 consumer.held.clear()
         self._judge()
-        for model in self._models.values():  # from the disk, where each frame is checked
-            self._reader.read_blocks(model, {"seq": 1, "last_seq": 0, "filters": [], "max_bytes": 0})
         self._machine.advance(SECOND)
         self._judge()
 
