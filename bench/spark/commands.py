@@ -1,4 +1,4 @@
-"""How long `natsctl sql` takes to answer, beside the same query given to `spark-submit` with Spark's own flags."""
+"""How long commands take: `natsctl sql` beside the same query given to `spark-submit`, and `natsctl stream import`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Final, NamedTuple
 
 import pyspark
 
-from bench.spark.direct import NATSCTL
+from bench.spark.direct import NATSCTL, make
+from bench.spark.raw import publish
+from bench.spark.rows import lines
 
 QUERY: Final = "select count(*) as n, sum(length(value)) as total, max(seq) as last from ORDERS where seq <= 1000"
 WITHIN_S: Final = 600.0
+IMPORT, WARM = "natsctl stream import", "natsctl spark warm"
+IMPORTED: Final = 337_000
+"""The messages of the import for which seconds are promised."""
 STOCK: Final = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[*]").getOrCreate()
@@ -48,18 +53,19 @@ def run(*words: str, folder: Path) -> Run:
 
 
 def measure_commands(url: str, folder: Path, times: int) -> dict[str, Run]:
-    """Runs by what was run: natsctl's and stock Spark's in turn, the best of each by CPU; then in a warm session."""
+    """Return runs by name: natsctl's and stock Spark's in turn, the best of each by CPU; then in a warm session."""
     script = folder / "stock.py"
     script.write_text(STOCK.format(url=url, query=QUERY))
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     ours = (NATSCTL, "-s", url, "sql", QUERY, "-j")
-    run(NATSCTL, "spark", "warm", folder=folder)
+    warmed = run(NATSCTL, "spark", "warm", folder=folder)
     stock, cold = [], []
     run(*ours, folder=folder)
     for _ in range(times):
         stock.append(run(submit, str(script), folder=folder))
         cold.append(run(*ours, folder=folder))
     found = {
+        WARM: warmed,
         "spark-submit": min(stock, key=lambda one: one.cpu_s),
         "natsctl sql, cold": min(cold, key=lambda one: one.cpu_s),
     }
@@ -70,3 +76,14 @@ def measure_commands(url: str, folder: Path, times: int) -> dict[str, Run]:
         run(NATSCTL, "spark", "stop", folder=folder)
     found["natsctl sql, warm session"] = min(warm)
     return found
+
+
+def measure_import(url: str, folder: Path) -> dict[str, Run]:
+    """Return the runs of an export to Parquet and of its import, of as many messages as seconds are promised for."""
+    make(url, "FILES")
+    publish(url, lines("FILES", IMPORTED))
+    file = str(folder / "files.parquet")
+    ours = (NATSCTL, "-s", url, "stream")
+    exported = run(*ours, "export", "FILES", file, "-f", folder=folder)
+    run(*ours, "purge", "FILES", "-f", folder=folder)
+    return {"natsctl stream export": exported, IMPORT: run(*ours, "import", "FILES", file, folder=folder)}

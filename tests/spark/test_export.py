@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from tests.support import patient_client
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from nats.js.api import StreamConfig
 
 from natsctl.api.errors import StorageError, UsageError
@@ -25,6 +28,7 @@ from natsctl.spark.files.export import Target, check_written, replace_folder, ta
 from natsctl.spark.files.import_source import NUMBER, NothingToImportError, read_rows, source_of
 from natsctl.spark.files.incremental_export import Note, prepare, remove_strays, report_of
 from natsctl.spark.files.message_columns import headers_of, left_out, payload_of
+from natsctl.spark.files.parquet_footers import content_of, noted_schema
 from natsctl.spark.files.stream_import import look, messages
 from natsctl.spark.paths import spark_path
 from natsctl.spark.session.failures import translated
@@ -433,6 +437,46 @@ def test_ids_that_occur_twice_give_way_to_where_the_messages_were(spark: SparkSe
     assert (content.refused, content.has_repeated_ids) == ("o", True)
     found = messages(frame, "auto", 1, left_out(Config(name="A")), has_repeated_ids=True).collect()
     assert [row["msgId"] for row in found] == ["once", "ORDERS:2", "ORDERS:3", "ORDERS:4"]
+
+
+def test_arrow_finds_in_an_export_what_spark_finds(spark: SparkSession, tmp_path: Path) -> None:
+    id_of = {1: [b"a"], 2: [b"b", b"c"], 4: [None], 5: [b""], 6: [b"c"], 7: [b"b"]}
+    rows = [
+        (
+            "ORDERS",
+            None if seq == 3 else seq,
+            None if seq == 9 else f"o.{seq}",
+            MOMENT,
+            [("Nats-TTL", b"1s"), ("nats-ttl", b"1s"), ("Nats-TTL", b"2s"), *(("Nats-Msg-Id", each) for each in ids)]
+            if (ids := id_of.get(seq)) is not None
+            else [] if seq % 2 else None,
+            None if seq == 8 else b"x" * seq,
+        )
+        for seq in range(1, 10)
+    ]  # fmt: skip
+    kinds = "stream string, seq bigint, subject string, timestamp timestamp"
+    kinds += ", headers array<struct<key: string, value: binary>>, value binary"
+    left = left_out(Config(name="A"))
+    spark.createDataFrame(rows, kinds).repartition(2).write.parquet(str(tmp_path / "files"))
+    for subject, taken in (("", ["o.>"]), ("", ["o.1", "*.[1-4]"]), ("", []), ("p", ["o.>"]), ("o.1", ["o.*"])):
+        source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
+        content = content_of(source, taken, left)
+        assert content == look(read_rows(spark, source), taken, left)
+    assert content == (9, 37, None, 1, 9, True, {"Nats-TTL": 6})
+    assert noted_schema(source) == spark.read.parquet(source.path).schema
+    assert content_of(replace(source, as_json=True), ["o.>"], left) is None
+
+
+def test_files_that_are_no_export_are_left_to_spark(tmp_path: Path) -> None:
+    schema = pa.schema([("subject", pa.string()), ("value", pa.string())])
+    for name in ("a", "b/date=1/b"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(schema.empty_table(), tmp_path / f"{name}.parquet")
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
+    for name in ("a.parquet", "b", "torn.parquet"):
+        source = source_of(str(tmp_path / name), "", "", as_json=False)
+        assert noted_schema(source) is None
+        assert content_of(source, [">"], ()) is None
 
 
 def test_an_incremental_export_adds_what_is_new_and_only_that(

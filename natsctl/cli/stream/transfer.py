@@ -449,6 +449,7 @@ def load(
     """
     from natsctl.spark.files.import_source import source_of
     from natsctl.spark.files.message_columns import IDS, left_out
+    from natsctl.spark.files.parquet_footers import content_ahead
 
     if ids not in IDS:
         raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
@@ -466,6 +467,7 @@ def load(
         return state.last_seq - before.state.last_seq
 
     measured = Stored(stored)
+    ahead = content_ahead(what, before.config.subjects, left)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         from natsctl.client.message import DryRunError
@@ -473,7 +475,7 @@ def load(
         from natsctl.spark.files.stream_import import check_subjects, look, messages, store, subjects_of
 
         with read_once(read_rows(opened, what), what.format) as rows:
-            content = look(rows, before.config.subjects, left)
+            content = ahead.result() or look(rows, before.config.subjects, left)
             check_subjects(stream, before.config.subjects, content)
             if session.dry_run:
                 raise DryRunError(effect=_effect(content, subjects_of(rows)))

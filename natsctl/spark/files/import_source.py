@@ -84,7 +84,7 @@ def _found_format(place: Path) -> Format:
     if place.is_dir():
         if (place / "_delta_log").is_dir():
             return DELTA
-        found = {known.name for one in _files(place) if (known := named_format(one.name)) is not None}
+        found = {known.name for one in files_of(place) if (known := named_format(one.name)) is not None}
         if len(found) > 1:
             raise UsageError(f"{place} holds files of several formats", hint=f"--format {'|'.join(FORMATS)} chooses")
         return FORMATS[found.pop()] if found else PARQUET
@@ -94,8 +94,8 @@ def _found_format(place: Path) -> Format:
     return known
 
 
-def _files(place: Path) -> list[Path]:
-    """Return the file, or those in the folder that Spark reads."""
+def files_of(place: Path) -> list[Path]:
+    """Return the file itself, or those in the folder that Spark reads."""
     if not place.is_dir():
         return [place]
     return [one for one in place.rglob("*") if one.is_file() and not _is_hidden(one.relative_to(place))]
@@ -116,7 +116,11 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
     path = source.path if is_url(source.path) else spark_input(Path(source.path).resolve())
     if source.format.is_text:
         _check_encoding(spark, source, path)
+    from natsctl.spark.files.parquet_footers import noted_schema
+
     reader = spark.read.format(source.format.name).options(**source.format.reading)
+    if noted := noted_schema(source):
+        reader = reader.schema(noted)
     with told(source.format):
         frame = _found(spark, reader, source.format, path)
     if source.format is JSON and not source.as_json:
@@ -171,7 +175,7 @@ def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: s
 
 def _check_encoding(spark: SparkSession, source: Source, path: str) -> None:
     """Raise UsageError for text that is no UTF-8, of which Spark would replace what it cannot read."""
-    files = [] if is_url(source.path) else _files(Path(source.path))
+    files = [] if is_url(source.path) else files_of(Path(source.path))
     if files and all(one.name.lower().endswith(source.format.endings) for one in files):
         valid = all(map(_is_utf8, files))  # a tenth of what Spark takes for it
     else:

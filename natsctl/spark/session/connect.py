@@ -313,7 +313,7 @@ def start_server(options: SparkOptions, idle_stop_s: float = 0.0) -> BackgroundS
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Wait until nobody else starts a server."""
+    """Wait until no other process starts a server."""
     with state_file().with_name("server.lock").open("ab") as lock:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -383,7 +383,7 @@ def has_source(session: SparkSession) -> bool:
 
     try:
         return bool(session.read.format("jetstream").schema("seq bigint").load("ANY").columns)
-    except PySparkException as failure:  # of several kinds, not all of which tell their condition
+    except PySparkException as failure:  # of several kinds, not all of which give their condition
         if "DATA_SOURCE_NOT_FOUND" in str(failure):
             return False
         raise

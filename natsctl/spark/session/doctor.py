@@ -262,7 +262,7 @@ def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Fi
         home = quick_home(spark)
         archive = archive_path(choose_java(options.java, environment), home)
     except JavaUnsuitableError:
-        return  # told as `java`
+        return  # reported as `java`
     except OSError as failure:
         yield _finding(
             "cache", f"{cache_folder(environment)}: {failure}", State.WARNING, "XDG_CACHE_HOME names another"

@@ -1,6 +1,6 @@
 """Spark's failures as natsctl's: the cause in one or two lines, the remedy, and the exit code.
 
-Spark wraps one failure in another, with a stack of calls below each; reported is the innermost that somebody can act
+Spark wraps one failure in another, with a stack of calls below each; reported is the innermost that a user can act
 on, and all that Spark said is kept as `detail`. PySpark and Py4J also log what they raise: that is kept from stderr.
 """
 
@@ -187,7 +187,7 @@ _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
 }
 
 _AROUND_ANOTHER = ("FAILED_READ_FILE", "TASK_WRITE_FAILED")
-"""Conditions that name a place; what happened there is told by the innermost cause."""
+"""Conditions that name a place; what happened there is said by the innermost cause."""
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (?:\[[A-Z0-9_.]+\] )?(.*?)(?:\s*SQLSTATE: \w+)?$", re.M)
 
 _QUOTES = "names stand in backticks; what is in double quotes is a text"

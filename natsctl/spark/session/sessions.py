@@ -137,7 +137,7 @@ def open_session(options: SparkOptions | None = None) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def settings_applied(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply settings to somebody else's session, for a while."""
+    """Apply settings to another owner's session, for a while."""
     before = {key: session.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():
@@ -175,7 +175,7 @@ def own_session(
                     yield session
         except Exception as failure:  # of whatever kind: it is raised on, with what Spark wrote
             if said := machine.logged():
-                failure.spark_log = said  # type: ignore[attr-defined]  # for whoever tells of it
+                failure.spark_log = said  # type: ignore[attr-defined]  # for the report of it
             raise
 
 
@@ -234,7 +234,7 @@ def _session_of(settings: Mapping[str, str]) -> Iterator[SparkSession]:
             signal.signal(signal.SIGINT, on_interrupt)  # PySpark's would talk to Spark within the handler
         yield session
     finally:
-        with contextlib.suppress(Py4JError, OSError):  # a Spark that has died can not be told to stop
+        with contextlib.suppress(Py4JError, OSError):  # a Spark that has died cannot be stopped
             if session is not None:
                 session.stop()
         if (gateway := SparkContext._gateway) is not None:

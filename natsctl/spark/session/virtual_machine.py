@@ -261,7 +261,7 @@ def no_archive(why: str = "", log: str = "") -> SparkStartError:
 
 
 def remove_unused(caches: Path) -> None:
-    """Remove the archives that nobody has used for UNUSED_S."""
+    """Remove the archives that have not been used for UNUSED_S."""
     for old in caches.glob("classes-*.jsa"):
         if time.time() - old.stat().st_mtime > UNUSED_S:
             old.unlink(missing_ok=True)

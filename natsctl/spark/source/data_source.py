@@ -37,11 +37,11 @@ class JetStreamDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Return the name that `format` is given."""
         return "jetstream"
 
     def schema(self) -> StructType:
-        """The columns of a read that names none."""
+        """Return the columns of a read that names none."""
         # Whether it will be read as a batch or as a stream is not known yet; a batch takes every option of reading.
         options = Options(self.options, BATCH_READ)
         if not options["backup"] and is_subject_table(reading_of(options)):
@@ -49,7 +49,7 @@ class JetStreamDataSource(DataSource):
         return default_schema(options, metadata=options["includeMetadata"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads a batch."""
+        """Return the reader of a batch."""
         options = Options(self.options, BATCH_READ)
         check_batch(options)
         if options["backup"]:
@@ -64,7 +64,7 @@ class JetStreamDataSource(DataSource):
         return kind(settings, reading, _shape(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """What reads a stream."""
+        """Return the reader of a stream."""
         options = Options(self.options, STREAM_READ)
         reading = reading_of(options)
         if is_subject_table(reading):
@@ -81,11 +81,11 @@ class JetStreamDataSource(DataSource):
         return JetStreamStreamReader(settings, reading, shape, admission, follower)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What writes a batch."""
+        """Return the writer of a batch."""
         return JetStreamBatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """What writes a stream."""
+        """Return the writer of a stream."""
         _needs(ARROW_STREAM_WRITES_SINCE, "writeStream", "; foreachBatch with a batch write does the same")
         return JetStreamStreamWriter(self.options, schema, overwrite)
 
@@ -97,6 +97,6 @@ def _needs(since: tuple[int, int], what: str, instead: str = "") -> None:
 
 
 def _shape(schema: StructType, options: Options) -> RowShape:
-    """The columns of a read, and how payloads become values."""
+    """Return the columns of a read, and how payloads become values."""
     shape = row_shape(schema, options, metadata=options["ackMode"] != "none")
     return replace(shape, compression=options["payloadCompression"])

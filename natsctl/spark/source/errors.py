@@ -1,4 +1,4 @@
-"""What the data source tells when it cannot go on; each text names the stream, the range and what to do."""
+"""The failures of the data source; each text names the stream, the range and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which backups there are at a path, and what each says of itself.
+"""The backups at a path, and the description that each has.
 
 A backup is a folder or a tar file (gzipped or not) of `backup.json`, `stream.tar.s2` or `stream.arc.s2` and, where
 natsctl made it, `manifest.json`; or a tar file of a server's own files, as backups of 2020 are. A folder of backups is
@@ -31,7 +31,7 @@ _SCHEME: Final = "file:"
 
 @dataclass(frozen=True)
 class Backup:
-    """One stream's backup; the counts are None where nothing tells them, `sha256` is "" where there is no manifest."""
+    """One stream's backup; the counts are None where they are not recorded, `sha256` is "" without a manifest."""
 
     stream: str
     data: DataFile
@@ -48,7 +48,7 @@ class Backup:
 
 
 def backups_at(text: str) -> list[Backup]:
-    """The backup at a path, or those of the account whose folder it is; raises BackupError."""
+    """Return the backup at a path, or those of the account whose folder it is; raises BackupError."""
     if "://" in text and not text.startswith(_SCHEME):
         raise BackupError(f"{text}: a backup is read from a folder or a file that all machines share, not from a URL")
     path = Path("/" + text.removeprefix(_SCHEME).lstrip("/") if text.startswith(_SCHEME) else text).absolute()
@@ -63,12 +63,12 @@ def backups_at(text: str) -> list[Backup]:
 
 
 def _may_be(path: Path) -> bool:
-    """Whether an account's folder may have its backup of a stream there."""
+    """Return whether an account's folder may have its backup of a stream there."""
     return (path / _META).is_file() or (path.is_file() and path.name.lower().endswith(_FILE_ENDINGS))
 
 
 def _read(path: Path) -> Backup:
-    """The backup of one stream at a path."""
+    """Return the backup of one stream at a path."""
     try:
         return _in_folder(path) if path.is_dir() else _in_tar(path)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as failure:
@@ -103,7 +103,7 @@ def _in_tar(path: Path) -> Backup:
 
 
 def _text(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    """The content of a small file."""
+    """Return the content of a small file."""
     file = tar.extractfile(member)
     if file is None or member.size > _MAX_TEXT_BYTES:
         raise BackupError(f"{tar.name!s}: {member.name} is no file of a backup")
@@ -111,7 +111,7 @@ def _text(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _told(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Backup:
-    """What `backup.json` and the manifest say; the data has to be as long as that."""
+    """Return the facts of `backup.json` and the manifest; the data has to be as long as that."""
     described = _json(path, _META, meta)
     config, state = described.get("config"), described.get("state")
     if not isinstance(config, dict) or not isinstance(state, dict) or not config.get("name"):
@@ -125,7 +125,7 @@ def _told(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Backup:
 
 
 def _of_server_files(path: Path, meta: bytes, zipped: bool) -> Backup:
-    """A tar of a server's own files: an archive that is not compressed, and that tells its stream's name alone."""
+    """Return a tar of a server's own files: it is not compressed, and gives its stream's name alone."""
     name = _json(path, _SERVER_META, meta).get("name")
     if not name:
         raise BackupError(f"{path} is no backup: its {_SERVER_META} names no stream")
@@ -136,7 +136,7 @@ def _of_server_files(path: Path, meta: bytes, zipped: bool) -> Backup:
 
 
 def _size(file: IO[bytes]) -> int:
-    """How many bytes can be read."""
+    """Return the number of bytes that can be read."""
     read: Callable[[int], bytes] = file.read
     return sum(len(piece) for piece in iter(lambda: read(1 << 20), b""))
 

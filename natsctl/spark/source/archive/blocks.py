@@ -36,7 +36,7 @@ _FLAGS_AT: Final = 11
 """Byte of a record with the two bits that say that there is no message."""
 _FLAGS: Final = 0xC0
 _GONE_LENGTH: Final = (_HEAD_BYTES + _HASH_BYTES).to_bytes(4, "little")
-"""How a record begins that tells of a sequence without a message."""
+"""The beginning of a record of a sequence without a message."""
 _FIRST_BYTES: Final = 4096
 _FOLDER: Final = "msgs/"
 _ENDING: Final = ".blk"
@@ -46,7 +46,7 @@ _FILE: Final = (b"0", b"\0")
 
 @dataclass(frozen=True)
 class Block:
-    """One block file: where it lies in the content, and its first sequence (0: its beginning does not tell)."""
+    """One block file: where it lies in the content, and its first sequence (0: its beginning does not say)."""
 
     name: str
     at: int
@@ -84,7 +84,7 @@ def _tar_info(content: Content, head: bytes) -> TarInfo:
 
 
 def _first_seq(data: bytes) -> int:
-    """The first sequence of a block that is not told to be gone, 0 where the beginning has none."""
+    """Return the first sequence of a block that is not recorded as gone, 0 where the beginning has none."""
     at, unpack = 0, Struct(_HEAD).unpack_from
     while at + _HEAD_BYTES <= len(data):
         flagged, seq, _, _ = unpack(data, at)
@@ -95,7 +95,7 @@ def _first_seq(data: bytes) -> int:
 
 
 def read_whole(content: Content, block: Block) -> bytes:
-    """The bytes of a block file; raises BackupError."""
+    """Return the bytes of a block file; raises BackupError."""
     data = content.read(block.at, block.size)
     if len(data) < block.size:
         raise content.fault(f"it ends inside {block.name}")
@@ -105,7 +105,7 @@ def read_whole(content: Content, block: Block) -> bytes:
 
 
 def gone_in(content: Content, block: Block) -> list[int]:
-    """The sequences that a block says are gone; only one with such a record is read record by record."""
+    """Return the sequences that a block says are gone; only one with such a record is read record by record."""
     data = read_whole(content, block)
     at = data.find(_GONE_LENGTH)
     while at >= 0 and not (at + _FLAGS_AT < len(data) and data[at + _FLAGS_AT] & _FLAGS):
@@ -122,14 +122,14 @@ def gone_in(content: Content, block: Block) -> list[int]:
 
 
 def _checked(content: Content, block: Block, length: int, at: int) -> int:
-    """The length of a record, which lies in its block and has room for what every record has."""
+    """Return the length of a record, which lies in its block and has room for what every record has."""
     if length < _HEAD_BYTES + _HASH_BYTES or at + length > block.size:
         raise content.fault(f"a record at byte {at:,} of {block.name} has a length of {length:,}")
     return length
 
 
 def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
-    """The messages of a block; headers and payloads only where they are wanted. Raises BackupError."""
+    """Return the messages of a block; headers and payloads only where they are wanted. Raises BackupError."""
     data = read_whole(content, block)
     found = _starts(content, block, data)
     places, ends = found[:-1], found[1:]
@@ -198,7 +198,7 @@ def _check_row(damaged: pa.BooleanArray, what: str) -> None:
 
 
 def _starts(content: Content, block: Block, data: bytes) -> pa.Int64Array:
-    """Where the records of a block begin, and where the last one ends; raises BackupError."""
+    """Return the beginnings of a block's records, and the end of the last one; raises BackupError."""
     starts: list[int] = []
     at, size, unpack, least = 0, len(data), Struct(_LENGTH).unpack_from, _HEAD_BYTES + _HASH_BYTES
     while at + _HEAD_BYTES <= size:

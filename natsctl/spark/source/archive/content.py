@@ -1,6 +1,6 @@
 """The decoded bytes of an archive, read forwards.
 
-An archive is a row of frames of S2 or Snappy, and each tells how long it is and how long what it decodes to is. So
+An archive is a row of frames of S2 or Snappy, and each gives its length and the length of its decoded content. So
 what is passed over is not decoded, and reading can begin at any frame (a `Mark`).
 """
 
@@ -28,11 +28,11 @@ _CONTENT_AT: Final = 8
 _HEAD_BYTES: Final = 16
 """Type, length, check, and the decoded length as a varint."""
 _RAW_BYTES: Final = 1 << 20
-"""What is read at once of an archive that is not compressed."""
+"""The bytes that are read at once of an archive that is not compressed."""
 
 
 class Mark(NamedTuple):
-    """Where a frame begins: in the data, and in what the data decodes to."""
+    """The place where a frame begins: in the data, and in what the data decodes to."""
 
     data_at: int = 0
     at: int = 0
@@ -49,7 +49,7 @@ class DataFile:
     raw: bool = False
 
     def open(self) -> IO[bytes]:
-        """The file; raises BackupError where it is not on this machine."""
+        """Return the file; raises BackupError where it is not on this machine."""
         try:
             return cast(IO[bytes], gzip.open(self.path, "rb") if self.zipped else Path(self.path).open("rb"))
         except OSError as failure:
@@ -75,7 +75,7 @@ class Content:
         self._body: bytes | None = b""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def reach(self, at: int) -> bool:
@@ -87,13 +87,13 @@ class Content:
         return True
 
     def total(self) -> int:
-        """How long all of it is; goes to the end."""
+        """Return the length of all of it; goes to the end."""
         while self._next < self.data.size:
             self._step()
         return self._end
 
     def read(self, at: int, size: int) -> bytes:
-        """The `size` bytes from `at` on; fewer at the end. Raises ValueError for what is before the reached frame."""
+        """Return `size` bytes from `at` on; fewer at the end. Raises ValueError for bytes before the reached frame."""
         if at < self.mark.at:
             raise ValueError(f"byte {at} was passed over")
         parts: list[bytes] = []
@@ -115,7 +115,7 @@ class Content:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def fault(self, what: str) -> BackupError:
-        """The failure to raise for what is wrong with the frame that was reached."""
+        """Return the failure to raise for what is wrong with the frame that was reached."""
         return BackupError(f"{self.data.path} is damaged: {what} (byte {self.mark.data_at:,} of its data)")
 
     def _step(self) -> None:
@@ -136,7 +136,7 @@ class Content:
         self._body = None
 
     def _content_bytes(self, head: bytes, size: int) -> int:
-        """How long the content of a frame is."""
+        """Return the length of a frame's content."""
         if self._kind in _EMPTY:
             return 0
         if self._kind not in (_COMPRESSED, _PLAIN) or size < 4:
@@ -147,7 +147,7 @@ class Content:
             raise self.fault(str(fault)) from fault
 
     def _decoded(self) -> bytes:
-        """The content of the frame that was reached."""
+        """Return the content of the frame that was reached."""
         if self._body is None:
             begun = self._head[_CONTENT_AT : self._next - self.mark.data_at]
             at = self.mark.data_at + len(self._head)
@@ -158,7 +158,7 @@ class Content:
         return self._body
 
     def _decompressed(self, block: bytes) -> bytes:
-        """A block's content; only what is not plain Snappy has to be rewritten."""
+        """Return a block's content; only what is not plain Snappy has to be rewritten."""
         size = self._end - self.mark.at
         try:
             return bytes(self._codec.decompress(block, size, asbytes=True))
@@ -170,7 +170,7 @@ class Content:
             raise self.fault(f"a frame does not decode: {fault}") from fault
 
     def _bytes(self, at: int, size: int) -> bytes:
-        """Bytes of the data as they lie in the file; raises BackupError where the disk, or gzip, refuses."""
+        """Return bytes of the data as they lie in the file; raises BackupError where the disk, or gzip, refuses."""
         if size <= 0:
             return b""
         try:

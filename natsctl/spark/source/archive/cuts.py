@@ -1,10 +1,10 @@
-"""Where a version 2 archive can be cut, though nothing marks where its records begin.
+"""The places where a version 2 archive can be cut, though nothing marks where its records begin.
 
 From somewhere in the middle, every place that looks like the head of a record is tried: a chain of records that goes on
 to the end of a window, with sequences that ascend, is found from the first true record on, and by chance nowhere else.
 Chains that begin inside a payload which itself holds records end or join the true one where that payload does. So the
 window's last place that all chains have in common is where a record begins, unless one payload fills the whole window;
-then the task before, which has to end exactly there, tells.
+then the task before, which has to end exactly there, finds it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Cut(NamedTuple):
 
 
 def cut_behind(content: Content, at: int) -> Cut | None:
-    """Where the first records behind `at` begin that can be told for sure; None where they can not."""
+    """Return the places where the first records behind `at` certainly begin; None where that is not certain."""
     content.reach(at)
     mark = content.mark
     window = b""
@@ -44,7 +44,7 @@ def cut_behind(content: Content, at: int) -> Cut | None:
 
 
 def _common_end(window: bytes) -> tuple[int, int] | None:
-    """The place that all chains of records lead to, and the last sequence before it."""
+    """Return the place that all chains of records lead to, and the last sequence before it."""
     seen: set[int] = set()
     ends: set[tuple[int, int]] = set()
     for match in _LIKE_A_HEAD.finditer(window, 0, len(window) // 2):
@@ -56,7 +56,7 @@ def _common_end(window: bytes) -> tuple[int, int] | None:
 
 
 def _followed(window: bytes, at: int, seen: set[int]) -> tuple[int, int] | None:
-    """Where a chain leads to that begins there; None for one that breaks, is short, or joins one that was followed."""
+    """Return the end of a chain that begins there; None for one that breaks, is short, or joins a followed one."""
     records = last = 0
     chain: list[int] = []
     while True:

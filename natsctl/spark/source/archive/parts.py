@@ -1,4 +1,4 @@
-"""What one task reads of a backup: block files of version 1, records of version 2, or all of it for its sum."""
+"""Parts of a backup, one for each task: block files of version 1, records of version 2, or all of it for its sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True)
 class BlocksPart(InputPartition):
-    """Block files that follow each other, and which of their messages are told to be gone."""
+    """Block files that follow each other, and which of their messages are recorded as gone."""
 
     stream: str
     data: DataFile
@@ -62,7 +62,7 @@ ArchivePart = BlocksPart | RecordsPart | SumPart
 
 
 def archive_partitions(backup: Backup, sieve: Sieve, wanted: int) -> list[ArchivePart]:
-    """A backup in about so many parts, and one more that checks its sum; raises BackupError."""
+    """Return a backup in about so many parts, and one more that checks its sum; raises BackupError."""
     if backup.messages == 0:
         return []
     number = max(min(wanted, backup.data.size // LEAST_BYTES, MOST_ZIPPED_PARTS if backup.data.zipped else wanted), 1)
@@ -78,7 +78,7 @@ def archive_partitions(backup: Backup, sieve: Sieve, wanted: int) -> list[Archiv
 
 
 def read_archive(part: ArchivePart, shape: RowShape) -> Iterator[pa.RecordBatch]:
-    """The rows of a part; raises BackupError, which says where the archive is damaged."""
+    """Yield the rows of a part; raises BackupError, which says where the archive is damaged."""
     if isinstance(part, SumPart):
         _check_sum(part)
         return
@@ -139,26 +139,26 @@ def _blocks_parts(backup: Backup, sieve: Sieve, number: int) -> list[BlocksPart]
 
 
 def _among(gone: frozenset[int], group: Sequence[Block], following: Sequence[Block]) -> frozenset[int]:
-    """Those of the sequences that may lie in a group of blocks, all that a task has to know of."""
+    """Return those of the sequences that may lie in a group of blocks, all that a task has to know of."""
     first = group[0].first_seq
     end = following[0].first_seq if following else 0
     return frozenset(seq for seq in gone if first <= seq and (not end or seq < end))
 
 
 def _from(sieve: Sieve, first_seq: int | None) -> Sieve:
-    """The sieve without what limits had dropped already, which blocks still have."""
+    """Return the sieve without what limits had dropped already, which blocks still have."""
     first = max(sieve.first or 0, first_seq or 0) or None
     return Sieve(first, sieve.last, sieve.since_ns, sieve.until_ns, sieve.filters)
 
 
 def _outside(sieve: Sieve, first: int, end: int | None) -> bool:
-    """Whether nothing from sequence `first` to before `end` is wanted; 0 and None stand for not known."""
+    """Return whether nothing from sequence `first` to before `end` is wanted; 0 and None stand for not known."""
     above = bool(first) and sieve.last is not None and first > sieve.last
     return above or (end is not None and sieve.first is not None and end <= sieve.first)
 
 
 def _gone(backup: Backup, blocks: Sequence[Block]) -> frozenset[int]:
-    """The sequences that any block says are gone; reads them all."""
+    """Return the sequences that any block says are gone; reads them all."""
     content = Content(backup.data)
     try:
         return frozenset(seq for block in blocks for seq in gone_in(content, block) if seq >= (backup.first_seq or 0))
@@ -190,7 +190,7 @@ def _records_parts(backup: Backup, sieve: Sieve, number: int) -> list[RecordsPar
 
 
 def _first_message(data: DataFile) -> int:
-    """Where the messages of version 2 begin."""
+    """Return the place where the messages of version 2 begin."""
     content = Content(data)
     try:
         return first_message(content)
@@ -199,7 +199,7 @@ def _first_message(data: DataFile) -> int:
 
 
 def _content_bytes(data: DataFile) -> int:
-    """How long an archive is when decoded, by the heads of its frames."""
+    """Return the length of an archive when decoded, by the heads of its frames."""
     content = Content(data)
     try:
         return content.total()

@@ -43,7 +43,7 @@ class BackupReader(DataSourceReader):
         )
 
     def partitions(self) -> list[InputPartition]:
-        """The parts of all streams that are read; none where nothing is wanted."""
+        """Return the parts of all streams that are read; none where nothing is wanted."""
         found = backups_at(self._path)
         chosen = [each for each in found if self._streams is None or _fits(each.stream, self._streams)]
         if not chosen:
@@ -67,7 +67,7 @@ class BackupReader(DataSourceReader):
         return [] if first > last else archive_partitions(backup, sieve, share)
 
     def _bounds(self, backup: Backup) -> tuple[int, int]:
-        """The first and the last sequence wanted of a stream."""
+        """Return the first and the last sequence wanted of a stream."""
         newest = (1 << 63) - 1 if backup.last_seq is None else backup.last_seq
         first, last = _said(self._start, backup.stream, EARLIEST), _said(self._end, backup.stream, LATEST)
         if first > newest + 1:
@@ -78,13 +78,13 @@ class BackupReader(DataSourceReader):
         return max(first, self._wanted.first or 1), min(last, last if self._wanted.last is None else self._wanted.last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part; Spark makes up one of its own where there are none, and it has no rows."""
+        """Yield the rows of a part; Spark makes up one of its own where there are none, and it has no rows."""
         if isinstance(partition, get_args(ArchivePart)):
             yield from read_archive(partition, self._shape)
 
 
 class BackupPushdownReader(BackupReader):
-    """The same, with what of WHERE can be told of a message before it is a row."""
+    """The same, with the part of WHERE that can be applied before a message is a row."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take filters over, and return those that Spark has to look at as well."""
@@ -93,12 +93,12 @@ class BackupPushdownReader(BackupReader):
 
 
 def backup_reader(options: Options, shape: RowShape) -> BackupReader:
-    """What reads the backup that the options name."""
+    """Return the reader of the backup that the options name."""
     return (BackupPushdownReader if options["filterPushdown"] else BackupReader)(options, shape)
 
 
 def _stream_patterns(options: Options) -> tuple[str, ...] | None:
-    """The names or the pattern of the streams to read, None for all that the backup has."""
+    """Return the names or the pattern of the streams to read, None for all that the backup has."""
     said = [name for name in ("stream", "streamPattern") if options.given(name)]
     if len(said) + bool(options.path) > 1:
         raise OptionError("stream, streamPattern and load() each name what to read of a backup: give one of them")
@@ -112,7 +112,7 @@ def _fits(stream: str, patterns: Iterable[str]) -> bool:
 
 
 def _said(offsets: str | dict[str, int] | None, stream: str, default: int) -> int:
-    """The sequence that an option of offsets gives a stream, or EARLIEST or LATEST."""
+    """Return the sequence that an option of offsets gives a stream, or EARLIEST or LATEST."""
     if isinstance(offsets, dict):
         return offsets.get(stream, default)
     return {"earliest": EARLIEST, "latest": LATEST}.get(offsets or "", default)

@@ -1,7 +1,7 @@
 """Runs of version 2's records that look as most do, cut by Arrow.
 
 Such a record has a name below 128 bytes, a time between 1972 and 2116, a sequence as long as the first one's, and sizes
-below 16 KiB. One loop adds up how long records are as if all were such; then columns of them tell where that ended.
+below 16 KiB. One loop adds up how long records are as if all were such; then columns of them show where that ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Columns(NamedTuple):
 
 
 def run_at(data: bytes, at: int, stop: int, seq: int, shape: RowShape) -> tuple[Rows, int] | None:
-    """The whole records from `at` on, the first of which has that sequence, and where the run of them ends.
+    """Return the whole records from `at` on, the first of which has that sequence, and where the run of them ends.
 
     None where the first record is not such a one. The last one begins before `stop`.
     """
@@ -60,7 +60,7 @@ def run_at(data: bytes, at: int, stop: int, seq: int, shape: RowShape) -> tuple[
 
 
 def _starts(data: bytes, at: int, safe: int, sizes_at: int) -> list[int]:
-    """Where records begin up to the first behind `safe`; the length of a header stands `sizes_at` bytes behind that."""
+    """Return the begins of records up to the first behind `safe`; a header's length is `sizes_at` bytes behind each."""
     starts: list[int] = []
     while at < safe:
         starts.append(at)
@@ -83,7 +83,7 @@ def _starts(data: bytes, at: int, safe: int, sizes_at: int) -> list[int]:
 
 
 def _columns(data: bytes, places: pa.Int64Array, seq_bytes: int) -> _Columns:
-    """What the heads of records say."""
+    """Return the fields of the heads of records."""
     first, second = words(data, places), words(data, pc.add(places, number(8)))
     sizes_at = pc.add(places, number(_SEQ_AT + seq_bytes))
     sizes = words(data, sizes_at)
@@ -110,7 +110,7 @@ def _columns(data: bytes, places: pa.Int64Array, seq_bytes: int) -> _Columns:
 
 
 def _size(spelled: pa.Int64Array) -> tuple[pa.Int64Array, pa.Int64Array, pa.BooleanArray]:
-    """The number that begins there, how many bytes it has, and whether it has no more than two."""
+    """Return the number that begins there, how many bytes it has, and whether it has no more than two."""
     low, high = pc.bit_wise_and(spelled, number(0xFF)), pc.bit_wise_and(_from(spelled, 1), number(0xFF))
     long = pc.greater_equal(low, number(_GOES_ON))
     value = pc.add(pc.subtract(low, number(_GOES_ON)), pc.shift_left(high, number(7)))
@@ -124,7 +124,7 @@ def _from(word: pa.Int64Array, at: int) -> pa.Int64Array:
 
 
 def _goes_on(word: pa.Int64Array, wanted: bytes) -> pa.BooleanArray:
-    """Whether the bytes have the bits that say whether a number has more where `wanted` has them."""
+    """Return whether the bytes have the bits that say whether a number has more where `wanted` has them."""
     mask = int.from_bytes(bytes((_GOES_ON,)) * len(wanted), "little", signed=len(wanted) == 8)
     bits = int.from_bytes(wanted, "little", signed=len(wanted) == 8)
     return pc.equal(pc.bit_wise_and(word, number(mask)), number(bits))
@@ -144,7 +144,7 @@ def _sevens(word: pa.Int64Array) -> pa.Int64Array:
 
 
 def _fitting(fits: pa.BooleanArray) -> int:
-    """How many of the first rows fit."""
+    """Return the number of the first rows that fit."""
     if pc.all(fits).as_py():
         return len(fits)
     others: int = pc.indices_nonzero(pc.invert(fits))[0].as_py()
@@ -152,7 +152,7 @@ def _fitting(fits: pa.BooleanArray) -> int:
 
 
 def _rows(data: bytes, columns: _Columns, ends: pa.Int64Array, shape: RowShape) -> Rows:
-    """The columns of messages, of which payloads and headers are only where they are wanted."""
+    """Return the columns of messages, of which payloads and headers are only where they are wanted."""
     subject_end = pc.add(columns.body, columns.named)
     header_end = pc.add(subject_end, columns.header)
     headers = any_sliced(data, subject_end, header_end) if shape.wants_headers else []

@@ -20,9 +20,9 @@ MAX_RECORD_BYTES: Final = 72 << 20
 """A message of the largest payload, with room for its header."""
 _STATE: Final = b"state.json"
 _FIRST_BYTES: Final = 1 << 20
-"""What is read at once of what stands before the messages."""
+"""The bytes that are read at once before the messages."""
 _PIECE_BYTES: Final = 4 << 20
-"""What is read at once: records enough that columns of them cost more than to begin each."""
+"""The bytes that are read at once: records enough that columns of them cost more than to begin each."""
 _FEW: Final = 32
 """Records that are hardly worth a run."""
 _MOST_DOUBT: Final = 1024
@@ -40,12 +40,12 @@ class Head(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the record ends."""
+        """The end of the record."""
         return self.body_at + self.name + self.header + self.payload
 
 
 def head_at(data: bytes, at: int) -> Head | None:
-    """The head of the record at `at`; None where the data ends before it does. Raises ValueError."""
+    """Return the head of the record at `at`; None where the data ends before it does. Raises ValueError."""
     numbers: list[int] = []
     for _ in range(5):
         value = shift = 0
@@ -68,7 +68,7 @@ def head_at(data: bytes, at: int) -> Head | None:
 
 
 def first_message(content: Content) -> int:
-    """Where the first message is, behind the state and the consumers; raises BackupError."""
+    """Return the place of the first message, behind the state and the consumers; raises BackupError."""
     data, at, left = b"", len(MAGIC), -1
     while left:
         head = _head(content, data, at)
@@ -87,7 +87,7 @@ def first_message(content: Content) -> int:
 
 
 def _longer(content: Content, data: bytes) -> bytes:
-    """The beginning of the content, a piece longer than before."""
+    """Return the beginning of the content, a piece longer than before."""
     more = content.read_some(len(data), _FIRST_BYTES)
     if not more:
         raise content.fault("it ends before its messages")
@@ -95,7 +95,7 @@ def _longer(content: Content, data: bytes) -> bytes:
 
 
 def _consumers(content: Content, text: bytes) -> int:
-    """How many consumers a state tells of."""
+    """Return the number of consumers that a state gives."""
     try:
         count = json.loads(text).get("consumer_count", 0)
     except (ValueError, AttributeError) as fault:
@@ -119,25 +119,25 @@ class RecordReader:
         self._content = content
         self._data = b""
         self._at = at
-        """Where in the content the data begins."""
+        """The place in the content where the data begins."""
         self._stop = stop
         self._shape = shape
         self._next = 0
-        """Where in the data the next record begins."""
+        """The place in the data where the next record begins."""
         self._ended = False
         self._singles = 0
         """Records that are taken one by one before the next run is tried."""
         self._doubt = 1
 
     def rows(self) -> Rows | None:
-        """The next messages, as many as a piece of the content holds; None behind the last. Raises BackupError."""
+        """Return the next messages, as many as a piece of the content has; None behind the last. Raises BackupError."""
         head = self._head()
         if head is None:
             return None
         return self._run(head) or self._one_by_one(head)
 
     def _head(self) -> Head | None:
-        """The head of the next record, which then is in the data as a whole; None behind the last one."""
+        """Return the head of the next record, which then is in the data as a whole; None behind the last one."""
         while not self._ended:
             if self._stop is not None and self._at + self._next >= self._stop:
                 self._end_at_stop()
@@ -163,7 +163,7 @@ class RecordReader:
             )
 
     def _read_on(self) -> None:
-        """Have more data, from the next record on."""
+        """Read more data, from the next record on."""
         rest = self._data[self._next :]
         self._at += self._next
         self._data = self._content.read_some(self._at + len(rest), max(_PIECE_BYTES, len(rest)), rest)
@@ -172,7 +172,7 @@ class RecordReader:
             raise self._content.fault("it ends before its last record")
 
     def _run(self, head: Head) -> Rows | None:
-        """The records from that one on that are cut all at once; None where there are none.
+        """Return the records from that one on that are cut all at once; None where there are none.
 
         Where that is tried in vain, or for few, it is tried again later and later.
         """
@@ -229,5 +229,5 @@ class _Singles:
             self._values.append(data[header_end : head.end])
 
     def rows(self) -> Rows:
-        """The columns."""
+        """Return the columns."""
         return Rows(int_array(self._seqs), int_array(self._times), self._subjects, self._headers, self._values)

@@ -21,11 +21,11 @@ _WORD: Final = 8
 _LONGER: Final = 0x15
 """Tag of the repeats with a byte for their length behind them; lower ones have none."""
 _MOST_LONGER: Final = 56
-"""What that byte is at most where the repeat is one copy."""
+"""The greatest value of that byte where the repeat is one copy."""
 
 
 def respelled(block: bytes, ruler: Ruler) -> bytes | pa.Buffer:
-    """A block in Snappy's spelling; raises S2BlockError."""
+    """Return a block in Snappy's spelling; raises S2BlockError."""
     size, start = decoded_size(block)
     places, sources = next(repeats(block, start, len(block) + 1))
     if not places:
@@ -49,14 +49,14 @@ def respelled(block: bytes, ruler: Ruler) -> bytes | pa.Buffer:
 
 
 def _byte(word: pa.Int64Array, at: int) -> pa.Int64Array:
-    """One byte of each of eight."""
+    """Return one byte of each of eight."""
     return pc.bit_wise_and(pc.shift_right(word, number(8 * at)), number(0xFF))
 
 
 def _copies(
     tag: pa.Int64Array, more: pa.Int64Array, longer: pa.BooleanArray, source: pa.Int64Array
 ) -> tuple[pa.Int64Array, pa.Int64Array]:
-    """The copies that stand for repeats of one copy, each in eight bytes, and how many of them it is.
+    """Return the copies that stand for repeats of one copy, each in eight bytes, and how many of them it is.
 
     The offset lies where it lay in the source, but for those that have a part of it in their tag.
     """
@@ -75,7 +75,7 @@ def _copies(
 def _long_ones(
     block: bytes, found: Sequence[tuple[int, int]], base: int, size: int
 ) -> tuple[bytes, list[pa.Int64Array]]:
-    """The copies that stand for repeats of several, and where each begins and ends from `base` on, and the repeat.
+    """Return the copies that stand for repeats of several, the begin and end of each from `base` on, and the repeat.
 
     Raises S2BlockError where they are more than the whole block decodes to.
     """
@@ -98,7 +98,7 @@ def _long_ones(
 def _put_together(
     data: bytes, at: pa.Int64Array, columns: Sequence[pa.Int64Array], end: int, ruler: Ruler
 ) -> pa.Buffer:
-    """What lies between the repeats and what stands for them, in turns; nothing stands for the end."""
+    """Return the bytes between the repeats and those that stand for them, in turns; nothing stands for the end."""
     begins, ends, behind = columns
     last = int_array((end,))
     between = spans(pa.concat_arrays([int_array((0,)), behind]), pa.concat_arrays([at, last]))
@@ -107,7 +107,7 @@ def _put_together(
 
 
 def _in_turns(one: pa.Int64Array, other: pa.Int64Array, ruler: Ruler) -> pa.Int64Array:
-    """The numbers of two columns of the same length in turns."""
+    """Return the numbers of two columns of the same length in turns."""
     rows, bit = ruler.counted(0, 1, 2 * len(one)), same(1, 1)[0]
     second = pc.multiply(pc.bit_wise_and(rows, bit), same(len(one), 1)[0])
     return pa.concat_arrays([one, other]).take(pc.add(pc.shift_right(rows, bit), second))

@@ -1,4 +1,4 @@
-"""Which messages of an archive a query wants."""
+"""The messages of an archive that a query wants."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Sieve:
     filters: tuple[str, ...] = ()
 
     def pattern(self) -> re.Pattern[bytes] | None:
-        """What the wanted subjects look like, None for all of them."""
+        """Return the pattern of the wanted subjects, None for all of them."""
         if not self.filters or ">" in self.filters:
             return None
         return re.compile(b"|".join(map(_spelled, self.filters)), re.DOTALL)
 
     def sifted(self, rows: Rows, pattern: re.Pattern[bytes] | None, gone: pa.Int64Array) -> Rows:
-        """The wanted ones of rows whose sequences ascend and that have all columns; `gone` are none any more."""
+        """Return the wanted ones of rows whose sequences ascend and that have all columns; `gone` are none any more."""
         if not len(rows.seqs):
             return rows
         lowest, highest = rows.seqs[0].as_py(), rows.seqs[-1].as_py()
@@ -54,18 +54,18 @@ class Sieve:
         return rows if pc.all(keep).as_py() else _kept(rows, keep)
 
     def ends_with(self, rows: Rows) -> bool:
-        """Whether nothing behind these rows is wanted: sequences ascend."""
+        """Return whether nothing behind these rows is wanted: sequences ascend."""
         return self.last is not None and bool(len(rows.seqs)) and rows.seqs[-1].as_py() >= self.last
 
 
 def _between(numbers: pa.Int64Array, least: int | None, most: int | None) -> list[pa.BooleanArray]:
-    """Which numbers keep to each of the bounds that there are."""
+    """Return a mask of the numbers within the bounds that there are."""
     bounds = ((pc.greater_equal, least), (pc.less_equal, most))
     return [test(numbers, number(bound)) for test, bound in bounds if bound is not None]
 
 
 def _matching(subjects: Sequence[bytes] | pa.Array, pattern: re.Pattern[bytes]) -> pa.BooleanArray:
-    """Which subjects the pattern matches; it is asked once for each that there is."""
+    """Return a mask of the subjects that the pattern matches; it is asked once for each that there is."""
     column = subjects if isinstance(subjects, pa.Array) else binary_array(subjects)
     coded = column.dictionary_encode()
     matches = [pattern.fullmatch(subject) is not None for subject in coded.dictionary.to_pylist()]
@@ -80,14 +80,14 @@ def _kept(rows: Rows, keep: pa.BooleanArray) -> Rows:
 
 
 def _of(keep: pa.BooleanArray, column: Sequence[bytes] | pa.Array) -> Any:
-    """The kept ones of a column, which is empty where nobody wants it."""
+    """Return the kept ones of a column, which is empty where it is not wanted."""
     if isinstance(column, pa.Array):
         return column.filter(keep)
     return [*compress(column, keep.to_pylist())] if column else []
 
 
 def _spelled(wanted: str) -> bytes:
-    """The subjects of one filter as a regular expression."""
+    """Return the subjects of one filter as a regular expression."""
     if wanted.endswith(".>"):
         return _spelled(wanted[:-2]) + rb"\..+"
     return rb"\.".join(rb"[^.]+" if token == "*" else re.escape(token.encode()) for token in wanted.split("."))

@@ -1,1 +1,1 @@
-"""What a row has: schemas, and Arrow columns made of messages."""
+"""The columns of rows: schemas, and Arrow columns made of messages."""

@@ -20,7 +20,7 @@ MOST_BYTES: Final = (1 << 31) - 1
 
 
 def binary_array(data: Sequence[bytes]) -> pa.BinaryArray:
-    """Bytes as a column."""
+    """Return bytes as a column."""
     if "pandas" in sys.modules:
         return pa.array(data, pa.binary())
     whole = b"".join(data)
@@ -36,7 +36,7 @@ def int_array(values: Sequence[int]) -> pa.Int64Array:
 
 
 def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
-    """Bytes as text; what is no UTF-8 has U+FFFD in its place."""
+    """Return bytes as text; what is no UTF-8 has U+FFFD in its place."""
     raw = data if isinstance(data, pa.Array) else binary_array(data)
     try:
         return raw.cast(pa.string())
@@ -46,6 +46,6 @@ def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
 
 
 def repeated(text: str, times: int) -> pa.StringArray:
-    """The same text in every row."""
+    """Return the same text in every row."""
     first = pa.Array.from_buffers(pa.int32(), times, [None, pa.py_buffer(bytes(4 * times))])
     return binary_array([text.encode()]).cast(pa.string()).take(first)

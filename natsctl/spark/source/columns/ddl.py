@@ -49,7 +49,7 @@ DECIMAL: Final = frozenset({"decimal", "dec", "numeric"})
 
 
 def parsed_schema(text: str) -> StructType:
-    """A schema of DDL (`id bigint, total double`), of `struct<…>`, or of Spark's JSON; raises OptionError."""
+    """Return a schema of DDL (`id bigint, total double`), of `struct<…>`, or of Spark's JSON; raises OptionError."""
     if text.lstrip().startswith("{"):
         try:
             return StructType.fromJson(json.loads(text))
@@ -88,7 +88,7 @@ class _Reader:
         return found
 
     def type(self) -> DataType:
-        """One type."""
+        """Return one type."""
         name = self._take("a type").lower()
         if name in PLAIN:
             return PLAIN[name]()

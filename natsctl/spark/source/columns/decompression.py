@@ -1,7 +1,7 @@
 """Payloads that publishers compressed, as they were before.
 
 A payload is a whole stream of its format. Snappy and S2 come as single blocks (what `snappy.Encode` and `s2.Encode`
-make in Go, and Kafka's clients in other languages) or framed; a magic number tells one from the other. With `auto` a
+make in Go, and Kafka's clients in other languages) or framed; a magic number distinguishes them. With `auto` a
 message's header `Content-Encoding` names the format, as in HTTP and in nats-server's own compressed answers, and a
 message without it is taken as it is.
 """
@@ -28,7 +28,7 @@ IDENTITY: Final = "identity"
 _STREAMED: Final = {"zstd": "zstd", "lz4": "lz4", "brotli": "brotli", "br": "brotli"}
 """Formats that Arrow reads piece by piece, by the names that they have in options and headers."""
 _ZLIB_BITS: Final = {"gzip": 31, "zlib": 15, "deflate": 15}
-"""What zlib calls a format."""
+"""The number by which zlib knows a format."""
 _MAGIC: Final = (b"\xff\x06\x00\x00sNaPpY", b"\xff\x06\x00\x00S2sTwO")
 _BLOCK, _PLAIN, _SKIPPED = 0x00, 0x01, 0x80
 _CHECKSUM_BYTES: Final = 4

@@ -15,7 +15,7 @@ COLON: Final = b":"
 
 
 def header_column(blocks: pa.BinaryArray, kind: pa.ListType) -> pa.ListArray:
-    """One list of (key, value) for each block, null for an empty one and for one without a single header.
+    """Return one list of (key, value) for each block, null for an empty one and for one without a single header.
 
     The first line is none, and neither is one without a colon.
     """
@@ -31,7 +31,7 @@ def header_column(blocks: pa.BinaryArray, kind: pa.ListType) -> pa.ListArray:
 
 
 def _spread(before: pa.Int32Array, filled: pa.BooleanArray) -> pa.Int32Array:
-    """Where the list of each row ends, behind a first 0, by where those of the rows that are filled do."""
+    """Return the end of each row's list, behind a first 0, from the ends of those that are filled."""
     rows = pc.cumulative_sum(filled.cast(pa.int32()))
     return before.take(pa.concat_arrays([same(0, 1), rows]))
 

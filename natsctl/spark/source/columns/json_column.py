@@ -222,7 +222,7 @@ COLUMNS: Final = Memo(_column_of, 16)
 
 
 def _exceeds(text: str, found: dict[str, Any]) -> bool:
-    """Whether a large record may be over a limit of numbers or depth, which Python's scanner does not have."""
+    """Return whether a large record may be over a limit of numbers or depth, which Python's scanner does not have."""
     if LONG_NUMBER.search(text):
         return True
     depth = 0

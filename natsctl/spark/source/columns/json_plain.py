@@ -67,7 +67,7 @@ SPELLED: Final = (
     r"(?:0|-?[1-9][0-9]{0,37}|-?[1-9][0-9]{0,6}\.(?:0|[0-9]{0,7}[1-9])|-?0\.(?:0|0{0,2}[1-9](?:[0-9]{0,5}[1-9])?)|"
     "true|false)"
 )
-"""What Java spells as it stands there."""
+"""The numbers that Java spells as they stand there."""
 
 WHOLE: Final = {
     8: "(?:0|-?(?:[1-9][0-9]?|1[01][0-9]|12[0-7]))",
@@ -161,7 +161,7 @@ class PlainRecords:
 
 @dataclass(frozen=True)
 class _Quoting:
-    """What is added to records before Arrow reads them, as regular expressions; empty for nothing."""
+    """The changes of records before Arrow reads them, as regular expressions; empty for nothing."""
 
     bare: str
     zoneless: str
@@ -287,7 +287,7 @@ def _other(names: set[bytes]) -> str:
 
 
 def _compiles(pattern: str) -> bool:
-    """Whether Arrow takes an expression; that of a very wide schema may be too large."""
+    """Return whether Arrow takes an expression; that of a very wide schema may be too large."""
     try:
         pc.match_substring_regex(binary_array([b""]), pattern)
     except pa.ArrowInvalid:
@@ -299,7 +299,7 @@ def _compiles(pattern: str) -> bool:
 
 
 def _is_read(kind: pa.DataType) -> bool:
-    """Whether Arrow reads values of a type as they are meant; of others only null is taken."""
+    """Return whether Arrow reads values of a type as they are meant; of others only null is taken."""
     if pa.types.is_struct(kind):
         return bool(_read_fields(kind))
     if pa.types.is_list(kind):

@@ -393,12 +393,12 @@ class JsonTokens:
 
 
 def _names(char: str) -> bool:
-    """Whether a character can be part of a name in Java."""
+    """Return whether a character can be part of a name in Java."""
     return unicodedata.category(char) in PARTS or char < "\x09" or "\x0e" <= char < "\x1c" or "\x7f" <= char < "\xa0"
 
 
 def _names_field(char: str) -> bool:
-    """Whether a character can be part of a name without quotes."""
+    """Return whether a character can be part of a name without quotes."""
     return char > " " and (char in "@#*-+" or _names(char))
 
 

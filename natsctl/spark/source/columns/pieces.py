@@ -9,24 +9,24 @@ import pyarrow.compute as pc
 
 
 def whole(data: bytes | memoryview) -> pa.BinaryArray:
-    """Bytes as a column of one row, without a copy."""
+    """Return bytes as a column of one row, without a copy."""
     return pa.Array.from_buffers(
         pa.binary(), 1, [None, pa.py_buffer(struct.pack("2i", 0, len(data))), pa.py_buffer(data)]
     )
 
 
 def pieces(rows: pa.BinaryArray, mark: bytes, most: int | None = None) -> pa.BinaryArray:
-    """What is between the marks of all rows, one after the other; a row is split `most` times."""
+    """Return the pieces between the marks of all rows, one after the other; a row is split `most` times."""
     return pc.split_pattern(rows, mark, max_splits=most).values
 
 
 def same(number: int, rows: int) -> pa.Int32Array:
-    """The same number in every row."""
+    """Return the same number in every row."""
     return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(struct.pack("i", number) * rows)])
 
 
 def offsets(rows: pa.BinaryArray) -> pa.Int32Array:
-    """Where each row begins in the buffer of all, and where the last one ends."""
+    """Return the beginning of each row in the buffer of all, and the end of the last one."""
     return pa.Array.from_buffers(pa.int32(), len(rows) + 1, [None, rows.buffers()[1]], offset=rows.offset)
 
 

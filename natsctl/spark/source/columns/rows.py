@@ -102,14 +102,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class RowShape:
-    """Which columns are wanted, in which order, and what becomes of a payload."""
+    """The columns that are wanted, in their order, and the conversion of payloads."""
 
     names: tuple[str, ...]
     """Of `SCHEMA_FIELDS`, in the order of `arrow_schema`, which may spell them in another case."""
     arrow_schema: pa.Schema
     value_format: str = "binary"
     mode: str = "permissive"
-    """What becomes of a row whose payload is malformed: `permissive`, `failfast` or `dropmalformed`."""
+    """The treatment of a row whose payload is malformed: `permissive`, `failfast` or `dropmalformed`."""
     json: JsonSettings = field(default_factory=JsonSettings)
     include_headers: bool = True
     compression: str = "none"
@@ -132,7 +132,7 @@ class RowShape:
         return listed or (self.compression == "auto" and self.wants_value)
 
     def batch(self, stream: str, rows: Rows) -> pa.RecordBatch:
-        """The rows as Spark wants them; raises SchemaMismatchError."""
+        """Return the rows as Spark wants them; raises SchemaMismatchError."""
         if self.compression != "none" and self.wants_value:
             rows = self._decompressed(stream, rows)
         value, dropped = self._values(stream, rows) if self.wants_value else (None, ())
@@ -162,7 +162,7 @@ class RowShape:
         return header_column(rows.headers if isinstance(rows.headers, pa.Array) else binary_array(rows.headers), kind)
 
     def _decompressed(self, stream: str, rows: Rows) -> Rows:
-        """The rows with payloads as they were before they were compressed; None for one that is damaged."""
+        """Return the rows with payloads as they were before they were compressed; None for one that is damaged."""
         headers = rows.headers.to_pylist() if isinstance(rows.headers, pa.Array) else rows.headers
         values = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
         try:
@@ -228,13 +228,13 @@ _METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
 
 
 def default_schema(options: ValueOptions, *, metadata: bool = False) -> StructType:
-    """All columns, with the type of `value` that the options ask for; raises OptionError."""
+    """Return all columns, with the type of `value` that the options ask for; raises OptionError."""
     more = METADATA_FIELDS if metadata else ()
     return StructType([*SCHEMA_FIELDS[:-1], StructField("value", _value_type(options)), *more])
 
 
 def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = False) -> RowShape:
-    """The shape of a schema, which may be any of the columns in any order; raises OptionError for others.
+    """Return the shape of a schema, which may be any of the columns in any order; raises OptionError for others.
 
     The column `value` may be declared as string or as a struct: that alone makes it text or JSON.
     """
@@ -259,13 +259,13 @@ def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = Fal
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that PySpark holds batches of a source to, times in UTC."""
+    """Return the Arrow schema that PySpark holds batches of a source to, times in UTC."""
     zone = "timezone" in inspect.signature(to_arrow_schema).parameters  # releases before 4.3 mean UTC without a word
     return to_arrow_schema(schema, timezone="UTC") if zone else to_arrow_schema(schema)
 
 
 def _value_type(options: ValueOptions) -> DataType:
-    """The type of `value` by the options."""
+    """Return the type of `value` by the options."""
     said = options["valueSchema"]
     if options["valueFormat"] == "text":
         return StringType()
@@ -277,7 +277,7 @@ def _value_type(options: ValueOptions) -> DataType:
 
 
 def _nullable(kind: DataType) -> DataType:
-    """The type with null allowed everywhere: a payload may lack any field."""
+    """Return the type with null allowed everywhere: a payload may lack any field."""
     if isinstance(kind, StructType):
         return StructType([StructField(each.name, _nullable(each.dataType)) for each in kind])
     if isinstance(kind, ArrayType):
@@ -288,7 +288,7 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def _known_name(name: str, known: dict[str, DataType]) -> str:
-    """A column's name as `SCHEMA_FIELDS` spells it; raises OptionError for one that is not there."""
+    """Return a column's name as `SCHEMA_FIELDS` spells it; raises OptionError for one that is not there."""
     if name.lower() not in known:
         near = get_close_matches(name.lower(), known, n=1)
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
@@ -297,7 +297,7 @@ def _known_name(name: str, known: dict[str, DataType]) -> str:
 
 
 def _format_of(kind: DataType) -> str:
-    """What a payload has to become for the type that `value` was given."""
+    """Return the conversion of payloads for the type that `value` was given."""
     formats = {BinaryType: "binary", StringType: "text", StructType: "json"}
     if type(kind) not in formats:
         raise OptionError(f"column value is binary, string (text) or a struct (JSON), not {kind.simpleString()}")
@@ -331,5 +331,5 @@ def _check_corrupt_record(kind: DataType, name: str) -> None:
 
 
 def _same(one: DataType, other: DataType) -> bool:
-    """Whether two types hold the same, whatever may be null in them."""
+    """Return whether two types hold the same, whatever may be null in them."""
     return one.simpleString() == other.simpleString()

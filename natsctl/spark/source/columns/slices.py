@@ -9,12 +9,12 @@ from natsctl.spark.source.columns.arrays import int_array
 
 
 def number(value: int) -> pa.Int64Scalar:
-    """A number for Arrow to calculate with; `pyarrow.scalar` imports pandas where it is installed."""
+    """Return a number for Arrow to calculate with; `pyarrow.scalar` imports pandas where it is installed."""
     return int_array((value,))[0]
 
 
 def sliced(data: bytes | pa.Buffer, begins: pa.Int64Array, ends: pa.Int64Array) -> pa.BinaryArray:
-    """What lies in the data from each of `begins` to the `ends` of the same row, in any order.
+    """Return the data from each of `begins` to the `ends` of the same row, in any order.
 
     Nothing checks that these places are in the data, or below 2 GiB.
     """
@@ -22,12 +22,12 @@ def sliced(data: bytes | pa.Buffer, begins: pa.Int64Array, ends: pa.Int64Array) 
 
 
 def spans(begins: pa.Int64Array, ends: pa.Int64Array) -> pa.Int64Array:
-    """Where slices begin and end, both in one number."""
+    """Return the begin and end of slices, both in one number."""
     return pc.bit_wise_or(begins, pc.shift_left(ends, number(32)))
 
 
 def slices_of(data: bytes | pa.Buffer, spans: pa.Int64Array) -> pa.BinaryArray:
-    """The slices. As numbers of 32 bits, spans are offsets of values, and every other value is wanted."""
+    """Return the slices. As numbers of 32 bits, spans are offsets of values, and every other value is wanted."""
     if not len(spans):
         return pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(bytes(4)), pa.py_buffer(b"")])
     size = 2 * len(spans) - 1
@@ -36,18 +36,18 @@ def slices_of(data: bytes | pa.Buffer, spans: pa.Int64Array) -> pa.BinaryArray:
 
 
 def joined(values: pa.BinaryArray) -> pa.Buffer:
-    """What the values are one after the other; they have to begin at the first of their buffer."""
+    """Return the values one after the other; they have to begin at the first of their buffer."""
     _, offsets, data = values.buffers()
     end = int.from_bytes(offsets[len(values) * 4 : len(values) * 4 + 4].to_pybytes(), "little")
     return data[:end]
 
 
 def words(data: bytes | pa.Buffer, begins: pa.Int64Array) -> pa.Int64Array:
-    """The eight bytes from each of `begins` on, as numbers; little-endian and signed."""
+    """Return the eight bytes from each of `begins` on, as numbers; little-endian and signed."""
     found = sliced(data, begins, pc.add(begins, number(8)))
     return pa.Array.from_buffers(pa.int64(), len(found), [None, found.buffers()[2]])
 
 
 def any_sliced(data: bytes | pa.Buffer, begins: pa.Int64Array, ends: pa.Int64Array) -> pa.BinaryArray | list[bytes]:
-    """The slices; no rows at all where every one is empty."""
+    """Return the slices; no rows at all where every one is empty."""
     return sliced(data, begins, ends) if pc.any(pc.not_equal(begins, ends)).as_py() else []

@@ -1,4 +1,4 @@
-"""What the source asks JetStream: streams, consumers, and where in a stream a moment is."""
+"""The source's requests to JetStream: streams, consumers, and where in a stream a moment is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DIRECT_HEADERS: Final = (b"Nats-Sequence", b"Nats-Subject", b"Nats-Time-Stamp")
 
 
 class StoredMessage(NamedTuple):
-    """Where a message is in its stream."""
+    """The place of a message in its stream."""
 
     seq: int
     subject: str
@@ -45,7 +45,7 @@ class StoredMessage(NamedTuple):
 
 
 class BlockOffer(NamedTuple):
-    """What STREAM.INFO says of a stream whose blocks can be read: their format, and which stream of its name it is."""
+    """The header of STREAM.INFO for a stream whose blocks can be read: their format, and the stream's identity."""
 
     format: bytes
     identity: bytes
@@ -64,11 +64,11 @@ class JetStreamApi:
         return self._link
 
     def subject(self, name: str) -> str:
-        """The whole subject of a request such as STREAM.INFO.ORDERS, with the prefix of a domain or import."""
+        """Return the whole subject of a request such as STREAM.INFO.ORDERS, with the prefix of a domain or import."""
         return f"{self._prefix}.{name}"
 
     def ask(self, name: str, body: dict[str, Any] | None = None, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """The answer to a request of the JetStream API; asked once more where the connection is lost meanwhile.
+        """Return the answer to a request of the JetStream API; asked once more where the connection is lost meanwhile.
 
         Raises ApiRefusedError, StreamNotFoundError, NotAuthorisedError, ServerUnreachableError.
         """
@@ -77,7 +77,7 @@ class JetStreamApi:
     def _asked(
         self, name: str, data: bytes, headers: bytes, timeout_s: float | None = None
     ) -> tuple[dict[str, Any], bytes]:
-        """The same, with the headers of the answer."""
+        """Return the same, with the headers of the answer."""
         try:
             reply = self._link.request(self.subject(name), data, timeout_s=timeout_s, headers=headers)
         except ConnectionLostError:
@@ -93,13 +93,13 @@ class JetStreamApi:
         return answer, reply.headers
 
     def stream_and_blocks(self, stream: str) -> tuple[dict[str, Any], BlockOffer | None]:
-        """The configuration and state of a stream, and whether its blocks can be read. Raises StreamNotFoundError."""
+        """Return a stream's configuration and state, and whether its blocks can be read. Raises StreamNotFoundError."""
         answer, headers = self._asked(f"STREAM.INFO.{stream}", b"", _ASKS_FOR_BLOCKS)
         form, identity = (header_of(headers, name) for name in (b"Nats-Stream-Blocks", b"Nats-Stream-Identity"))
         return answer, BlockOffer(form, identity) if form else None
 
     def stream_info(self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False) -> dict[str, Any]:
-        """The configuration and state of a stream, with message counts by subject where a filter is given (all pages).
+        """Return a stream's configuration and state, with counts by subject where a filter is given (all pages).
 
         With `deleted_details` its state has the sequences of deleted messages. Raises StreamNotFoundError.
         """
@@ -117,7 +117,7 @@ class JetStreamApi:
         return answer
 
     def stream_names(self, subject: str = "") -> list[str]:
-        """The names of all streams, or of those that take a subject; sorted as the server sorts them."""
+        """Return the names of all streams, or of those that take a subject; sorted as the server sorts them."""
         names: list[str] = []
         while True:
             body = {"offset": len(names), **({"subject": subject} if subject else {})}
@@ -127,7 +127,7 @@ class JetStreamApi:
                 return names
 
     def create_consumer(self, stream: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
-        """Make a consumer, ephemeral unless the configuration has a durable name; the answer tells what is pending."""
+        """Make a consumer, ephemeral unless the configuration has a durable name; the answer says what is pending."""
         filters = config.get("filter_subjects") or []
         if len(filters) == 1:  # the one way that servers before 2.10 know, and the one with a subject for permissions
             config = {**config, "filter_subject": filters[0]}
@@ -149,9 +149,9 @@ class JetStreamApi:
         return True
 
     def message(self, stream: str, wanted: dict[str, Any]) -> StoredMessage | None:
-        """One stored message, by `seq`, `start_time` and `next_by_subj`; None where there is none.
+        """Return one stored message, by `seq`, `start_time` and `next_by_subj`; None where there is none.
 
-        Asks the leader; where that is not permitted, whoever answers direct gets.
+        Asks the leader; where that is not permitted, any server that answers direct gets.
         """
         try:
             answer = self.ask(f"STREAM.MSG.GET.{stream}", wanted)
@@ -168,12 +168,12 @@ class JetStreamApi:
         return StoredMessage(int(message["seq"]), message["subject"], time_ns_of(message["time"]))
 
     def sequence_at(self, stream: str, time_ns: int, filters: Sequence[str] = ()) -> int:
-        """The first sequence stored at or after a moment (of messages on `filters`); last + 1 where there is none."""
+        """Return the first sequence stored at or after a moment (on `filters`); last + 1 where there is none."""
         found = [seq for each in filters or (">",) if (seq := self._first_since(stream, time_ns, each))]
         return min(found) if found else self._state(stream)["last_seq"] + 1
 
     def counted(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
-        """How many messages there are from a sequence on, of those on `filters`.
+        """Return the number of messages from a sequence on, of those on `filters`.
 
         Told by direct gets, else by a consumer that is made and deleted; raises ApiRefusedError, NotAuthorisedError
         where neither is allowed.
@@ -184,7 +184,7 @@ class JetStreamApi:
         return self._pending_of_consumer(stream, first, filters)
 
     def pending(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
-        """The same, or where nothing may be counted the number of sequences, which is at least as much."""
+        """Return the same, or where nothing may be counted the number of sequences, which is at least as much."""
         try:
             return self.counted(stream, first, filters)
         except (ApiRefusedError, NotAuthorisedError):
@@ -192,9 +192,9 @@ class JetStreamApi:
             return int(min(max(state["last_seq"] - max(first, state["first_seq"]) + 1, 0), state["messages"]))
 
     def _first_since(self, stream: str, time_ns: int, pattern: str) -> int:
-        """The first sequence at or after a moment on a subject; 0 without one.
+        """Return the first sequence at or after a moment on a subject; 0 without one.
 
-        One request; servers before 2.11 pass the time over and tell their first message, and are asked by halves.
+        One request; servers before 2.11 pass the time over and return their first message, and are asked by halves.
         """
         found = self.message(stream, {"start_time": rfc3339(time_ns), "next_by_subj": pattern})
         if found is None or found.time_ns >= time_ns:
@@ -211,9 +211,9 @@ class JetStreamApi:
         return since
 
     def _pending_directly(self, stream: str, first: int, pattern: str) -> int | None:
-        """The count that a direct get tells; None without, be it forbidden, by an old server, or by a mirror.
+        """Return the count that a direct get reports; None without, be it forbidden, by an old server, or by a mirror.
 
-        Who has nothing does not tell its name, and may be a mirror or lag behind: then the leader is asked.
+        A server that has nothing does not give its name, and may be a mirror or lag behind: then the leader is asked.
         """
         body = {"seq": max(first, 1), "next_by_subj": pattern, "batch": 1}
         try:
@@ -228,7 +228,7 @@ class JetStreamApi:
         return int(told) + 1 if told.isdigit() else None
 
     def _pending_of_consumer(self, stream: str, first: int, filters: Sequence[str]) -> int:
-        """The count that a consumer has to deliver; it is deleted at once."""
+        """Return the count that a consumer has to deliver; it is deleted at once."""
         name = f"natsctl-spark-{secrets.token_hex(6)}"
         where = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(first, 1)}
         config = {**ONE_SHOT, **where, **({"filter_subjects": list(filters)} if filters else {})}
@@ -243,7 +243,7 @@ class JetStreamApi:
 
 
 def header_of(headers: bytes, name: bytes) -> bytes:
-    """The last value of a header in a block, which is the server's own where it sets that name; empty without it."""
+    """Return the last value of a header in a block: the server's own where it sets that name; empty without it."""
     at = headers.rfind(b"\r\n" + name + b": ")
     if at < 0:
         return b""
@@ -268,18 +268,18 @@ def time_ns_of(text: str) -> int:
 
 
 def rfc3339(time_ns: int) -> str:
-    """A moment as JetStream reads it."""
+    """Return a moment as JetStream reads it."""
     seconds, fraction = divmod(time_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
 
 
 def _is_of(stream: str, reply: Reply) -> bool:
-    """Whether a message comes from the stream itself, not from a mirror that answers in its place."""
+    """Return whether a message comes from the stream itself, not from a mirror that answers in its place."""
     return header_of(reply.headers, b"Nats-Stream") == stream.encode()
 
 
 def _from_headers(reply: Reply) -> StoredMessage:
-    """What a direct get tells of a message."""
+    """Return the place of the message that a direct get returns."""
     sequence, subject, stamp = (header_of(reply.headers, name) for name in DIRECT_HEADERS)
     return StoredMessage(int(sequence), subject.decode(), time_ns_of(stamp.decode()))
 

@@ -15,14 +15,14 @@ Answer = TypeVar("Answer")
 
 
 class Asking:
-    """Questions to JetStream, asked again where the connection was lost or nobody answered; pickled unconnected."""
+    """Questions to JetStream, asked again where the connection was lost or no answer came; pickled unconnected."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self._link: Link | None = None
 
     def __call__(self, question: Callable[[JetStreamApi], Answer]) -> Answer:
-        """What the question returns; it may be asked more than once."""
+        """Return the question's answer; it may be asked more than once."""
         left = self.settings.retries
         while True:
             try:

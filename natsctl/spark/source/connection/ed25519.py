@@ -23,12 +23,12 @@ NEUTRAL: Final[Point] = (0, 1, 1, 0)
 
 
 def public_key(seed: bytes) -> bytes:
-    """The 32 bytes of the public key of a 32-byte seed."""
+    """Return the 32 bytes of the public key of a 32-byte seed."""
     return _packed(_times(_secret(seed)[0], BASE))
 
 
 def sign(seed: bytes, message: bytes) -> bytes:
-    """The 64 bytes of the signature."""
+    """Return the 64 bytes of the signature."""
     scalar, prefix = _secret(seed)
     own = _packed(_times(scalar, BASE))
     once = _number(prefix + message)
@@ -38,19 +38,19 @@ def sign(seed: bytes, message: bytes) -> bytes:
 
 
 def _secret(seed: bytes) -> tuple[int, bytes]:
-    """The secret scalar and the prefix of nonces, out of a seed."""
+    """Return the secret scalar and the prefix of nonces, out of a seed."""
     digest = hashlib.sha512(seed).digest()
     scalar = int.from_bytes(digest[:32], "little")
     return scalar & ((1 << 254) - 8) | 1 << 254, digest[32:]
 
 
 def _number(data: bytes) -> int:
-    """The hash of data as a number below the group's order."""
+    """Return the hash of data as a number below the group's order."""
     return int.from_bytes(hashlib.sha512(data).digest(), "little") % ORDER
 
 
 def _plus(one: Point, other: Point) -> Point:
-    """The sum of two points, equal ones too: the formula has no exceptions on this curve."""
+    """Return the sum of two points, equal ones too: the formula has no exceptions on this curve."""
     a = (one[1] - one[0]) * (other[1] - other[0]) % P
     b = (one[1] + one[0]) * (other[1] + other[0]) % P
     c = 2 * one[3] * other[3] * D % P
@@ -60,7 +60,7 @@ def _plus(one: Point, other: Point) -> Point:
 
 
 def _times(scalar: int, point: Point) -> Point:
-    """The point added to itself so many times."""
+    """Return the point added to itself so many times."""
     total = NEUTRAL
     while scalar:
         if scalar & 1:
@@ -71,7 +71,7 @@ def _times(scalar: int, point: Point) -> Point:
 
 
 def _packed(point: Point) -> bytes:
-    """The point as 32 bytes: y, and in the last bit whether x is odd."""
+    """Return the point as 32 bytes: y, and in the last bit whether x is odd."""
     inverse = pow(point[2], P - 2, P)
     x, y = point[0] * inverse % P, point[1] * inverse % P
     return (y | (x & 1) << 255).to_bytes(32, "little")

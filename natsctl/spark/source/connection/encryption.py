@@ -12,7 +12,7 @@ from natsctl.spark.source.errors import OptionError
 
 
 class Encryption:
-    """How one connection is encrypted, if it is."""
+    """The encryption of one connection, if there is any."""
 
     def __init__(self, settings: ServerSettings, host: str, *, wanted: bool) -> None:
         """`host` is the name that the server's certificate must have; raises OptionError for what is no PEM."""
@@ -26,7 +26,7 @@ class Encryption:
         self._context = self._made() if self.asked else None
 
     def of(self, wire: socket.socket) -> ssl.SSLSocket:
-        """The connection after the handshake; raises OSError."""
+        """Return the connection after the handshake; raises OSError."""
         return (self._context or self._made()).wrap_socket(wire, server_hostname=self._host)
 
     def _made(self) -> ssl.SSLContext:

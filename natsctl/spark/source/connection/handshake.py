@@ -30,7 +30,7 @@ ABOUT: Final = {
 
 
 class Greeted(NamedTuple):
-    """A connection that is logged in, what the server told about itself, and what it sent since."""
+    """A connection that is logged in, the server's INFO, and the bytes since."""
 
     wire: socket.socket
     info: dict[str, Any]
@@ -38,7 +38,7 @@ class Greeted(NamedTuple):
 
 
 def server_url(url: str) -> SplitResult:
-    """A server's address taken apart; raises OptionError for one that a blocking NATS connection cannot use."""
+    """Return a server's address taken apart; raises OptionError for one that a blocking NATS connection cannot use."""
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     if parts.scheme in ("ws", "wss"):
         raise OptionError(
@@ -90,7 +90,7 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
 
 
 def _info(line: bytes, where: str) -> dict[str, Any]:
-    """What a server tells about itself; raises ServerUnreachableError where no NATS server talks."""
+    """Return a server's INFO; raises ServerUnreachableError where no NATS server talks."""
     if not line.startswith(b"INFO "):
         hint = "" if line else " (it may want TLS at once: tlsFirst)"
         raise ServerUnreachableError(f"{where}: what answers does not speak the NATS protocol{hint}")
@@ -99,7 +99,7 @@ def _info(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _welcomed(wire: socket.socket, rest: bytes, host: str) -> bytes:
-    """What follows the PONG that tells that the login is good; raises NotAuthorisedError for a refusal."""
+    """Return the bytes behind the PONG that confirms the login; raises NotAuthorisedError for a refusal."""
     while True:
         line, rest = _line(wire, rest)
         if line == b"PONG":
@@ -119,7 +119,7 @@ def _welcomed(wire: socket.socket, rest: bytes, host: str) -> bytes:
 
 
 def _line(wire: socket.socket, rest: bytes) -> tuple[bytes, bytes]:
-    """The next line and what came behind it; an empty one where the connection ended."""
+    """Return the next line and what came behind it; an empty one where the connection ended."""
     while b"\r\n" not in rest:
         got = wire.recv(READ_BYTES)
         if not got:
@@ -130,7 +130,7 @@ def _line(wire: socket.socket, rest: bytes) -> tuple[bytes, bytes]:
 
 
 def _login(parts: SplitResult, settings: ServerSettings, info: dict[str, Any]) -> dict[str, str]:
-    """The login's fields of CONNECT; what stands in the address itself goes before the settings."""
+    """Return the login's fields of CONNECT; what stands in the address itself goes before the settings."""
     if parts.username and parts.password is not None:
         return {"user": unquote(parts.username), "pass": unquote(parts.password)}
     if parts.username:
@@ -146,5 +146,5 @@ def _login(parts: SplitResult, settings: ServerSettings, info: dict[str, Any]) -
 
 
 def _bare(parts: SplitResult) -> str:
-    """The address without a login in it."""
+    """Return the address without a login in it."""
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

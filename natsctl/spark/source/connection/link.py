@@ -28,14 +28,14 @@ from natsctl.spark.source.errors import (
 )
 
 ANSWERS: Final = b"1"
-"""The subscription of answers to requests; one that nobody waits for any more is dropped."""
+"""The subscription of answers to requests; one whose request was given up is dropped."""
 
 SEND_WITHIN_S: Final = 60.0
-"""How long a server may take to read what is sent: it reads at any time, unless it stands still."""
+"""The time that a server may take to read what is sent: it reads at any time, unless it stands still."""
 
 
 class Reply(NamedTuple):
-    """What answered a request; status 0 without one, 503 where nobody listens."""
+    """The answer to a request; status 0 without one, 503 where there is no listener."""
 
     status: int
     headers: bytes
@@ -76,7 +76,7 @@ class Link:
 
     @property
     def lame_duck(self) -> bool:
-        """Whether the server has told that it is about to stop."""
+        """Whether the server has announced that it is about to stop."""
         return bool(self.info.get("ldm"))
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class Link:
             self.unread(b"".join(others) + data[at:])
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes as they come, which may end within a frame.
+        """Return bytes as they come, which may end within a frame.
 
         Raises NoResponseError after the timeout, 0 being at once.
         """
@@ -184,7 +184,7 @@ class Link:
                 return b"".join(taken)
 
     def heed(self, line: bytes) -> None:
-        """Do what a line between messages wants; raises NotAuthorisedError, ConnectionLostError for an error."""
+        """Obey a line between messages; raises NotAuthorisedError, ConnectionLostError for an error."""
         if line == b"PING":
             self.send(b"PONG\r\n")
         elif line.startswith(b"INFO "):
@@ -196,16 +196,16 @@ class Link:
             raise ConnectionLostError(f"the server ends the connection: {text}")
 
     def new_inbox(self) -> str:
-        """A subject that nobody else listens to; no wildcard, no subscription."""
+        """Return a subject without another listener; no wildcard, no subscription."""
         return f"{self.settings.inbox_prefix}.{secrets.token_hex(11)}"
 
     def new_sid(self) -> int:
-        """A number for a subscription that no other one of this connection has."""
+        """Return a number for a subscription that no other one of this connection has."""
         self._sids += 1
         return self._sids
 
     def subscribe(self, subject: str) -> int:
-        """The number of a new subscription."""
+        """Return the number of a new subscription."""
         sid = self.new_sid()
         self.send(f"SUB {subject} {sid}\r\n".encode())
         return sid
@@ -218,7 +218,7 @@ class Link:
     def request(
         self, subject: str, body: bytes = b"", *, timeout_s: float | None = None, headers: bytes = b""
     ) -> Reply:
-        """The answer to a request; raises NoResponseError, NotAuthorisedError, ConnectionLostError."""
+        """Return the answer to a request; raises NoResponseError, NotAuthorisedError, ConnectionLostError."""
         wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
         inbox = self._asking()
         reply = f"{inbox}.{self._asked}"
@@ -235,7 +235,7 @@ class Link:
         return Reply(status_of(answer.headers), answer.headers, answer.body)
 
     def _answer(self, subject: bytes, deadline: float) -> Message:
-        """The next message on a subject; everything else waits in `_rest` for who reads it."""
+        """Return the next message on a subject; everything else waits in `_rest` for its reader."""
         data, at, others = b"", 0, list[bytes]()
         try:
             while True:
@@ -255,7 +255,7 @@ class Link:
             self.unread(b"".join(others) + data[at:])
 
     def _more(self, data: bytes, deadline: float) -> bytes:
-        """The data with what comes next behind it; raises NoResponseError, and puts it back then."""
+        """Return the data with what comes next behind it; raises NoResponseError, and puts it back then."""
         try:
             return data + self.read(max(deadline - time.monotonic(), 0.001))
         except NoResponseError:
@@ -263,7 +263,7 @@ class Link:
             raise
 
     def _asking(self) -> str:
-        """Where answers to requests arrive; subscribed with the first one."""
+        """Return the subject of answers to requests; it is subscribed with the first one."""
         if not self._inbox:
             self._inbox = self.new_inbox()
             self.send(f"SUB {self._inbox}.* {ANSWERS.decode()}\r\n".encode())
@@ -281,7 +281,7 @@ class Link:
         self._learn(greeted.info)
 
     def _learn(self, info: dict[str, Any]) -> None:
-        """Take over what the server tells about itself, and servers of its cluster that were not known."""
+        """Take over the server's INFO, and servers of its cluster that were not known."""
         self.info = {**self.info, **info}
         url, name = self._servers[self._at]
         known_as = name or server_url(url).hostname or ""

@@ -16,19 +16,19 @@ SEED_BYTES: Final = 36
 
 
 def public_key_text(seed: str) -> str:
-    """The public NKey of a seed (U…, A…); raises OptionError for what is no seed."""
+    """Return the public NKey of a seed (U…, A…); raises OptionError for what is no seed."""
     kind, raw = _opened(seed)
     body = bytes([kind]) + public_key(raw)
     return base64.b32encode(body + _check_sum(body)).decode().rstrip("=")
 
 
 def signature_text(seed: str, nonce: bytes) -> str:
-    """The signature of a server's nonce as CONNECT wants it: base64 for URLs, without padding."""
+    """Return the signature of a server's nonce as CONNECT wants it: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(sign(_opened(seed)[1], nonce)).decode().rstrip("=")
 
 
 def _opened(text: str) -> tuple[int, bytes]:
-    """The prefix byte of the public key (user, account, …) and the raw seed."""
+    """Return the prefix byte of the public key (user, account, …) and the raw seed."""
     text = text.strip()
     try:
         data = base64.b32decode(text + "=" * (-len(text) % 8))

@@ -1,4 +1,4 @@
-"""What a server sends, one thing at a time: messages, and the lines between them."""
+"""The operations that a server sends, one at a time: messages, and the lines between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST_LINE: Final = 1 << 20
 """A line that does not end within that is no NATS protocol; INFO with many servers is the longest."""
 
 REPLY_AT: Final = {b"MSG": 5, b"HMSG": 6}
-"""How many words a message's line has with a reply subject, by verb."""
+"""The number of words that a message's line has with a reply subject, by verb."""
 
 
 LONGEST_REPLY: Final = 11
@@ -31,7 +31,7 @@ class Message(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a delivered message is in its stream and in its consumer's deliveries, and how many are to come."""
+    """The place of a delivered message in its stream and in its consumer's deliveries, and how many are to come."""
 
     seq: int
     delivery: int
@@ -47,7 +47,7 @@ class Read(NamedTuple):
 
 
 def read_next(data: bytes, at: int) -> Read | None:
-    """What begins at `at`; None while it is not whole. Raises ServerUnreachableError for what no server sends."""
+    """Return what begins at `at`; None while incomplete. Raises ServerUnreachableError for what no server sends."""
     line_end = data.find(LINE_END, at)
     if line_end < 0:
         if len(data) - at > LONGEST_LINE:
@@ -80,19 +80,19 @@ def end_of(data: bytes, at: int = 0) -> int:
 
 
 def status_of(headers: bytes) -> int:
-    """The status in the first line of a header block (503, 408, …); 0 without one."""
+    """Return the status in the first line of a header block (503, 408, …); 0 without one."""
     words = headers[: headers.find(LINE_END)].split(None, 2) if headers else []
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def description_of(headers: bytes) -> str:
-    """The words after the status in the first line of a header block."""
+    """Return the words after the status in the first line of a header block."""
     words = headers[: headers.find(LINE_END)].split(None, 2) if headers else []
     return words[2].decode(errors="replace").strip() if len(words) > 2 else ""
 
 
 def place_of(reply: bytes) -> Place:
-    """What a delivery's reply subject tells: $JS.ACK.[domain.account.]stream.consumer.tries.seq.delivery.time.pending.
+    """Parse a delivery's reply subject: $JS.ACK.[domain.account.]stream.consumer.tries.seq.delivery.time.pending.
 
     Raises ServerUnreachableError for any other subject.
     """

@@ -1,4 +1,4 @@
-"""Where the server is and how to log in there: all that a task needs, as text, without files."""
+"""The server's address and login: all that a task needs, as text, without files."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class ServerSettings:
     api_prefix: str = "$JS.API"
     inbox_prefix: str = "_INBOX"
     timeout_s: float = 5.0
-    """How long an answer or a connection is waited for."""
+    """The time for which an answer or a connection is awaited."""
     retries: int = 3
     retry_interval_s: float = 1.0

@@ -58,7 +58,7 @@ class BlockReader:
         self._cutter = FrameCutter(task.shape)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left.
+        """Yield the rows that are left.
 
         Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
         """
@@ -105,7 +105,7 @@ class BlockReader:
         task.link.send(b"PUB %b %b %d\r\n%b\r\n" % (subject, self._inbox.encode(), len(body), body))
 
     def _answer(self) -> Message:
-        """The next answer; lines and other messages before it are dealt with.
+        """Return the next answer; lines and other messages before it are dealt with.
 
         Raises NoResponseError, NotAuthorisedError.
         """
@@ -122,7 +122,7 @@ class BlockReader:
             data, at = self._more(data[at:], timeout_s), 0
 
     def _more(self, begun: bytes, timeout_s: float) -> bytes:
-        """What has come with all of the message that it is the beginning of; more of it where its end is not known."""
+        """Return what has come with the rest of the message that it begins; more of it where its end is not known."""
         parts, size, wanted = [begun], len(begun), end_of(begun)
         while size < wanted:
             parts.append(self._task.link.read(timeout_s))
@@ -130,7 +130,7 @@ class BlockReader:
         return b"".join(parts)
 
     def _covered(self, answer: Message, asked: int) -> int:
-        """The last sequence that an answer covers.
+        """Return the last sequence that an answer covers.
 
         Raises ApiRefusedError, StreamNotFoundError, ReadInterruptedError, NoResponseError.
         """
@@ -158,7 +158,7 @@ class FrameCutter:
         self._ruler = Ruler()
 
     def rows(self, payload: bytes) -> Rows:
-        """The messages of an answer; raises ReadInterruptedError where it is not what it should be."""
+        """Return the messages of an answer; raises ReadInterruptedError where it is not what it should be."""
         count = int.from_bytes(payload[:_COUNT_BYTES], "little")
         frames_at = _COUNT_BYTES + _SIZE_BYTES * count
         if not count:

@@ -42,17 +42,17 @@ class ConsumerReader:
         self._name = f"natsctl-spark-{secrets.token_hex(6)}"
         self._inbox = task.link.new_inbox()
         self._pulls: dict[bytes, int] = {}
-        """How many messages each pull asked for, by its subject."""
+        """The number of messages that each pull asked for, by its subject."""
         self._owed = 0
         self._seen = 0
         """The last delivery that was seen."""
         self._pending = 0
-        """How many messages the consumer has not delivered, as far as is known."""
+        """The number of messages that the consumer has not delivered, as far as is known."""
         self._oversize = False
         """Whether the next message is larger than what a pull takes."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left.
+        """Yield the rows that are left.
 
         Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to go on with another.
         """
@@ -80,7 +80,7 @@ class ConsumerReader:
         return config
 
     def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
-        """The rows; what was read and not used goes back to the link, which still has to ask for the deletion."""
+        """Yield the rows; what was read and not used goes back to the link, which still has to ask for the deletion."""
         task, rest = self._task, b""
         wanted = task.shape
         frames = Deliveries(self._inbox.encode(), sid, values=wanted.wants_value, headers=wanted.wants_headers)
@@ -134,7 +134,7 @@ class ConsumerReader:
         self._pending = window.last.pending
 
     def _cleaned(self, rows: Rows) -> Rows:
-        """The rows without the size that a server adds to the headers of messages whose payload is not asked for."""
+        """Return the rows without the size that a server adds to headers where payloads are not asked for."""
         if self._task.shape.wants_value or not rows.headers:
             return rows
         found = rows.headers.to_pylist() if isinstance(rows.headers, pa.Array) else rows.headers

@@ -40,7 +40,7 @@ class DirectReader:
         self._exhausted = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left.
+        """Yield the rows that are left.
 
         Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
         """

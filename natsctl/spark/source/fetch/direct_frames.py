@@ -1,4 +1,4 @@
-"""What a direct get answers, cut into columns: every message tells of itself in headers behind its own.
+"""Answers of direct gets, cut into columns: every message is described by headers behind its own.
 
 The same way as with deliveries: by Arrow where all frames are as they announce it, else frame by frame.
 """
@@ -46,13 +46,13 @@ class DirectAnswers:
         self._ruler = Ruler()
 
     def window(self, data: bytes) -> DirectWindow:
-        """The frames of a window, which begins where a frame begins."""
+        """Return the frames of a window, which begins where a frame begins."""
         if len(data) < SMALL_BYTES:
             return self.exactly(data)
         return self.quickly(data) or self.exactly(data)
 
     def quickly(self, data: bytes) -> DirectWindow | None:
-        """The same as `exactly`; None where something stands in the way."""
+        """Return the same as `exactly`; None where something stands in the way."""
         end = data.rfind(self._mark)
         if end < 0:
             return None
@@ -69,7 +69,7 @@ class DirectAnswers:
         return DirectWindow(rows, others, rest) if rows else None
 
     def _cut(self, data: memoryview) -> Rows | None:
-        """The messages of data that ends where a frame ends; None where one is not as its frame announces it."""
+        """Return the messages of data that ends where a frame ends; None where one is not as its frame announces it."""
         every = self._ruler.every
         split = pieces(whole(data), self._mark)
         count = len(split) - 1
@@ -86,7 +86,7 @@ class DirectAnswers:
         return self._placed(found.headers, found.payloads)
 
     def _placed(self, blocks: pa.BinaryArray, bodies: pa.BinaryArray) -> Rows | None:
-        """The rows that header blocks tell of; None where one does not."""
+        """Return the rows that header blocks describe; None where one does not."""
         every, count = self._ruler.every, len(bodies)
         halves = pc.split_pattern(blocks, PLACE_LINE, max_splits=1, reverse=True).values
         if len(halves) != 2 * count:
@@ -104,14 +104,14 @@ class DirectAnswers:
         return Rows(numbers(seqs), times, subjects, _blocks(every(halves, 2, 0, count)), bodies)
 
     def _field(self, name: bytes, lines: pa.BinaryArray) -> pa.BinaryArray | None:
-        """The values of headers; None where one has another name."""
+        """Return the values of headers; None where one has another name."""
         halves = pieces(lines, b": ", most=1)
         if len(halves) != 2 * len(lines) or not all_are(self._ruler.every(halves, 2, 0, len(lines)), name):
             return None
         return self._ruler.every(halves, 2, 1, len(lines))
 
     def exactly(self, data: bytes) -> DirectWindow:
-        """The frames, one by one."""
+        """Return the frames, one by one."""
         found: list[Message] = []
         others: list[Message | bytes] = []
         at = 0
@@ -126,7 +126,7 @@ class DirectAnswers:
 
 
 def _is_message(what: Message | bytes, sid: bytes) -> bool:
-    """Whether it is a stored message; a status has no sequence."""
+    """Return whether it is a stored message; a status has no sequence."""
     return isinstance(what, Message) and what.sid == sid and not status_of(what.headers)
 
 
@@ -151,7 +151,7 @@ def _rows(messages: list[Message]) -> Rows:
 
 
 def _blocks(owns: pa.BinaryArray) -> pa.BinaryArray | tuple[()]:
-    """The messages' own headers as blocks that end as such; nothing where no message has any."""
+    """Return the messages' own headers as blocks that end as such; nothing where no message has any."""
     none = pc.equal(owns, whole(NO_HEADERS)[0])
     if pc.all(none).as_py():
         return ()
@@ -160,6 +160,6 @@ def _blocks(owns: pa.BinaryArray) -> pa.BinaryArray | tuple[()]:
 
 
 def _own(headers: bytes) -> bytes:
-    """The message's own headers; empty without any."""
+    """Return the message's own headers; empty without any."""
     own = headers[: headers.rindex(PLACE_LINE) + 2]
     return own + b"\r\n" if own.count(b"\r\n") > 1 else b""

@@ -23,7 +23,7 @@ from natsctl.spark.source.connection.protocol import LINE_END, Message, read_nex
 
 VERB: Final = b"MSG "
 VERBS: Final = frozenset((b"", b"H"))
-"""What may stand before it in the verb."""
+"""The letters that may stand before it in the verb."""
 
 
 class Cut(NamedTuple):
@@ -35,7 +35,7 @@ class Cut(NamedTuple):
     frame's sizes."""
     stride: int
     others: list[Message | bytes]
-    """What came between the frames, and behind them."""
+    """Messages and lines between the frames, and behind them."""
 
 
 class Sizes(NamedTuple):
@@ -49,7 +49,7 @@ class FrameColumns:
     """Cuts frames in which `mark` stands between subject and numbers, `places` of them divided by dots."""
 
     def __init__(self, mark: bytes, places: int, *, values: bool = True, headers: bool = True) -> None:
-        """What is not wanted stays empty."""
+        """Columns that are not wanted stay empty."""
         self.mark = mark
         self._places = places
         self._values = values
@@ -57,7 +57,7 @@ class FrameColumns:
         self._ruler = Ruler()
 
     def of(self, data: memoryview) -> Cut | None:
-        """The columns of data that ends where a frame ends; None where something is not as its frames announce it.
+        """Return the columns of data that ends with a frame; None where something is not as its frames announce it.
 
         Raises pa.ArrowInvalid for numbers that are none.
         """
@@ -87,7 +87,7 @@ class FrameColumns:
         return Cut(rows, words, self._places, lines[1])
 
     def _sizes(self, texts: pa.BinaryArray) -> Sizes | None:
-        """The sizes out of `<a word> [<header size>] <whole size>`, row by row; None for other texts."""
+        """Return the sizes out of `<a word> [<header size>] <whole size>`, row by row; None for other texts."""
         count, found = len(texts), pc.split_pattern(texts, b" ")
         words = found.values
         if len(words) == 2 * count:
@@ -102,7 +102,7 @@ class FrameColumns:
         return Sizes(pc.if_else(with_head, seconds, same(0, 1)[0]), totals)
 
     def _lines(self, lines: pa.BinaryArray) -> tuple[pa.BinaryArray, list[Message | bytes]] | None:
-        """The subjects out of `MSG <subject>`, and what stood before them; behind the last is none."""
+        """Return the subjects out of `MSG <subject>`, and what stood before them; behind the last is none."""
         others: list[Message | bytes] = []
         words = pieces(lines, VERB)
         if not self._are_bare(words, len(lines)):
@@ -114,14 +114,14 @@ class FrameColumns:
         return self._ruler.every(words, 2, 1, len(lines) - 1), others
 
     def _are_bare(self, words: pa.BinaryArray, lines: int) -> bool:
-        """Whether each line but the last is a verb and a subject, and nothing else."""
+        """Return whether each line but the last is a verb and a subject, and nothing else."""
         if len(words) != 2 * lines - 1:
             return False
         return set(pc.unique(self._ruler.every(words, 2, 0, lines)).to_pylist()) <= VERBS
 
 
 class Contents:
-    """What a piece holds behind its numbers: headers, payload, the line end behind it, and the rest."""
+    """The parts of a piece behind its numbers: headers, payload, the line end behind it, and the rest."""
 
     def __init__(self, ruler: Ruler, halves: pa.BinaryArray, sizes: Sizes) -> None:
         """Of the halves every second one is taken, which has all of these."""
@@ -133,7 +133,7 @@ class Contents:
         self._bounds = [begins, heads, bodies, pc.add(bodies, number(len(LINE_END))), ends]
 
     def fit(self) -> bool:
-        """Whether they are as long as the sizes say."""
+        """Return whether they are as long as the sizes say."""
         rising = (pc.all(pc.less_equal(*both)).as_py() for both in pairwise(self._bounds))
         return all(rising) and all_are(self._between(2), LINE_END)
 
@@ -149,7 +149,7 @@ class Contents:
 
     @property
     def rests(self) -> pa.BinaryArray:
-        """What is behind the line ends."""
+        """The bytes behind the line ends."""
         return self._between(3)
 
     def _between(self, at: int) -> pa.BinaryArray:
@@ -157,7 +157,7 @@ class Contents:
 
 
 def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
-    """What is left of a line behind what came before it, which goes to the others."""
+    """Return the rest of a line behind what came before it, which goes to the others."""
     at = 0
     while read := read_next(line, at):
         others.append(read.what)
@@ -166,5 +166,5 @@ def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
 
 
 def all_are(rows: pa.BinaryArray, text: bytes) -> bool:
-    """Whether every row is that text."""
+    """Return whether every row is that text."""
     return bool(pc.all(pc.equal(rows, whole(text)[0])).as_py())

@@ -55,13 +55,13 @@ class Deliveries:
         self._columns: FrameColumns | None = None
 
     def window(self, data: bytes) -> Window:
-        """The frames of a window, which begins where a frame begins."""
+        """Return the frames of a window, which begins where a frame begins."""
         if len(data) < SMALL_BYTES:
             return self.exactly(data)
         return self.quickly(data) or self.exactly(data)
 
     def quickly(self, data: bytes) -> Window | None:
-        """The same as `exactly`; None where something stands in the way."""
+        """Return the same as `exactly`; None where something stands in the way."""
         columns = self._columns = self._columns or self._learned(data)
         at = data.rfind(columns.mark) if columns else -1
         if columns is None or at < 0:
@@ -82,7 +82,7 @@ class Deliveries:
         return Window(cut.rows, _place(cut, 0), _place(cut, len(cut.rows.seqs) - 1), others, rest)
 
     def exactly(self, data: bytes) -> Window:
-        """The frames, one by one."""
+        """Return the frames, one by one."""
         found: list[tuple[Message, Place]] = []
         others: list[Message | bytes] = []
         at = 0
@@ -105,7 +105,7 @@ class Deliveries:
         return Window(rows, places[0], places[-1], others, data[at:])
 
     def _learned(self, data: bytes) -> FrameColumns | None:
-        """How frames look, by the first one, if it is a delivery."""
+        """Return how frames look, by the first one, if it is a delivery."""
         words = data[: data.find(LINE_END)].split(b" ")
         if len(words) < 5 or words[0] not in REPLY_AT or words[2] != self._sid or words[1].startswith(self._inbox):
             return None
@@ -115,7 +115,7 @@ class Deliveries:
         return FrameColumns(mark, places, values=self._values, headers=self._headers)
 
     def _between(self, data: bytes, at: int) -> tuple[list[Message | bytes], bytes]:
-        """What stands behind the frames, and the bytes of what is not whole."""
+        """Return what stands behind the frames, and the bytes of what is not whole."""
         others: list[Message | bytes] = []
         while read := read_next(data, at):
             others.append(read.what)
@@ -127,12 +127,12 @@ class Deliveries:
 
 
 def _line_before(data: bytes, at: int) -> int:
-    """Where the line begins in which `at` is."""
+    """Return where the line begins in which `at` is."""
     found = data.rfind(LINE_END, 0, at)
     return 0 if found < 0 else found + len(LINE_END)
 
 
 def _place(cut: Cut, row: int) -> Place:
-    """Where the message of a row is."""
+    """Return where the message of a row is."""
     seq, delivery, time_ns, pending = cut.words[row * cut.stride : row * cut.stride + PLACES].to_pylist()
     return Place(int(seq), int(delivery), int(time_ns), int(pending.split()[0]))

@@ -1,4 +1,4 @@
-"""What one task reads."""
+"""The range that one task reads, and its limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReadRange:
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """How much is asked for at once, two requests on their way at any time."""
+    """The amount that is asked for at once, two requests on their way at any time."""
 
     messages: int = 10_000
     bytes: int = 8 << 20

@@ -36,7 +36,7 @@ class Reader(Protocol):
     def __init__(self, task: Task) -> None: ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left."""
+        """Return the rows that are left."""
 
 
 Info = dict[str, Any]
@@ -54,7 +54,7 @@ READERS: Final[dict[Transport, type[Reader]]] = {
 def read_range(
     settings: ServerSettings, todo: ReadRange, limits: FetchLimits, columns: RowShape, look: Look | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, in order, each once; the stream is looked at before reading begins, and begins again.
+    """Yield the rows of a range, in order, each once; the stream is looked at before reading begins, and begins again.
 
     Raises StreamNotFoundError, ApiRefusedError, NotAuthorisedError, ServerUnreachableError after all retries,
     SchemaMismatchError. However it ends, nothing is left on the server.
@@ -82,7 +82,7 @@ def read_range(
 
 
 def _persistently(task: Task, reader: type[Reader], look: Look | None, known: Info | None) -> Iterator[pa.RecordBatch]:
-    """The rows that are left, begun anew where something stops short; the count of retries, too, after any progress.
+    """Yield the rows that are left, begun anew where something stops short; any progress resets the count of retries.
 
     `known` is what the stream's info is, if it was asked just now.
     """
@@ -109,7 +109,7 @@ def _persistently(task: Task, reader: type[Reader], look: Look | None, known: In
 
 
 def _ways(task: Task) -> tuple[Info | None, list[Transport]]:
-    """The stream's info, if it may be known, and the ways to read, the best one first.
+    """Return the stream's info, if it may be known, and the ways to read, the best one first.
 
     A consumer on a work queue or a stream that lives by interest would take part in who has seen what, so they are
     read without.
@@ -130,5 +130,5 @@ def _ways(task: Task) -> tuple[Info | None, list[Transport]]:
 
 
 def _suits_blocks(task: Task, state: Info) -> bool:
-    """Whether blocks are worth reading: not for headers alone of messages with much behind them."""
+    """Return whether blocks are worth reading: not for headers alone of messages with much behind them."""
     return task.shape.wants_value or state.get("bytes", 0) <= LARGE_BYTES * max(state.get("messages", 0), 1)

@@ -36,7 +36,7 @@ class SingleReader:
         self._rest = b""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left.
+        """Yield the rows that are left.
 
         Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
         """
@@ -56,13 +56,13 @@ class SingleReader:
                 task.link.unsubscribe(sid)
 
     def _next(self, seq: int) -> int:
-        """The next sequence that there is, from one on; one behind the range where there is none."""
+        """Return the next sequence that there is, from one on; one behind the range where there is none."""
         task = self._task
         found = task.api.message(task.stream, {"seq": seq, "next_by_subj": self._subjects.pattern})
         return found.seq if found else task.todo.last + 1
 
     def _stretch(self, first: int, last: int, sid: bytes) -> list[dict[str, Any]]:
-        """The messages from one sequence to another, as the API tells them."""
+        """Return the messages from one sequence to another, as the API returns them."""
         subject = self._task.api.subject(f"STREAM.MSG.GET.{self._task.stream}")
         bodies = [(seq, json.dumps({"seq": seq})) for seq in range(first, last + 1)]
         lines = [f"PUB {subject} {self._inbox}.{seq} {len(body)}\r\n{body}\r\n" for seq, body in bodies]
@@ -82,7 +82,7 @@ class SingleReader:
         return [answers[seq] for seq in sorted(answers) if answers[seq]]
 
     def _answer(self, what: Message) -> dict[str, Any]:
-        """The message that an answer tells; empty where the sequence is gone. Raises ApiRefusedError."""
+        """Return the message of an answer; empty where the sequence is gone. Raises ApiRefusedError."""
         if status_of(what.headers):
             raise NoResponseError(f"nobody answers requests for messages of {self._task.stream}")
         answer: dict[str, Any] = json.loads(what.body)

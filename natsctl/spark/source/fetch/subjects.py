@@ -22,11 +22,11 @@ class Subjects:
         self._wanted = re.compile(b"|".join(map(_expression, filters or (EVERYTHING,))), re.DOTALL)
 
     def has(self, subject: bytes) -> bool:
-        """Whether a subject fits one of the filters."""
+        """Return whether a subject fits one of the filters."""
         return self._wanted.fullmatch(subject) is not None
 
     def of(self, rows: Rows) -> Rows:
-        """The rows that are wanted of those that fit `pattern`, perhaps none."""
+        """Return the rows that are wanted of those that fit `pattern`, perhaps none."""
         if not self._several:
             return rows
         subjects = rows.subjects.to_pylist() if isinstance(rows.subjects, pa.Array) else rows.subjects
@@ -35,7 +35,7 @@ class Subjects:
 
 
 def _expression(pattern: str) -> bytes:
-    """A subject pattern as a regular expression of whole subjects."""
+    """Return a subject pattern as a regular expression of whole subjects."""
     words = {"*": rb"[^.]+", ">": rb".+"}
     return rb"\.".join(words.get(word) or re.escape(word.encode()) for word in pattern.split("."))
 

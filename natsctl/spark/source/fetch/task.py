@@ -51,7 +51,7 @@ class Task:
         return self.todo.stream
 
     def look(self) -> dict[str, Any]:
-        """The answer to STREAM.INFO; raises StreamNotFoundError, NotAuthorisedError."""
+        """Return the answer to STREAM.INFO; raises StreamNotFoundError, NotAuthorisedError."""
         answer, self.block_offer = self.api.stream_and_blocks(self.stream)
         return answer
 
@@ -61,7 +61,7 @@ class Task:
         return max(self.todo.last - self.at + 1, 0)
 
     def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """The rows as a batch, without those outside of what is left; `at` goes behind them.
+        """Yield the rows as a batch, without those outside of what is left; `at` goes behind them.
 
         Raises ReadInterruptedError.
 
@@ -77,7 +77,7 @@ class Task:
             yield self.shape.batch(self.stream, rows)
 
     def more_to_come(self) -> bool:
-        """Whether the stream's leader has a message in what is left, for a server may lag behind it."""
+        """Return whether the stream's leader has a message in what is left, for a server may lag behind it."""
         for pattern in self.todo.filters or (">",):
             try:
                 found = self.api.message(self.stream, {"seq": self.at, "next_by_subj": pattern})
@@ -88,7 +88,7 @@ class Task:
         return False
 
     def gather(self, data: bytes, enough: int = WINDOW_BYTES) -> bytes:
-        """What there was and a window of what comes next; raises NoResponseError, ConnectionLostError."""
+        """Return what there was and a window of what comes next; raises NoResponseError, ConnectionLostError."""
         parts = [data, self.link.read(self.limits.timeout_s)]
         size = sum(map(len, parts))
         while size < enough:
@@ -106,12 +106,12 @@ class Task:
 
 
 def rising(seqs: pa.Int64Array) -> bool:
-    """Whether every sequence is above the one before."""
+    """Return whether every sequence is above the one before."""
     return bool(pc.all(pc.greater(seqs[1:], seqs[:-1])).as_py())
 
 
 def between(rows: Rows, first: int, last: int) -> Rows:
-    """The rows from one sequence to another; sequences rise."""
+    """Return the rows from one sequence to another; sequences rise."""
     seqs = rows.seqs
     if seqs[0].as_py() >= first and seqs[-1].as_py() <= last:
         return rows

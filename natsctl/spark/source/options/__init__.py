@@ -1,1 +1,1 @@
-"""What a query may be told, in one table, and the server that it means."""
+"""The options of a query, in one table, and the server that they mean."""

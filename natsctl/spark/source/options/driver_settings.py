@@ -1,4 +1,4 @@
-"""Where the server is, found out on the driver: from options, a context, or the environment.
+"""The server's address and login, found on the driver: from options, a context, or the environment.
 
 Executors are given the result. Who names `servers` without a `context` has said everything: neither the environment nor
 the selected context adds a login to it, so that a job does the same wherever its driver runs.
@@ -33,7 +33,7 @@ _LOGIN = ("user", "token", "credentials", "credentialsContent", "nkey", "nkeyCon
 
 
 def server_settings(options: Options, environment: Mapping[str, str] | None = None) -> ServerSettings:
-    """The settings that tasks connect with; raises OptionError, also for files that cannot be read."""
+    """Return the settings that tasks connect with; raises OptionError, also for files that cannot be read."""
     environment = os.environ if environment is None else environment
     if options.given("servers") and not options.given("context"):
         return _settings(options)
@@ -49,7 +49,7 @@ def server_settings(options: Options, environment: Mapping[str, str] | None = No
 
 
 def _looked_up(options: Options, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the context and the environment say, as options; without natsctl there are no contexts."""
+    """Return the settings of the context and the environment as options; without natsctl there are no contexts."""
     try:
         from natsctl.spark.contexts import context_options
     except ImportError:
@@ -63,7 +63,7 @@ def _looked_up(options: Options, environment: Mapping[str, str]) -> dict[str, st
 
 
 def _settings(options: Options) -> ServerSettings:
-    """The settings that options say alone."""
+    """Return the settings that options say alone."""
     urls, url_user, url_password = _without_logins(options["servers"] or (DEFAULT_URL,))
     user, password = options["user"] or url_user, options["password"] or url_password
     token = options["token"] or ""
@@ -92,7 +92,7 @@ def _settings(options: Options) -> ServerSettings:
 
 
 def _signed(options: Options) -> tuple[str, str]:
-    """The JWT and the seed, "" for what there is not."""
+    """Return the JWT and the seed, "" for what there is not."""
     credentials = _content(options, "credentials")
     if credentials:
         jwt = _line(credentials, r"ey[\w.-]+")
@@ -107,13 +107,13 @@ def _signed(options: Options) -> tuple[str, str]:
 
 
 def _line(text: str, pattern: str) -> str:
-    """The first line that is like the pattern as a whole, or ""."""
+    """Return the first line that is like the pattern as a whole, or ""."""
     lines = (line.strip() for line in text.splitlines())
     return next((line for line in lines if re.fullmatch(pattern, line)), "")
 
 
 def _content(options: Options, name: str) -> str:
-    """The text of an option's file, or of its Content variant."""
+    """Return the text of an option's file, or of its Content variant."""
     said: str = options[f"{name}Content"] or ""
     if said or not options[name]:
         return said
@@ -126,7 +126,7 @@ def _content(options: Options, name: str) -> str:
 
 
 def _without_logins(urls: tuple[str, ...]) -> tuple[tuple[str, ...], str, str]:
-    """The URLs with scheme and without logins, and the first user and password among them."""
+    """Return the URLs with scheme and without logins, and the first user and password among them."""
     bare: list[str] = []
     user = password = ""
     for url in urls:

@@ -11,7 +11,7 @@ from natsctl.spark.source.options.table import OF_KAFKA, OF_SPARK, TABLE, Option
 
 
 class Options:
-    """What was said, by name in any case; `options["stream"]` is the value, its default, or None without one."""
+    """The options that were given, by name in any case; `options["stream"]` is the value, its default, or None."""
 
     def __init__(self, given: Mapping[str, str], place: str) -> None:
         """Raise OptionError for an option that is unknown, does not count in that place, or has a wrong value."""
@@ -27,16 +27,16 @@ class Options:
         return self._values[name.lower()]
 
     def given(self, name: str) -> bool:
-        """Whether the option was said, and not as an empty text."""
+        """Return whether the option was said, and not as an empty text."""
         return bool(self.raw.get(name.lower()))
 
     @property
     def path(self) -> str:
-        """What `load` or `save` was given, or ""."""
+        """The argument of `load` or `save`, or ""."""
         return self.raw.get("path", "")
 
     def said(self) -> list[str]:
-        """The names of all options that were given, as the table spells them."""
+        """Return the names of all options that were given, as the table spells them."""
         return [option.name for name, option in self._known.items() if self.given(name)]
 
     def _parsed(self, option: Option) -> Any:
@@ -50,7 +50,7 @@ class Options:
 
 
 def _unknown(name: str, place: str) -> OptionError:
-    """What to tell of an option that is not for this place, or for none."""
+    """Return the text about an option that is not for this place, or for none."""
     places = [where for option in TABLE if option.name.lower() == name for where in option.where]
     spelled = next((option.name for option in TABLE if option.name.lower() == name), name)
     if places:
@@ -68,7 +68,7 @@ def _unknown(name: str, place: str) -> OptionError:
 
 
 def as_markdown() -> str:
-    """The table of options as docs/spark.md shows it."""
+    """Return the table of options as docs/spark.md shows it."""
     head = ["| option | default | for | meaning |", "|---|---|---|---|"]
     return "\n".join(head + [_row(option) for option in TABLE]) + "\n"
 
@@ -80,7 +80,7 @@ def _row(option: Option) -> str:
 
 
 def _places(option: Option) -> str:
-    """Where an option counts, in few words."""
+    """Return the uses for which an option counts, in few words."""
     kinds = {where.split()[1] for where in option.where}
     names = [kind for kind in ("read", "write") if kind in kinds]
     short = {where.split()[0] for where in option.where}

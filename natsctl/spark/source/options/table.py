@@ -46,7 +46,7 @@ class Option:
     idle: tuple[str, ...] = ()
     """Where it is taken and changes nothing, as Spark's Kafka source does with limits of triggers in a batch."""
     otherwise: str = ""
-    """What holds without it, for readers of the table, where that is no text of its own."""
+    """The meaning of its absence, for readers of the table, where that is no text of its own."""
 
 
 CONNECTION: Final = (
@@ -211,10 +211,10 @@ OF_KAFKA: Final = {
     "fetchoffset.numretries": "numRetries",
     "fetchoffset.retryintervalms": "retryInterval",
 }
-"""What options of Spark's Kafka source, in lower case, are called here."""
+"""The names here of options of Spark's Kafka source, which are in lower case."""
 
 OF_SPARK: Final = frozenset(
     {"path", "paths", "checkpointlocation", "queryname", "primitivesasstring", "prefersdecimal", "multiline"}
 )
-"""What Spark itself puts among the options, in lower case, and options of JSON that change nothing where there is a
+"""Options that Spark itself adds, in lower case, and options of JSON that change nothing where there is a
 schema; `path` is what `load` was given."""

@@ -1,4 +1,4 @@
-"""What the texts of options mean: each function returns the value, or raises ValueError that says what is expected."""
+"""The meaning of the texts of options: each function returns the value, or raises a ValueError of what is due."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from natsctl.spark.source.columns.json_times import check_pattern, zone_of
 
 EARLIEST = -2
 LATEST = -1
-"""What stands for a sequence in an offset by stream, as with Spark's Kafka source."""
+"""The numbers that stand for a sequence in an offset by stream, as with Spark's Kafka source."""
 
 _UNIT_S = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60,
@@ -38,7 +38,7 @@ def some_text(said: str) -> str:
 
 
 def key_text(said: str) -> str:
-    """A text that can be part of a key: letters, digits, dashes and underscores."""
+    """Return a text that can be part of a key: letters, digits, dashes and underscores."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", said.strip()):
         raise ValueError("it has letters, digits, - and _ only")
     return said.strip()
@@ -52,7 +52,7 @@ def flag(said: str) -> bool:
 
 
 def one_of(*known: str) -> Callable[[str], str]:
-    """One of the words, in any case."""
+    """Return one of the words, in any case."""
 
     def parse(said: str) -> str:
         if said.strip().lower() not in known:
@@ -63,7 +63,7 @@ def one_of(*known: str) -> Callable[[str], str]:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """A whole number, not below `least`."""
+    """Return a whole number, not below `least`."""
 
     def parse(said: str) -> int:
         try:
@@ -89,7 +89,7 @@ def duration_s(said: str) -> float:
 
 
 def wait_s(said: str) -> float:
-    """The same, more than nothing."""
+    """Return the same, more than nothing."""
     seconds = duration_s(said)
     if not seconds:
         raise ValueError("it is longer than nothing")
@@ -101,7 +101,7 @@ def _unit_s(unit: str) -> float:
 
 
 def size_bytes(said: str) -> int:
-    """Bytes, of a number or a text such as `8MiB`, `64m`."""
+    """Return bytes, of a number or a text such as `8MiB`, `64m`."""
     found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", said.lower())
     if not found or int(found[1]) < 1:
         raise ValueError("it is a size of at least a byte, such as 1048576, 8MiB or 1g")
@@ -109,7 +109,7 @@ def size_bytes(said: str) -> int:
 
 
 def names(said: str) -> tuple[str, ...]:
-    """The parts of a list by commas, once each."""
+    """Return the parts of a list by commas, once each."""
     parts = [part.strip() for part in said.split(",")]
     if not all(parts):
         raise ValueError("it is a list by commas, and one of its parts is empty")
@@ -163,18 +163,18 @@ def moments_ns(said: str) -> dict[str, int]:
 
 
 def time_pattern(said: str) -> str:
-    """A pattern of times and dates."""
+    """Return a pattern of times and dates."""
     return check_pattern(said)
 
 
 def time_zone(said: str) -> str:
-    """A zone, by its name or its offset."""
+    """Return a zone, by its name or its offset."""
     zone_of(said.strip())
     return said.strip()
 
 
 def sequences(*words: str) -> Callable[[str], str | dict[str, int]]:
-    """One of the words, or a JSON object of sequences by stream, in which -2 is the earliest and -1 the latest."""
+    """Return one of the words, or a JSON object of sequences by stream: -2 is the earliest and -1 the latest."""
 
     def parse(said: str) -> str | dict[str, int]:
         if said.strip().lower() in words:
@@ -196,7 +196,7 @@ def _is_sequence(number: Any) -> bool:
 
 
 def subjects(said: str) -> tuple[str, ...]:
-    """The subjects of a list by commas, wildcards allowed, those that others cover left out."""
+    """Return the subjects of a list by commas, wildcards allowed, those that others cover left out."""
     from_list = names(said)
     for subject in from_list:
         check_subject(subject)
@@ -222,12 +222,12 @@ def check_subject(subject: str) -> None:
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether every subject of one filter is also one of a wider."""
+    """Return whether every subject of one filter is also one of a wider."""
     return meet(wide, narrow) == narrow
 
 
 def meet(one: str, other: str) -> str | None:
-    """The filter for subjects that two filters have in common, or None where there are none."""
+    """Return the filter for subjects that two filters have in common, or None where there are none."""
     here, there = one.split("."), other.split(".")
     common: list[str] = []
     for at in range(max(len(here), len(there))):

@@ -69,7 +69,7 @@ class Acknowledged:
         self._suspects.add(messages, again)
 
     def report(self, repeated: tuple[bytes, bytes]) -> Acknowledgement:
-        """All that was noted."""
+        """Return all that was noted."""
         streams = {}
         for name in {*self._stored, *self._duplicates}:
             stored = parse_lines(bytes(self._stored.get(name, b"")))

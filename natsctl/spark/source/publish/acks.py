@@ -23,13 +23,13 @@ CLASHING = 10158
 """The contract's number for an id that is being stored just now, be it by another task."""
 _STORED_AT = re.compile(rb'"stream": ?"([^"\\]*)",.{0,200}?"seq": ?(\d+)[,}]')
 _ORIGIN = rb'(\{"stream": ?"[^"\\]*",(?: ?"domain": ?"[^"\\]*",)? ?"seq": ?)'
-"""Who acknowledges, as text."""
+"""The stream that acknowledges, as text."""
 _DIGITS = b"0123456789"
 _END = b"}\r\n"
 _SEQ = re.compile(rb'"seq": ?(\d+)')
 
 COUNTED = b"p"
-"""What the number of a part begins with, whose acknowledgements are counted."""
+"""The beginning of a part's number, whose acknowledgements are counted."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Refusal:
 
 
 class Place(NamedTuple):
-    """Where a message is stored; the stream as `stream_key` has it."""
+    """The place where a message is stored; the stream as `stream_key` has it."""
 
     stream: str
     seq: bytes
@@ -63,7 +63,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Answers:
-    """What was read at once: numbers of the messages that were stored, and everything else."""
+    """The answers that were read at once: numbers of the messages that were stored, and everything else."""
 
     stored: list[bytes] = field(default_factory=list)
     duplicates: list[bytes] = field(default_factory=list)
@@ -72,17 +72,17 @@ class Answers:
     counted_duplicates: Counter[bytes] = field(default_factory=Counter)
     """By the number of the part."""
     places: dict[bytes, Place] = field(default_factory=dict)
-    """Where messages are that were acknowledged by their own number."""
+    """The places of messages that were acknowledged by their own number."""
     counted_seqs: dict[bytes, list[bytes]] = field(default_factory=dict)
     """By the number of the part: the sequences of stored messages, as texts of one a line."""
     counted_duplicate_seqs: dict[bytes, list[bytes]] = field(default_factory=dict)
     counted_stream: str = ""
     """The stream of both, with its domain."""
     refused: dict[bytes, Refusal] = field(default_factory=dict)
-    """Of a part one of the reasons, whose number is counted."""
+    """The reasons; of a part one of them, and their number is counted."""
     counted_refusals: Counter[bytes] = field(default_factory=Counter)
     lines: list[bytes] = field(default_factory=list)
-    """What came between messages, such as PING: for the connection's eyes."""
+    """Lines between messages, such as PING, for the connection."""
     last_seq: int = 0
     stream: str = ""
 
@@ -118,7 +118,7 @@ class AckParser:
         self._reply = rb"MSG " + re.escape(self._prefix) + rb"(p?\d+) \S+ \d+\r\n"
         self._ack = re.compile(self._reply + _ORIGIN + rb'(\d+)(, ?"duplicate": ?true)?\}\r\n')
         self._known = self._ack
-        """The same from the first that acknowledged, and nothing but stored."""
+        """The same for the first stream that acknowledged, without duplicates."""
         self._wanted = stream
         self._origin = b""
         self._stream = ""
@@ -178,7 +178,7 @@ class AckParser:
         return True
 
     def _seqs(self, data: bytes, times: int, tail: bytes) -> bytes:
-        """The sequences of so many acknowledgements with the same end, one a line."""
+        """Return the sequences of so many acknowledgements with the same end, one a line."""
         width, rest = divmod(len(data), times)
         begin, end = data.index(self._origin) + len(self._origin), width - len(tail)
         edges = (begin - 1, end, width - len(_END))
@@ -191,7 +191,7 @@ class AckParser:
         return bytes(lines)
 
     def _plain(self, data: bytes, answers: Answers) -> bytes:
-        """Note acknowledgements from whence all came up to now; returns what stands between and behind them."""
+        """Note acknowledgements of the only origin up to now; returns the bytes between and behind them."""
         pieces = self._known.split(data)
         numbers, seqs = pieces[1::3], pieces[2::3]
         if COUNTED in b"".join(numbers):
@@ -204,7 +204,7 @@ class AckParser:
         return b"".join(pieces[::3])
 
     def _stranger(self, origin: bytes, *, counted: bool) -> Refusal | None:
-        """What is wrong with an acknowledgement that does not come whence the others came, if anything."""
+        """Return the fault of an acknowledgement that has another origin than the others, if there is one."""
         said = json.loads(origin + b"0}")
         stream = str(said["stream"])
         if self._wanted and stream != self._wanted:

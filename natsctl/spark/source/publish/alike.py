@@ -80,7 +80,7 @@ class _Doubled:
         self._reports = reports
 
     def by_window(self) -> Iterator[tuple[str, list[int]]]:
-        """A stream and sequences in ascending order; one that stands for n rows comes n - 1 times."""
+        """Yield a stream and sequences in ascending order; one that stands for n rows comes n - 1 times."""
         for stream in sorted({name for report in self._reports for name in report.streams}):
             stands = [report.streams[stream] for report in self._reports if stream in report.streams]
             for window in windows([{**each.stored, **each.duplicates} for each in stands]):
@@ -95,7 +95,7 @@ class _Doubled:
                     yield stream, seqs
 
     def times(self) -> tuple[pa.BinaryArray, pa.Int64Array]:
-        """The contents that a task has several times, and how often the task that has most of it."""
+        """Return the contents that a task has several times, and how often the task that has most of it."""
         texts = b"".join(report.repeated[0] for report in self._reports)
         numbers = array("q")
         for report in self._reports:
@@ -109,7 +109,7 @@ class _Doubled:
         return _only(most.column("digest")), _only(most.column("times_max"))
 
     def rows(self) -> dict[tuple[str, int], Row]:
-        """The rows that tasks have reported as a whole, by where they are."""
+        """Return the rows that tasks have reported as a whole, by where they are."""
         return {
             (stream, seq): (digest, suspect.subject, suspect.headers, suspect.payload)
             for report in self._reports
@@ -221,7 +221,7 @@ def _rows(stream: str, batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _gone(stream: str, seq: int, number: int) -> str:
-    """A text for messages that cannot be read any more."""
+    """Return a text for messages that cannot be read any more."""
     more = f", and {number - 1} more like it," if number > 1 else ""
     return (
         f"message {seq} of {stream}{more} stands for rows that are alike in several tasks, and is gone before these "
@@ -230,5 +230,5 @@ def _gone(stream: str, seq: int, number: int) -> str:
 
 
 def _only(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
+    """Return a column in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

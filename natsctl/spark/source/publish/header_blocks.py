@@ -24,14 +24,14 @@ class HeaderBlocks(NamedTuple):
 
 
 def binary(array: pa.Array) -> pa.BinaryArray:
-    """A text or binary column as binary with 32-bit offsets."""
+    """Return a text or binary column as binary with 32-bit offsets."""
     if pa.types.is_large_string(array.type):
         array = array.cast(pa.string())
     return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
 
 
 def constant(data: bytes) -> pa.BinaryScalar:
-    """Bytes as a constant of Arrow; made anew each time, since unpickling one imports pandas."""
+    """Return bytes as a constant of Arrow; made anew each time, since unpickling one imports pandas."""
     return binary_array([data])[0]
 
 
@@ -42,11 +42,11 @@ def joined(*parts: Any) -> pa.BinaryArray:
 
 
 def header_blocks(column: pa.Array) -> HeaderBlocks:
-    """The blocks of a column of headers: lists or maps of key and value.
+    """Return the blocks of a column of headers: lists or maps of key and value.
 
-    Message ids are told apart. What an earlier publish expected of another stream (`Nats-Expected-…`) is left out: a
-    server keeps it with the message, and would hold the copy to it. Servers know both in this spelling alone. Raises
-    PublishError for what cannot be a header.
+    Message ids are separated from other headers. Expectations of an earlier publish (`Nats-Expected-…`) are left out:
+    a server keeps them with the message, and would hold the copy to them. Servers know both in this spelling alone.
+    Raises PublishError for an entry that cannot be a header.
     """
     column = column.cast(_ENTRIES)
     entries = column.flatten()
@@ -65,7 +65,7 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
 
 
 def _ids(column: pa.Array, keys: pa.Array, values: pa.Array) -> pa.BinaryArray | None:
-    """The message id of each row, the first one where there are several."""
+    """Return the message id of each row, the first one where there are several."""
     named = pc.equal(keys.cast(pa.binary()), constant(MSG_ID_HEADER.encode()))
     found: dict[int, bytes] = {}
     rows, texts = pc.list_parent_indices(column).filter(named), values.filter(named)

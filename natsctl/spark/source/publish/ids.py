@@ -64,12 +64,12 @@ class RowIds:
         return joined(self._writer, numbers.cast(pa.string()).cast(pa.binary()))
 
     def repeated(self) -> tuple[bytes, bytes]:
-        """The contents that came several times: the texts of their digests, and as 64-bit numbers how often each."""
+        """Return the contents that came several times: their digests as text, and their counts as 64-bit numbers."""
         times = (count + 1 for count in self._again.values())
         return urlsafe_b64encode(b"".join(self._again)), array("q", times).tobytes()
 
     def _of_contents(self, contents: list[bytes]) -> pa.BinaryArray:
-        """One digest per row; a content that was there before has its count behind it."""
+        """Return one digest per row; a content that was there before has its count behind it."""
         digests = list[bytes]()
         for content in contents:
             digest = self._begun.copy()
@@ -84,7 +84,7 @@ class RowIds:
         return joined(ids, pc.if_else(pc.equal(int_array(times), int_array([0])[0]), constant(b""), texts))
 
     def _times(self, digests: list[bytes]) -> list[int] | None:
-        """How often each of them was there before; None where all are new."""
+        """Return how often each of them was there before; None where all are new."""
         fresh = set(digests)
         if len(fresh) == len(digests) and self._seen.isdisjoint(fresh):
             self._seen |= fresh
@@ -100,17 +100,17 @@ class RowIds:
 
 
 def digest_of(message_id: bytes) -> bytes:
-    """The part of an id of content that rows alike have in common."""
+    """Return the part of an id of content that rows alike have in common."""
     return message_id[:_ID_BYTES]
 
 
 def id_of(digest: bytes, times: int) -> bytes:
-    """The id of a row whose content came so many times before."""
+    """Return the id of a row whose content came so many times before."""
     return digest + b".%d" % times if times else digest
 
 
 def counted_ids(ids: pa.BinaryArray) -> pa.BinaryArray:
-    """The ids of stored messages, those of content numbered anew in the order of storing.
+    """Return the ids of stored messages, those of content numbered anew in the order of storing.
 
     A server that has forgotten an id stores rows that are alike in several tasks under the same one.
     """

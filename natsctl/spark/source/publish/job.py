@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of a write, and what they tell it."""
+"""The job that the driver gives the tasks of a write, and their report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WriteJob:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """The messages that one task wrote."""
 
     messages: int = 0
     duplicates: int = 0
@@ -61,7 +61,7 @@ class Written(WriterCommitMessage):
 
 
 def write_job(given: Mapping[str, str], place: str, schema: StructType) -> WriteJob:
-    """The job that options and schema ask for; raises OptionError."""
+    """Return the job that options and schema ask for; raises OptionError."""
     options = Options(given, place)
     stream = _stream(options)
     idempotence: Idempotence = options["idempotence"]
@@ -85,7 +85,7 @@ def write_job(given: Mapping[str, str], place: str, schema: StructType) -> Write
 
 
 def _stream(options: Options) -> str:
-    """The only stream that may take the messages; "" where subjects decide."""
+    """Return the only stream that may take the messages; "" where subjects decide."""
     said: tuple[str, ...] = options["stream"] or ()
     found = {*said, *filter(None, options.path.split(","))}
     if len(found) > 1:

@@ -17,7 +17,7 @@ _SINGLE = "f"  # in place of a Struct, which cannot travel to executors with the
 
 
 def json_objects(batch: pa.RecordBatch, fields: Sequence[str]) -> list[bytes]:
-    """One object per row out of several columns."""
+    """Return one object per row out of several columns."""
     columns = [json_values(batch.column(name)) for name in fields]
     names = [json.dumps(name) for name in fields]
     return [
@@ -29,13 +29,13 @@ def json_objects(batch: pa.RecordBatch, fields: Sequence[str]) -> list[bytes]:
 
 
 def json_values(column: pa.Array) -> list[str]:
-    """One text per row; `null` for null."""
+    """Return one text per row; `null` for null."""
     kind = column.type
     return [json.dumps(_plain(value, kind), separators=(",", ":")) for value in column.to_pylist()]
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value as JSON knows it; `kind` tells maps from lists of pairs, which pyarrow shows alike."""
+    """Return a value as JSON knows it; `kind` tells maps from lists of pairs, which pyarrow shows alike."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if pa.types.is_struct(kind):
@@ -51,7 +51,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _single(value: float) -> float:
-    """The number with no more digits than 32 bits need: 0.1 for what is 0.10000000149011612 in 64."""
+    """Return the number with no more digits than 32 bits need: 0.1 for what is 0.10000000149011612 in 64."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 10))
     return next(near for near in map(float, texts) if struct.unpack(_SINGLE, struct.pack(_SINGLE, near))[0] == value)
 

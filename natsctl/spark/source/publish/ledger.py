@@ -51,7 +51,7 @@ _ONLY_NEW: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
 
 
 def forget(settings: ServerSettings, key: str) -> None:
-    """Remove all notes under a key, which nobody will write again.
+    """Remove all notes under a key that is never written again.
 
     What hinders that is only logged: the messages are stored, and a write that failed now would be run again.
     """
@@ -118,7 +118,7 @@ class Ledger:
         return replace(self._stored_since(note["last_seq"] + 1, info), stream=stream)
 
     def _noted(self, key: str, note: dict[str, Any]) -> bool:
-        """Whether this is the first note under the key, which is then stored."""
+        """Return whether this is the first note under the key, which is then stored."""
         reply = self._put(key, note)
         if reply.status == 503:
             self._make_bucket(int(self._api.stream_info(self._target)["config"].get("num_replicas", 1)))
@@ -132,7 +132,7 @@ class Ledger:
         return error is None
 
     def _put(self, key: str, note: dict[str, Any]) -> Reply:
-        """The answer to a note; one whose answer was lost is found to be there already, which does no harm."""
+        """Return the answer to a note; one whose answer was lost is found to be there already, which does no harm."""
         for _ in range(self._settings.retries):
             try:
                 return self._put_once(key, note)
@@ -144,7 +144,7 @@ class Ledger:
         return self._link.request(f"$KV.{BUCKET}.{key}", json.dumps(note).encode(), headers=_ONLY_NEW)
 
     def _note(self, wanted: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The subject and the content of a note."""
+        """Return the subject and the content of a note."""
         message = self._api.ask(f"STREAM.MSG.GET.{_STREAM}", wanted)["message"]
         return message["subject"], json.loads(base64.b64decode(message["data"]))
 

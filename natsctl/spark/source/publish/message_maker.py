@@ -19,9 +19,9 @@ from natsctl.spark.source.publish.roles import Roles
 SLICE_BYTES = 64 << 20
 """As much of a batch is made into messages at once; Arrow joins texts up to 2 GiB."""
 _NO_SUBJECT = r"^$|[\s\x0b]|^\.|\.\.|\.$|(?:^|\.)[*>](?:\.|$)"
-"""What no server stores, or takes for the end of the subject; other control characters are letters to it."""
+"""Texts that no server stores, or takes for the end of the subject; other control characters are letters to it."""
 _NO_TARGET = r"^\$(?:JS|SYS)\."
-"""What is sent to the API's subjects would be obeyed, not stored."""
+"""Messages to the API's subjects would be obeyed, not stored."""
 
 
 class MessageMaker:
@@ -43,7 +43,7 @@ class MessageMaker:
         self._taken = subjects_regex(patterns)
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Messages]:
-        """The messages of a batch in its order; raises PublishError for a row that can be none."""
+        """Yield the messages of a batch in its order; raises PublishError for a row that can be none."""
         rows = max(1, batch.num_rows * SLICE_BYTES // max(batch.nbytes, SLICE_BYTES))
         for start in range(0, batch.num_rows, rows):
             yield self._made(batch.slice(start, rows))
@@ -66,13 +66,13 @@ class MessageMaker:
         return Messages(subjects, headers, payloads, ids, self._expected, covered, repeatable, made)
 
     def _origin(self, batch: pa.RecordBatch) -> Iterator[pa.BinaryArray | bytes]:
-        """Where each row was read from, as far as the frame still has it."""
+        """Yield where each row was read from, as far as the frame still has it."""
         for name in self._roles.origin:
             yield batch.column(name).cast(pa.string()).cast(pa.binary()).fill_null(constant(b""))
             yield b"\n"
 
     def _subjects(self, batch: pa.RecordBatch) -> tuple[pa.BinaryArray, bool]:
-        """The subjects, and whether the stream is known to listen to all of them."""
+        """Return the subjects, and whether the stream is known to listen to all of them."""
         if self._roles.fixed_subject:
             column = binary_array([self._roles.fixed_subject.encode()]).cast(pa.string())
         else:
@@ -89,7 +89,7 @@ class MessageMaker:
         return (pa.repeat(subjects[0], batch.num_rows) if self._roles.fixed_subject else subjects), covered
 
     def _payloads(self, batch: pa.RecordBatch) -> pa.BinaryArray:
-        """A value that is null is an empty payload."""
+        """Return the payloads: a value that is null is an empty one."""
         if self._roles.fields:
             return binary_array(json_objects(batch, self._roles.fields))
         column = batch.column(self._roles.value)
@@ -111,7 +111,7 @@ class MessageMaker:
         return (joined(*blocks) if len(blocks) > 1 else blocks[0]), ids
 
     def _all_ids(self, own: pa.BinaryArray | None, contents: Callable[[], pa.BinaryArray], rows: int) -> pa.BinaryArray:
-        """The rows' own ids where they have one, and made ones elsewhere."""
+        """Return the rows' own ids where they have one, and made ones elsewhere."""
         if own is not None and pc.any(pc.match_substring_regex(own, r"[\r\n]|^$")).as_py():
             raise PublishError("a message id is empty or has a line end")
         if own is not None and not own.null_count:
@@ -120,7 +120,7 @@ class MessageMaker:
         return made if own is None else pc.coalesce(own, made)
 
     def _check_sizes(self, subjects: pa.BinaryArray, *parts: pa.BinaryArray) -> None:
-        """Tell of a message that is too large before the server ends the connection over it."""
+        """Raise PublishError for a message that is too large, before the server ends the connection over it."""
         size = int_array([len(FIRST_LINE) + len(ID) + 4 + len(self._expected)])[0]
         for part in parts:
             size = pc.add(size, pc.binary_length(part).fill_null(_nothing()).cast(pa.int64()))
@@ -130,7 +130,7 @@ class MessageMaker:
 
 
 def subjects_regex(patterns: Sequence[str]) -> str:
-    """A regular expression for the subjects that a stream listens to; empty where it listens to none."""
+    """Return a regular expression for the subjects that a stream listens to; empty where it listens to none."""
     tokens = {"*": r"[^.]+", ">": r".+"}
     ways = [r"\.".join(tokens.get(token) or re.escape(token) for token in pattern.split(".")) for pattern in patterns]
     return f"^(?:{'|'.join(ways)})$" if ways else ""

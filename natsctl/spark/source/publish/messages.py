@@ -59,7 +59,7 @@ class Messages:
         return sum(content_bytes(column) for column in self._columns())
 
     def subject(self, row: int) -> str:
-        """The subject of a message."""
+        """Return the subject of a message."""
         return str(self.subjects[row].as_py().decode())
 
     def part(self, start: int, rows: int) -> Messages:
@@ -67,17 +67,17 @@ class Messages:
         return self._each(lambda column: column.slice(start, rows))
 
     def where(self, wanted: pa.BooleanArray) -> Messages:
-        """The messages that are wanted."""
+        """Return the messages that are wanted."""
         return self._each(lambda column: column.filter(wanted))
 
     def frames(self, inbox: str, first: int, rows: Sequence[int]) -> pa.BinaryArray:
-        """What to send for some of the messages, whose acknowledgements come to `<inbox>.<first + row>`."""
+        """Return the frames of some of the messages, whose acknowledgements come to `<inbox>.<first + row>`."""
         some = self if len(rows) == len(self) else self._each(lambda column: column.take(int_array(rows)))
         numbers = _text(int_array([first + row for row in rows]))
         return some._frames((f" {inbox}.".encode(), numbers, b" "), self.expected)
 
     def frames_of_part(self, reply: str) -> pa.BinaryArray:
-        """What to send for all of them, whose acknowledgements come to one subject.
+        """Return the frames of all of them, whose acknowledgements come to one subject.
 
         Where they are covered, their stream is named by its acknowledgements only: a server searches the headers of
         each message for all that it knows, and for longer the more there is.
@@ -106,7 +106,7 @@ class Messages:
         return self.subjects, self.headers, self.payloads, self.ids
 
     def _each(self, change: Callable[[pa.Array], pa.Array]) -> Messages:
-        """The same with all columns changed alike."""
+        """Return the same with all columns changed alike."""
         subjects, headers, payloads, ids = map(change, self._columns())
         made = None if self.made is None else change(self.made)
         return replace(self, subjects=subjects, headers=headers, payloads=payloads, ids=ids, made=made)
@@ -118,13 +118,13 @@ class Stored:
 
     ids: pa.BinaryArray = field(default_factory=lambda: binary_array([]))
     seqs: pa.Int64Array = field(default_factory=lambda: int_array([]))
-    """Where they are."""
+    """Their sequences."""
     stream: str = ""
     """The target, as its acknowledgements name it."""
     warnings: tuple[str, ...] = ()
 
     def places(self, messages: Messages) -> dict[int, Place]:
-        """Where messages are that are stored, by their rows."""
+        """Return the places of messages that are stored, by their rows."""
         if not len(self.ids):
             return {}
         found = pc.index_in(messages.ids, value_set=self.ids)
@@ -134,14 +134,14 @@ class Stored:
 
 
 def content(column: pa.BinaryArray) -> bytes:
-    """The bytes of an array's values behind each other, which is how Arrow keeps them."""
+    """Return the bytes of an array's values behind each other, which is how Arrow keeps them."""
     start, end = _ends(column)
     data = column.buffers()[2]
     return bytes(memoryview(data)[start:end]) if data is not None else b""
 
 
 def content_bytes(column: pa.BinaryArray) -> int:
-    """How many bytes that is."""
+    """Return the number of those bytes."""
     start, end = _ends(column)
     return end - start
 

@@ -35,7 +35,7 @@ class CountedPart:
 
     @property
     def pending(self) -> int:
-        """How many messages are not acknowledged; all, where one was refused."""
+        """The number of messages that are not acknowledged; all of them where one was refused."""
         return len(self.messages) - (0 if self._refused else self._stored + self.duplicates)
 
     @property
@@ -49,7 +49,7 @@ class CountedPart:
         return not self.held and not self.waiting and self.refusal is not None and not self.refusal.passing
 
     def release(self) -> bytes:
-        """What to send."""
+        """Return the bytes to send."""
         self.held = False
         return content(self.messages.frames_of_part(f"{self.inbox}.{self._number}"))
 
@@ -66,11 +66,11 @@ class CountedPart:
         return ""
 
     def apart(self) -> NumberedPart:
-        """The same messages, to be sent each under its own number."""
+        """Return the same messages, to be sent each under its own number."""
         return NumberedPart(self.first, self.messages, self.inbox)
 
     def excuse(self) -> str:
-        """The subject of a message that is pending, and what the server said of it, if anything."""
+        """Return the subject of a message that is pending, and what the server said of it, if anything."""
         return f"{self.messages.subject(0)}: {self.refusal or 'not acknowledged in time'}"
 
     @property
@@ -87,7 +87,7 @@ class NumberedPart:
     inbox: str
     duplicates: int = 0
     places: dict[int, Place] = field(default_factory=dict)
-    """Where the messages are that are acknowledged, by their rows."""
+    """The places of the messages that are acknowledged, by their rows."""
     again: set[int] = field(default_factory=set)
     """Those of them that were there already."""
     _pending: set[bytes] = field(init=False)
@@ -102,7 +102,7 @@ class NumberedPart:
 
     @property
     def pending(self) -> int:
-        """How many messages are not acknowledged."""
+        """The number of messages that are not acknowledged."""
         return len(self._pending)
 
     @property
@@ -121,7 +121,7 @@ class NumberedPart:
         return next(iter(self._refused.values()), None)
 
     def release(self, only_first: bool = False) -> bytes:
-        """What to send of the held messages, in their order: the first one, or all."""
+        """Return the bytes of the held messages to send, in their order: of the first one, or of all."""
         rows: Sequence[int] = range(len(self.messages))
         if len(self._held) < len(rows):
             rows = sorted(int(number) - self.first for number in self._held)
@@ -161,13 +161,13 @@ class NumberedPart:
                 self.duplicates += 1
 
     def apart(self) -> NumberedPart:
-        """The same part, all of whose pending messages are to be sent again."""
+        """Return the same part, all of whose pending messages are to be sent again."""
         self._held = set(self._pending)
         self._refused.clear()
         return self
 
     def excuse(self) -> str:
-        """The subject of the first message that is pending, and what the server said of it, if anything."""
+        """Return the subject of the first message that is pending, and what the server said of it, if anything."""
         number = min(self._pending, key=int)
         return f"{self._subject(number)}: {self._refused.get(number) or self.refusal or 'not acknowledged in time'}"
 

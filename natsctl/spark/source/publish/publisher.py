@@ -104,7 +104,7 @@ class Publisher:
         self._until(0)
 
     def _part(self, messages: Messages, start: int) -> CountedPart | NumberedPart:
-        """What is sent next; the first message alone, so that the others need no numbers."""
+        """Return what is sent next; the first message alone, so that the others need no numbers."""
         rows = min(max(self._limits.window // 2, 1), len(messages) - start)
         if not self._proven and not self._window.parts:
             rows = 1

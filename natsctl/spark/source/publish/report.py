@@ -1,4 +1,4 @@
-"""What the driver says of a write, from what its tasks told."""
+"""The driver's report of a write, from the reports of its tasks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LOGGER = "natsctl.spark.jetstream"
 
 
 def told(messages: Sequence[WriterCommitMessage | None]) -> list[Written | None]:
-    """What tasks told; their class came by value, and is another one than the driver's."""
+    """Return the reports of tasks; their class came by value, and is another one than the driver's."""
     return [Written(**vars(message)) if message is not None else None for message in messages]
 
 
 def total(parts: Sequence[Written | None]) -> Written:
-    """The sums over tasks; those that failed have told nothing."""
+    """Return the sums over tasks; those that failed have reported nothing."""
     told = [part for part in parts if part is not None]
     return Written(
         messages=sum(part.messages for part in told),

@@ -59,7 +59,7 @@ class _Columns:
             raise OptionError("two columns have names that differ in case only; rename one")
 
     def take(self, name: str, *kinds: type[DataType], keep: bool = False) -> str:
-        """The column of that name, empty without one; its type must be one of `kinds`."""
+        """Return the column of that name, empty without one; its type must be one of `kinds`."""
         if name.lower() not in self.kinds:
             return ""
         column, kind = self.kinds[name.lower()]
@@ -71,18 +71,18 @@ class _Columns:
         return column
 
     def origin(self) -> tuple[str, ...]:
-        """The columns of stream and sequence, if both are there as reading gives them; none otherwise."""
+        """Return the columns of stream and sequence, if both are there as reading gives them; none otherwise."""
         found = [self.kinds.get(name, ("", None)) for name in READ_ONLY[:2]]
         fits = isinstance(found[0][1], StringType) and isinstance(found[1][1], IntegralType)
         return tuple(column for column, _ in found) if fits else ()
 
     def left(self) -> tuple[str, ...]:
-        """What has no meaning of its own."""
+        """Return what has no meaning of its own."""
         return tuple(name for name in self.names if name not in self.taken)
 
 
 def write_roles(schema: StructType, options: Options) -> Roles:
-    """What the columns of a frame mean; raises OptionError for what cannot be written, naming the column."""
+    """Return what the columns of a frame mean; raises OptionError for what cannot be written, naming the column."""
     columns = _Columns(schema)
     whole = "value" not in columns.kinds and options["valueFormat"] == "json"
     fixed = options["subject"] or ""
@@ -117,7 +117,7 @@ def write_roles(schema: StructType, options: Options) -> Roles:
 
 
 def _msg_id(columns: _Columns, named: str, whole: bool) -> str:
-    """The column of the ids; one that was named by an option is part of a JSON payload nevertheless."""
+    """Return the column of the ids; one that was named by an option is part of a JSON payload nevertheless."""
     found = columns.take(named or MSG_ID, StringType, IntegralType, keep=bool(named) and whole)
     if named and not found:
         raise OptionError(f"option msgIdColumn: the frame has no column {named}; it has {', '.join(columns.names)}")
@@ -125,7 +125,7 @@ def _msg_id(columns: _Columns, named: str, whole: bool) -> str:
 
 
 def _order(columns: _Columns, named: tuple[str, ...], whole: bool) -> tuple[str, ...]:
-    """The columns to sort by; they need no other meaning, and keep one that they have."""
+    """Return the columns to sort by; they need no other meaning, and keep one that they have."""
     found = tuple(columns.take(name, keep=whole or name.lower() == "value") for name in named)
     for name, column in zip(named, found, strict=True):
         if not column:

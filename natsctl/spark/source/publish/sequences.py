@@ -56,7 +56,7 @@ def pack(seqs: pa.Int64Array) -> Packed:
 
 
 def unpack(window: int, data: bytes) -> pa.Int64Array:
-    """The sequences of one window."""
+    """Return the sequences of one window."""
     raw = zlib.decompress(data)
     kind = pa.type_for_alias(_WIDTHS[raw[0]])
     count = (len(raw) - 1) // kind.byte_width
@@ -65,13 +65,13 @@ def unpack(window: int, data: bytes) -> pa.Int64Array:
 
 
 def repeated(columns: list[pa.Int64Array]) -> list[int]:
-    """The sequences that are in several columns; one that is in n of them comes n - 1 times."""
+    """Return the sequences that are in several columns; one that is in n of them comes n - 1 times."""
     found = pa.concat_arrays(columns).sort()
     return list(found.filter(_repeats(found)).to_pylist())
 
 
 def windows(reports: list[Packed]) -> Iterator[int]:
-    """The windows that several reports have, from the first to the last."""
+    """Yield the windows that several reports have, from the first to the last."""
     seen, shared = set[int](), set[int]()
     for report in reports:
         shared |= seen & report.keys()
@@ -88,18 +88,18 @@ def _packed(offsets: pa.Int64Array) -> bytes:
 
 
 def _size_below(seqs: pa.Int64Array, end: int) -> int:
-    """How many of sorted sequences are below an end."""
+    """Return how many of sorted sequences are below an end."""
     if seqs[-1].as_py() < end:
         return len(seqs)
     return int(pc.sum(pc.less(seqs[:WINDOW], int_array([end])[0])).as_py())
 
 
 def _all_above(seqs: pa.Int64Array) -> bool:
-    """Whether each is above the one before it."""
+    """Return whether each is above the one before it."""
     return len(seqs) < 2 or bool(pc.all(pc.greater(seqs[1:], seqs[:-1])).as_py())
 
 
 def _repeats(ordered: pa.Int64Array) -> pa.BooleanArray:
-    """Whether a value is the same as the one before it."""
+    """Return whether a value is the same as the one before it."""
     before = pa.concat_arrays([int_array([-1]), ordered[:-1]]) if len(ordered) else ordered
     return pc.equal(ordered, before)

@@ -82,7 +82,7 @@ class Suspects:
         self.add(messages, {row: place for row, place in places.items() if place.seq in seqs})
 
     def _places(self, messages: Messages) -> dict[int, Place]:
-        """Where the messages are, by their rows."""
+        """Return the places of the messages, by their rows."""
         link = self._link = self._link or Link.open(self._settings)
         inbox = link.new_inbox()
         subscription = link.subscribe(f"{inbox}.*")

@@ -28,7 +28,7 @@ SORTED_ROWS = 10_000
 WORTH_ASKING_ROWS = 1000
 """In a task's first batch: where there are fewer, what the stream listens to is not worth a request."""
 RESTART_NEEDS_S = 120
-"""What a driver may take to end, be started again and come to its last batch; nats-server's own default window."""
+"""The time that a driver may take to end, start again and come to its last batch; nats-server's own default window."""
 
 
 def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -51,7 +51,7 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
 
 
 class _Writing:
-    """What one task needs to write."""
+    """The state of one task that writes."""
 
     def __init__(self, job: WriteJob, link: Link, key: str, partition: int, suspects: Suspects, *, ask: bool) -> None:
         """`ask` has the server say to which subjects the stream listens."""
@@ -92,7 +92,7 @@ class _Writing:
         )
 
     def _missing(self, messages: Messages) -> Messages:
-        """The messages that the ledger does not show to be stored."""
+        """Return the messages that the ledger does not show to be stored."""
         places = self._stored.places(messages)
         if self._acknowledged is not None:
             self._acknowledged.found(messages, places)
@@ -105,7 +105,7 @@ class _Writing:
 
 
 def _subjects_of(job: WriteJob, link: Link) -> tuple[str, ...]:
-    """What the stream listens to that has to take the messages; nothing where that cannot be known.
+    """Return the subjects of the stream that has to take the messages; none where they cannot be known.
 
     No other stream of its domain listens to the same; one of another domain may.
     """
@@ -119,7 +119,7 @@ def _subjects_of(job: WriteJob, link: Link) -> tuple[str, ...]:
 
 
 def _window_warnings(job: WriteJob, link: Link, written: Written, partition: int) -> tuple[str, ...]:
-    """What to say of a duplicate window that may be over before what was sent is sent again."""
+    """Return warnings of a duplicate window that may end before messages are sent again."""
     if job.idempotence != "ids" or not written.stream or (partition and written.seconds < RESTART_NEEDS_S / 2):
         return ()
     try:

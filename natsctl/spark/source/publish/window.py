@@ -43,7 +43,7 @@ class Window:
         self._drop_done()
 
     def release(self, only_first: bool) -> bytes:
-        """What to send now of what is held: the first message, or all."""
+        """Return the bytes to send now of what is held: of the first message, or of all."""
         if only_first:
             return self._first()
         return b"".join(part.release() for part in self.parts if part.held)
@@ -58,7 +58,7 @@ class Window:
         return next(filter(None, faults), "")
 
     def excuse(self) -> str:
-        """The subject of the first message that is pending, and what the server said of it, if anything."""
+        """Return the subject of the first message that is pending, and what the server said of it, if anything."""
         return self.parts[0].excuse()
 
     def _drop_done(self) -> None:

@@ -58,14 +58,14 @@ _log = logging.getLogger("pyspark_jetstream")
 
 @dataclass(frozen=True)
 class Taken:
-    """How far a query has come, as Spark's checkpoint keeps it."""
+    """The progress of a query, as Spark's checkpoint keeps it."""
 
     messages: int = 0
     """Delivered to the query altogether, those that came again counted each time."""
     again: int = 0
-    """Of these, how many had been delivered before."""
+    """The number of these that had been delivered before."""
     created: str = ""
-    """When the consumer was made, which tells it from another of its name."""
+    """The time at which the consumer was made, which distinguishes it from another of its name."""
     prefix: str = ""
     """With which the subjects begin that acknowledge, or refuse, messages of the last batch."""
     held: tuple[tuple[int, int], ...] = ()
@@ -104,7 +104,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._about: About | None = None
         self._batch: Batch | None = None
         self._left: int | None = None
-        """How many messages a run of `availableNow` may still take; None without such an end."""
+        """The number of messages that a run of `availableNow` may still take; None without such an end."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query begins; raises ConsumerUnfitError where the consumer cannot be read."""
@@ -112,7 +112,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode(self._durable, Taken())
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query end with what the consumer has now; what it delivered to others may come again, and counts."""
+        """End the query with what the consumer has now; what it delivered to others may come again, and counts."""
         self._seen()
         status = self._asking(self._durable.status)
         self._left = None if status is None else sum(int(status.get(name) or 0) for name in _WAITING)

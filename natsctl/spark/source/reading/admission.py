@@ -1,4 +1,4 @@
-"""How much of what waits a batch takes."""
+"""The share of waiting messages that a batch takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from natsctl.spark.source.spark_api import ReadAllAvailable, ReadLimit, ReadMaxB
 class Admission:
     """The limits of a streaming read; None for one that was not given.
 
-    Spark hands one limit only from the options to the engine and back, so that it tells no more than whether limits
+    Spark hands one limit only from the options to the engine and back, so that it says no more than whether limits
     count at all; which, stands here.
     """
 
@@ -25,7 +25,7 @@ class Admission:
 
     @property
     def default(self) -> ReadLimit:
-        """The limit that Spark is told."""
+        """The limit that Spark is given."""
         if self.most is not None:
             return ReadMaxRows(self.most)
         if self.most_bytes is not None:
@@ -33,11 +33,11 @@ class Admission:
         return ReadAllAvailable() if self.least is None else ReadMinRows(self.least)
 
     def held_back(self, waiting: int, waited_s: float) -> bool:
-        """Whether a batch is not worth it yet."""
+        """Return whether a batch is not worth it yet."""
         return self.least is not None and waiting < self.least and waited_s < self.delay_s
 
     def shares(self, waiting: Mapping[str, int], sizes: Mapping[str, float]) -> dict[str, int]:
-        """How many messages each stream may add, by how many wait there and their average size in bytes."""
+        """Return the messages that each stream may add, by the number waiting there and their average size."""
         factor = 1.0
         if self.most is not None:
             factor = min(factor, self.most / max(sum(waiting.values()), 1))
@@ -48,14 +48,14 @@ class Admission:
 
 
 def _share(number: int, factor: float) -> int:
-    """A part of a stream's messages; at least one, so that a quiet stream is not starved by a busy one."""
+    """Return a part of a stream's messages; at least one, so that a quiet stream is not starved by a busy one."""
     if factor >= 1:
         return number
     return max(math.floor(number * factor), min(number, 1))
 
 
 def admission_of(options: Options) -> Admission:
-    """The limits that the options of a streaming read set."""
+    """Return the limits that the options of a streaming read set."""
     return Admission(
         options["maxOffsetsPerTrigger"],
         options["maxBytesPerTrigger"],

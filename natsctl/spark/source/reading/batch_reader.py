@@ -29,7 +29,7 @@ class JetStreamBatchReader(DataSourceReader):
         self._wanted = Wanted(subjects=reading.filters or None)
 
     def partitions(self) -> list[InputPartition]:
-        """The parts; none where nothing is to be read."""
+        """Return the parts; none where nothing is to be read."""
         asking = Asking(self._settings)
         try:
             return asking(self._plan)
@@ -41,7 +41,7 @@ class JetStreamBatchReader(DataSourceReader):
         return [*parts(api, stretches, self._reading, self._wanted.subjects or ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part; Spark makes up one of its own where there are none, and it has no rows."""
+        """Yield the rows of a part; Spark makes up one of its own where there are none, and it has no rows."""
         if isinstance(partition, StreamPart):
             yield from read_part(self._settings, partition, self._reading.limits, self._shape)
 

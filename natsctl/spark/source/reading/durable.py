@@ -44,11 +44,11 @@ NAK: Final = b"-NAK"
 WORKING: Final = b"+WPI"
 
 WAIT_S: Final = 1.0
-"""How long a pull is good for: a server that has nothing is asked once a second, and a busy one has time to answer."""
+"""The time for which a pull is valid: an empty server is asked once a second, a busy one has time to answer."""
 ASSUMED_ACK_WAIT_S: Final = 15.0
 """Where the consumer's configuration is not to be seen; the server's default is 30 s."""
 BEATS: Final = 3
-"""How often within an ack wait a batch is reported as in progress."""
+"""The number of times within an ack wait that a batch is reported as in progress."""
 CHUNK: Final = 2_000
 """Acknowledgements that are sent at once: about 200 KB."""
 NEW_ACK_WAIT_S: Final = 60
@@ -234,7 +234,7 @@ class Receipts:
             self._thread.start()
 
     def close(self) -> None:
-        """Let go of all messages, so that the server delivers them again when their ack wait is over."""
+        """Release all messages, so that the server delivers them again when their ack wait is over."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

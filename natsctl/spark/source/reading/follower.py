@@ -1,4 +1,4 @@
-"""A durable consumer that stands where a query stands, so that whoever looks at consumers sees its lag.
+"""A durable consumer that stands where a query stands, so that a list of consumers shows its lag.
 
 Nothing is read through it, and the query never asks it where to go on: that is in Spark's checkpoint.
 """
@@ -50,7 +50,7 @@ class Follower:
                 )
 
     def follow(self, api: JetStreamApi, offsets: Offsets) -> None:
-        """Have the durables stand behind what was read; a refusal is only logged, since nothing depends on them."""
+        """Move the durables behind what was read; a refusal is only logged, since nothing depends on them."""
         for stream, position in offsets.items():
             try:
                 self._move(api, stream, position.seq + 1)
@@ -62,7 +62,7 @@ class Follower:
                 )
 
     def _move(self, api: JetStreamApi, stream: str, following: int) -> None:
-        """Have the durable of one stream be about to deliver a sequence."""
+        """Move the durable of one stream to where it delivers a sequence next."""
         found = self._info(api, stream)
         if found is not None and found["delivered"]["stream_seq"] == following - 1:
             return
@@ -81,7 +81,7 @@ class Follower:
             api.ask(f"CONSUMER.RESET.{stream}.{self.name}", {"seq": following})
 
     def _info(self, api: JetStreamApi, stream: str) -> dict[str, Any] | None:
-        """The durable as the server has it, None where there is none."""
+        """Return the durable as the server has it, None where there is none."""
         try:
             return api.ask(f"CONSUMER.INFO.{stream}.{self.name}")
         except ApiRefusedError as refusal:

@@ -1,4 +1,4 @@
-"""What of a stream is gone that was to be read, told exactly, or passed over where that is allowed.
+"""Messages that were to be read and are gone: reported exactly, or passed over where that is allowed.
 
 | what is found | is an error | else |
 |---|---|---|
@@ -32,7 +32,7 @@ _GO_ON: Final = "start anew with another checkpoint or offsets, or let the query
 
 @dataclass(frozen=True)
 class StreamState:
-    """What STREAM.INFO tells that planning needs."""
+    """The facts of STREAM.INFO that planning needs."""
 
     name: str
     created: str
@@ -43,9 +43,9 @@ class StreamState:
     retention: str
     per_subject: int
     limits: tuple[str, ...]
-    """By what old messages go, as texts."""
+    """The limits by which old messages are removed, as texts."""
     thins_out: bool = False
-    """Whether messages inside go without anybody's deleting them."""
+    """Whether messages inside are removed without being deleted by a client."""
     num_deleted: int = 0
     deleted: tuple[int, ...] | None = None
     """The sequences of deleted messages, ascending; None where they are not known."""
@@ -57,12 +57,12 @@ class StreamState:
 
     @property
     def by_design(self) -> bool:
-        """Whether messages go although nobody failed to read them in time."""
+        """Whether messages are removed although no reader was late."""
         return self.retention != "limits" or self.per_subject > 0
 
 
 def stream_state(answer: dict[str, Any]) -> StreamState:
-    """What a STREAM.INFO answer tells."""
+    """Return the facts of a STREAM.INFO answer."""
     config, state = answer["config"], answer["state"]
     return StreamState(
         name=config["name"],
@@ -85,7 +85,7 @@ _THINNING: Final = ("allow_rollup_hdrs", "allow_msg_ttl", "allow_msg_schedules",
 
 
 def standing_at(seq: int, now: StreamState, since: int | None = None) -> Position:
-    """Where a query stands that has read a stream up to a sequence, and what it knows of the rest."""
+    """Return the position of a query that has read a stream up to a sequence, and what it knows of the rest."""
     if now.deleted is None:
         return Position(seq, now.created, since)
     return Position(seq, now.created, since, max(now.last, seq), sum(one > seq for one in now.deleted))
@@ -102,7 +102,7 @@ def _limits(config: dict[str, Any]) -> tuple[str, ...]:
 
 
 def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
-    """Whether a stream is the one that was read before; raises StreamRecreatedError where that is an error."""
+    """Return whether a stream is the one that was read before; raises StreamRecreatedError if that is an error."""
     if stood.same_stream(now.created):
         return True
     tell(
@@ -118,7 +118,7 @@ def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
 
 
 def check_planned(first: int, last: int, created: str, now: StreamState, *, fail: bool) -> bool:
-    """Whether a stream is the one of which a read was planned; raises StreamRecreatedError where that is an error."""
+    """Return whether a stream is the one that a read was planned for; raises StreamRecreatedError if it must be."""
     if Position(last, created).same_stream(now.created):
         return True
     tell(
@@ -133,7 +133,7 @@ def check_planned(first: int, last: int, created: str, now: StreamState, *, fail
 
 
 def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
-    """Whether a stream still reaches to where it was read; raises SequenceResetError where that is an error."""
+    """Return whether a stream still reaches to where it was read; raises SequenceResetError where that is an error."""
     if now.last >= seq:
         return True
     tell(
@@ -160,7 +160,7 @@ def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> Non
 
 
 def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
-    """Where reading `first` to `last` can begin.
+    """Return the sequence at which reading `first` to `last` can begin.
 
     Raises DataLossError where messages before that are gone and missed.
     """
@@ -226,14 +226,14 @@ def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: b
 
 
 def why_gone(now: StreamState) -> str:
-    """How messages at the beginning of a stream went: by its limits, or by a purge or deletes."""
+    """Return the cause that removed messages at the beginning of a stream: its limits, or a purge or deletes."""
     if now.limits:
         return f"expired by {', '.join(now.limits)}, or were purged"
     return "were purged or deleted"
 
 
 def span(first: int, last: int) -> str:
-    """A range of sequences as a text."""
+    """Return a range of sequences as a text."""
     if first > last:
         return "no messages"
     return f"sequence {first}" if first == last else f"sequences {first}..{last}"

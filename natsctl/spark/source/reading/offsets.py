@@ -1,4 +1,4 @@
-"""Where a streaming query stands: by stream the last sequence it has read, as Spark's checkpoint keeps it.
+"""The position of a streaming query: by stream the last sequence it has read, as Spark's checkpoint keeps it.
 
 `{"v": 1, "streams": {"ORDERS": {"seq": 400000, "created": "2026-11-21T03:38:08.293843492Z"}}}`. A start is
 exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. Where a batch
@@ -24,7 +24,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True)
 class Position:
-    """How far one stream has been read."""
+    """The position up to which one stream has been read."""
 
     seq: int
     created: str
@@ -34,7 +34,7 @@ class Position:
     cuts: tuple[int, ...] | None = None
 
     def same_stream(self, created: str) -> bool:
-        """Whether it is of the stream that was made at that time."""
+        """Return whether it is of the stream that was made at that time."""
         return moment_ns(self.created) == moment_ns(created)
 
 
@@ -42,7 +42,7 @@ Offsets = Mapping[str, Position]
 
 
 def encode_offsets(offsets: Offsets) -> dict[str, Any]:
-    """The offsets as JSON has them; equal ones give equal texts."""
+    """Return the offsets as JSON has them; equal ones give equal texts."""
     streams: dict[str, dict[str, Any]] = {}
     for name in sorted(offsets):
         position = offsets[name]
@@ -59,7 +59,7 @@ def encode_offsets(offsets: Offsets) -> dict[str, Any]:
 
 
 def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
-    """The offsets of a checkpoint; raises OptionError for those of another version or of another source."""
+    """Return the offsets of a checkpoint; raises OptionError for those of another version or of another source."""
     if said.get("v") != VERSION or not isinstance(said.get("streams"), dict):
         raise OptionError(
             f"the checkpoint's offsets are not of this source, or of a newer version than {VERSION}: give the query a "

@@ -1,4 +1,4 @@
-"""What one task reads."""
+"""The part of a stream that one task reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which streams, from where to where, in how many parts.
+"""The plan of a read: streams, ranges and parts.
 
 A stream without gaps is split and counted by its sequences. In one with gaps, or through filters, how many messages
-lie in a range is asked of the server: a consumer that begins at a sequence tells how many are pending from there. Where
-no such consumer may be made, sequences stand for messages.
+lie in a range is asked of the server: a consumer that begins at a sequence reports how many are pending from there.
+Where no such consumer may be made, sequences stand for messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MESSAGES_PER_PART = 250_000
 MOST_PARTS = 400
 """Into which a read is split unless `minPartitions` or `maxRecordsPerPartition` ask for more; each costs requests."""
 CLOSE_ENOUGH = 0.95
-"""How near a cut by count has to come to what was asked for; nearer costs questions."""
+"""The distance to which a cut by count has to come to what was asked for; nearer costs questions."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Stretch:
 
     @property
     def width(self) -> int:
-        """How many sequences it spans."""
+        """The number of sequences that it spans."""
         return max(self.last - self.first + 1, 0)
 
 
 def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) -> list[str]:
-    """The names of the streams to read; raises StreamNotFoundError for a pattern that fits none, if some are needed."""
+    """Return the names of the streams to read; raises StreamNotFoundError for a pattern that has to fit one."""
     if not reading.pattern:
         return list(reading.streams)
     found = sorted(name for name in api.stream_names() if reading.names(name))
@@ -55,7 +55,7 @@ def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) 
 
 
 def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list[Stretch]:
-    """What a batch reads: as the options say, narrowed by what was pushed down."""
+    """Return the ranges that a batch reads: as the options say, narrowed by what was pushed down."""
     names = chosen_streams(api, reading)
     check_names(reading.start, names, "startingOffsets")
     check_names(reading.end, names, "endingOffsets")
@@ -75,7 +75,7 @@ def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list
 
 
 def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
-    """The first sequence that a new query wants of a stream; raises OptionError where no message is late enough."""
+    """Return the first sequence that a new query wants; raises OptionError where no message is late enough."""
     if (since := reading.since(state.name)) is not None:
         first = api.sequence_at(state.name, since[1])
         if first <= state.last or reading.late_is_latest:
@@ -96,7 +96,7 @@ def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
 
 
 def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
-    """The last sequence that a batch wants of a stream."""
+    """Return the last sequence that a batch wants of a stream."""
     if (until := reading.until(state.name)) is not None:
         return api.sequence_at(state.name, until[1]) - 1
     said = reading.end if isinstance(reading.end, str) else reading.end.get(state.name, LATEST)
@@ -115,7 +115,7 @@ def check_names(said: str | Mapping[str, int] | None, names: Sequence[str], opti
 
 
 def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
-    """The part of a stretch that can fit what is wanted."""
+    """Return the part of a stretch that can fit what is wanted."""
     first = max(stretch.first, wanted.first or 0)
     last = stretch.last if wanted.last is None else min(stretch.last, wanted.last)
     name = stretch.state.name
@@ -130,7 +130,7 @@ def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
 
 
 def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | None:
-    """How many messages there are in a stretch, None where the server does not let it be known.
+    """Return the number of messages in a stretch, None where the server does not let it be known.
 
     While others publish it may be a few less, never more: what is pending is asked from the beginning first.
     """
@@ -149,7 +149,7 @@ def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | 
 def cut(
     api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int, total: int | None
 ) -> tuple[int, int | None]:
-    """The last sequence of a beginning that holds `wanted` messages or a few less, and how many it holds.
+    """Return the last sequence of a beginning that holds `wanted` messages or a few less, and how many it holds.
 
     `total` is the count of the whole stretch; None has sequences counted in place of messages.
     """
@@ -165,7 +165,7 @@ def cut(
 
 
 def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int) -> tuple[int, int | None]:
-    """The same by asking how many messages are pending behind ever better guesses."""
+    """Return the same by asking how many messages are pending behind ever better guesses."""
     name = stretch.state.name
     pending = api.counted(name, stretch.first, filters)
     low, high = stretch.first, stretch.last
@@ -185,7 +185,7 @@ def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], w
 def parts(
     api: JetStreamApi, stretches: Sequence[Stretch], reading: Reading, filters: Sequence[str]
 ) -> list[StreamPart]:
-    """The stretches split into tasks, as many in all as `minPartitions` says or suit the number of messages."""
+    """Return the stretches split into tasks, as many in all as `minPartitions` says or suit the number of messages."""
     # That there are no messages is not believed: a replica or mirror that lags may have been the one that counted.
     counts = [count(api, stretch, filters) or None for stretch in stretches]
     weights = [stretch.width if known is None else known for stretch, known in zip(stretches, counts, strict=True)]
@@ -203,7 +203,7 @@ def parts(
 def planned_parts(
     api: JetStreamApi, stretch: Stretch, begin: int, cuts: Sequence[int], reading: Reading
 ) -> list[StreamPart]:
-    """The parts of a batch that was cut before: from behind `begin` to each cut, and to the end of the stretch.
+    """Return the parts of a batch that was cut before: from behind `begin` to each cut, and to the end of the stretch.
 
     The stretch is what is left of the batch; a part of which nothing is left is there and empty, so that each part
     keeps its number.
@@ -220,7 +220,7 @@ def planned_parts(
 def _counts(
     api: JetStreamApi, state: StreamState, bounds: Sequence[int], filters: Sequence[str]
 ) -> Sequence[int | None]:
-    """How many messages there are from behind each bound to the next one; None where that is not known, or none."""
+    """Return the number of messages from behind each bound to the next; None where that is not known, or none."""
     if state.whole and not filters:
         return [max(last - max(before, state.first - 1), 0) for before, last in pairwise(bounds)]
     try:
@@ -233,7 +233,7 @@ def _counts(
 def _split(
     api: JetStreamApi, rest: Stretch, reading: Reading, filters: Sequence[str], number: int, known: int | None
 ) -> list[StreamPart]:
-    """One stretch as so many parts, each with about as many messages; more parts where `most_in_part` asks for them."""
+    """Return a stretch as so many parts of about equal numbers of messages; more where `most_in_part` asks for it."""
     found: list[StreamPart] = []
     while rest.width:
         left = rest.width if known is None else known

@@ -1,4 +1,4 @@
-"""What of a query's WHERE the server can do: a range of sequences, a range of time, subjects, streams.
+"""The part of a query's WHERE that the server can do: a range of sequences, a range of time, subjects, streams.
 
 Sequences are done exactly. Times and subjects only leave out what cannot fit: Spark looks at those rows once more.
 """
@@ -47,7 +47,7 @@ class Wanted:
 
 
 def push(filters: Iterable[Filter], wanted: Wanted) -> tuple[Wanted, list[Filter]]:
-    """What is wanted with the filters added, and those that Spark has to look at as well."""
+    """Return what is wanted with the filters added, and those that Spark has to look at as well."""
     left: list[Filter] = []
     for each in filters:
         wanted, done = _pushed(each, wanted)
@@ -57,7 +57,7 @@ def push(filters: Iterable[Filter], wanted: Wanted) -> tuple[Wanted, list[Filter
 
 
 def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
-    """What is wanted with one filter, and whether nothing of it is left to do."""
+    """Return what is wanted with one filter, and whether nothing of it is left to do."""
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else ""
     if isinstance(each, IsNotNull):
@@ -76,7 +76,7 @@ def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
 
 
 def _values(each: Filter) -> tuple[Any, ...]:
-    """What a filter compares with; nothing for one that is not understood, or that compares with null."""
+    """Return what a filter compares with; nothing for one that is not understood, or that compares with null."""
     if isinstance(each, In):
         return tuple(value for value in each.value if value is not None)
     value = getattr(each, "value", None)
@@ -88,7 +88,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _bounds(each: Filter, values: tuple[int, ...]) -> tuple[int | None, int | None] | None:
-    """The least and the greatest value that fit, None for no bound; None at all for a filter that is no comparison."""
+    """Return the least and the greatest value that fit, None for no bound; None in all for a filter of another kind."""
     if isinstance(each, EqualTo | EqualNullSafe | In):
         return min(values), max(values)
     if isinstance(each, GreaterThan | GreaterThanOrEqual):
@@ -108,7 +108,7 @@ def _by_sequence(each: Filter, values: tuple[int, ...], wanted: Wanted) -> tuple
 
 
 def _by_time(each: Filter, values: tuple[datetime, ...], wanted: Wanted) -> Wanted:
-    """The range of time; a column's microsecond stands for the thousand nanoseconds that were cut to it."""
+    """Return the range of time; a column's microsecond stands for the thousand nanoseconds that were cut to it."""
     bounds = _bounds(each, tuple(map(_micros, values)))
     if bounds is None:
         return wanted
@@ -126,7 +126,7 @@ def _micros(moment: datetime) -> int:
 def _narrower(
     one: tuple[int | None, int | None], other: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
-    """What two ranges have in common."""
+    """Return what two ranges have in common."""
     firsts = [first for first in (one[0], other[0]) if first is not None]
     lasts = [last for last in (one[1], other[1]) if last is not None]
     return max(firsts, default=None), min(lasts, default=None)
@@ -149,7 +149,7 @@ def _by_subject(each: Filter, values: tuple[str, ...], wanted: Wanted) -> Wanted
 
 
 def _is_literal(subject: str) -> bool:
-    """Whether a text is a subject that the server takes as it stands, without wildcards."""
+    """Return whether a text is a subject that the server takes as it stands, without wildcards."""
     try:
         check_subject(subject)
     except ValueError:
@@ -158,6 +158,6 @@ def _is_literal(subject: str) -> bool:
 
 
 def _beginning_with(text: str) -> tuple[str, ...]:
-    """The filter for all subjects that begin with a text, by its whole tokens; nothing where it has none."""
+    """Return the filter for all subjects that begin with a text, by its whole tokens; nothing where it has none."""
     tokens = text.split(".")[:-1]
     return (".".join([*tokens, ">"]),) if tokens and _is_literal(".".join(tokens)) else ()

@@ -1,4 +1,4 @@
-"""What one query wants to read, of its options: everything but how to connect."""
+"""The messages that one query wants to read, from its options: everything but how to connect."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Reading:
     late_is_latest: bool
     fail: bool
     parts: int | None
-    """How many tasks are wanted; None leaves that to the number of messages."""
+    """The number of tasks that are wanted; None leaves that to the number of messages."""
     most_in_part: int | None
     transport: Transport
     limits: FetchLimits
 
     def names(self, stream: str) -> bool:
-        """Whether a stream, there or not, is one of those to read."""
+        """Return whether a stream, there or not, is one of those to read."""
         return fnmatchcase(stream, self.pattern) if self.pattern else stream in self.streams
 
     def since(self, stream: str) -> tuple[str, int] | None:
@@ -57,7 +57,7 @@ def _moment(which: str, of_all: int | None, of_one: int | None) -> tuple[str, in
 
 
 def reading_of(options: Options) -> Reading:
-    """What the options of a read ask for; raises OptionError for those that contradict each other."""
+    """Return the reading that options ask for; raises OptionError for those that contradict each other."""
     streaming = options.place == STREAM_READ
     return Reading(
         streams=_streams(options),
@@ -89,7 +89,7 @@ def check_batch(options: Options) -> None:
 
 
 def durable_of(options: Options, reading: Reading) -> Durable | None:
-    """The consumer that a query acknowledges through; None without `ackMode`. Raises OptionError."""
+    """Return the consumer that a query acknowledges through; None without `ackMode`. Raises OptionError."""
     if options["ackMode"] == "none":
         given = [name for name in ("consumer", "createConsumer", "includeMetadata") if options.given(name)]
         if given:
@@ -115,7 +115,7 @@ _NOT_ACKED: Final = (
 
 
 def _streams(options: Options) -> tuple[str, ...]:
-    """The streams by name; none where there is a pattern."""
+    """Return the streams by name; none where there is a pattern."""
     ways = [name for name in ("stream", "streamPattern") if options.given(name)]
     if options.path and ways:
         raise OptionError(f"load({options.path!r}) names a stream, and so does option {ways[0]}: give one of them")
@@ -134,5 +134,5 @@ def _streams(options: Options) -> tuple[str, ...]:
 
 
 def cores() -> int:
-    """How many tasks this machine can run at once: right for `local[*]`, a guess for a cluster."""
+    """Return the number of tasks that this machine can run at once: right for `local[*]`, a guess for a cluster."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2

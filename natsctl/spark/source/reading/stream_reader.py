@@ -56,14 +56,14 @@ from natsctl.spark.source.spark_api import ReadAllAvailable, ReadLimit, Supports
 
 @dataclass(frozen=True)
 class Step:
-    """What a stream can add to a batch; `since` is set where it does not go on from the batch before."""
+    """The messages that a stream can add to a batch; `since` is set where it does not go on from the batch before."""
 
     stretch: Stretch
     stood: Position | None
     since: int | None = None
 
     def position(self, last: int) -> Position:
-        """Where the stream stands when it was read up to `last`."""
+        """Return the position of the stream when it was read up to `last`."""
         if self.stood is not None and self.since is None and last <= self.stood.seq:
             return self.stood
         return standing_at(last, self.stretch.state, self.since)
@@ -87,14 +87,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._follower = follower
         self._asking = Asking(settings)
         self._stands: dict[str, Position] | None = None
-        """Where the query stands, for releases of Spark before 4.2, which do not say; None until it is known."""
+        """The query's position, for releases of Spark before 4.2, which do not say; None until it is known."""
         self._target: dict[str, Position] | None = None
         self._reached: dict[str, Position] = {}
         self._followed: dict[str, Position] = {}
         self._last_batch_s = time.monotonic()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
+        """Return the start of a new query."""
         self._stands = self._asking(self._initial)
         return encode_offsets(self._stands)
 
@@ -109,15 +109,15 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Have the query end with what is there now."""
+        """End the query with what is there now."""
         self._target = _ends(self._asking(self._states))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of a batch that the options set."""
+        """Return the limit of a batch that the options set."""
         return self._admission.default
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
-        """The end of the next batch; the start itself where there is nothing to read, or not yet enough.
+        """Return the end of the next batch; the start itself where there is nothing to read, or not yet enough.
 
         Before Spark 4.2 there are no arguments. Limits count there as soon as the start is known, which is from the
         second batch of a run on; the first one takes all there is.
@@ -149,7 +149,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._cut(api, steps, ends)
 
     def _cut(self, api: JetStreamApi, steps: dict[str, Step], ends: dict[str, int]) -> dict[str, Position]:
-        """The end of a batch, with the cuts of its parts."""
+        """Return the end of a batch, with the cuts of its parts."""
         stretches = [Stretch(step.stretch.state, step.stretch.first, ends[name]) for name, step in steps.items()]
         cuts: dict[str, tuple[int, ...]] = {}
         for part in parts(api, stretches, self._reading, self._reading.filters):
@@ -161,13 +161,13 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         }
 
     def _end(self, api: JetStreamApi, stretch: Stretch, share: int, known: int | None) -> int:
-        """The last sequence of a stretch when a batch takes so many of its messages."""
+        """Return the last sequence of a stretch when a batch takes so many of its messages."""
         if not share:
             return stretch.last
         return cut(api, stretch, self._reading.filters, share, known)[0]
 
     def _steps(self, api: JetStreamApi, stood: dict[str, Position]) -> dict[str, Step]:
-        """What each stream can add; those that are gone are left out where that is allowed."""
+        """Return the messages that each stream can add; those that are gone are left out where that is allowed."""
         names = chosen_streams(api, self._reading, needed=False)
         steps: dict[str, Step] = {}
         for name in dict.fromkeys([*names, *stood]):
@@ -182,7 +182,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return steps
 
     def _step(self, state: StreamState, stood: Position | None) -> Step | None:
-        """What one stream can add; None for one that came too late for this run."""
+        """Return the messages that one stream can add; None for one that came too late for this run."""
         last, fail = state.last, self._reading.fail
         if self._target is not None:
             target = self._target.get(state.name)
@@ -199,7 +199,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return Step(Stretch(state, state.first, max(last, state.first - 1)), stood, since=state.first - 1)
 
     def _state(self, api: JetStreamApi, name: str, stood: Position | None) -> StreamState | None:
-        """A stream as it is now; None for one of a pattern that is gone, where that is allowed."""
+        """Return a stream as it is now; None for one of a pattern that is gone, where that is allowed."""
         try:
             return self._looked_at(api, name)
         except StreamNotFoundError:
@@ -211,14 +211,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return None
 
     def _looked_at(self, api: JetStreamApi, name: str) -> StreamState:
-        """A stream as it is now, with the sequences of deleted messages where those tell of a loss."""
+        """Return a stream as it is now, with the sequences of deleted messages where those show a loss."""
         state = stream_state(api.stream_info(name))
         if state.deleted is not None or self._reading.filters or state.thins_out or state.by_design:
             return state
         return state if state.num_deleted > MAX_DELETED else stream_state(api.stream_info(name, deleted_details=True))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The parts of a batch; none where start and end are the same."""
+        """Return the parts of a batch; none where start and end are the same."""
         before, until = parse_offsets(start), parse_offsets(end)
         self._stands = until
         return self._asking(lambda api: self._plan(api, before, until))
@@ -242,18 +242,18 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [*found, *parts(api, stretches, self._reading, self._reading.filters)]
 
     def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:
-        """What of a planned range is still there; raises DataLossError where that is an error."""
+        """Return the part of a planned range that is still there; raises DataLossError where that is an error."""
         if not check_end(last, state, fail=self._reading.fail):
             last = state.last
         return Stretch(state, check_begin(begin + 1, last, state, fail=self._reading.fail), last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a part."""
+        """Yield the rows of a part."""
         if isinstance(partition, StreamPart):
             yield from read_part(self._settings, partition, self._reading.limits, self._shape)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where streams end now, and by how much the query is behind that: sequences, messages, bytes."""
+        """Return the ends of streams now, and by how much the query is behind them: sequences, messages, bytes."""
         return self._asking(self._report)
 
     def _report(self, api: JetStreamApi) -> dict[str, Any]:
@@ -266,27 +266,27 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return report | ({"metrics": lag_metrics(behind)} if behind else {})
 
     def _behind(self, api: JetStreamApi, stretch: Stretch) -> dict[str, int]:
-        """How much is left to read; bytes by the stream's average message."""
+        """Return the amount that is left to read; bytes by the stream's average message."""
         known = count(api, stretch, self._reading.filters)
         messages = stretch.width if known is None else known
         size = round(messages * average_bytes(stretch.state))
         return {"sequences": stretch.width, "messages": messages, "bytes": size}
 
     def _states(self, api: JetStreamApi) -> dict[str, StreamState]:
-        """The streams as they are now; those of a pattern that are gone are left out."""
+        """Return the streams as they are now; those of a pattern that are gone are left out."""
         names = chosen_streams(api, self._reading, needed=False)
         found = {name: self._state(api, name, None) for name in names}
         return {name: state for name, state in found.items() if state is not None}
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Have the durable that follows the query, if one was asked for, stand where Spark is done."""
+        """Move the durable that follows the query, if there is one, to where Spark is done."""
         if self._follower is not None:
             self._asking(lambda api: self._follow(api, parse_offsets(end)))
 
     def _follow(self, api: JetStreamApi, done: dict[str, Position]) -> None:
         """Move the durable once.
 
-        The start of a batch tells what is done, too, and does so for the last batch of a run, which is never committed.
+        The start of a batch also says what is done, and does so for the last batch of a run, which is never committed.
         """
         if self._follower is not None and done != self._followed:
             self._follower.follow(api, done)
@@ -298,12 +298,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def _ends(states: Mapping[str, StreamState]) -> dict[str, Position]:
-    """Where streams end."""
+    """Return the ends of streams."""
     return {name: Position(state.last, state.created) for name, state in states.items()}
 
 
 def average_bytes(state: StreamState) -> float:
-    """How large a message of a stream is on average, with its headers."""
+    """Return the average size of a stream's messages, with their headers."""
     return state.bytes / state.messages if state.messages else 0.0
 
 

@@ -27,7 +27,7 @@ SUBJECT_FIELDS: Final = (
 
 
 def is_subject_table(reading: Reading) -> bool:
-    """Whether subjects and not messages are read; raises OptionError for both at once."""
+    """Return whether subjects and not messages are read; raises OptionError for both at once."""
     marked = [name.endswith(SUFFIX) for name in reading.streams]
     if any(marked) and not all(marked):
         raise OptionError(f"{', '.join(reading.streams)}: tables of subjects and streams cannot be read as one")
@@ -49,11 +49,11 @@ class SubjectTableReader(DataSourceReader):
         self._shape = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        """One part."""
+        """Return one part."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One batch for each stream."""
+        """Yield one batch for each stream."""
         asking = Asking(self._settings)
         try:
             for stream in self._streams:
@@ -76,5 +76,5 @@ class SubjectTableReader(DataSourceReader):
 
 
 def _counted(api: JetStreamApi, stream: str, wanted: str) -> dict[str, Any]:
-    """The answer of STREAM.INFO with the counts of subjects."""
+    """Return the answer of STREAM.INFO with the counts of subjects."""
     return api.stream_info(stream, subjects_filter=wanted)

@@ -18,7 +18,7 @@ from natsctl.spark.source.reading.part import StreamPart
 def read_part(
     settings: ServerSettings, part: StreamPart, limits: FetchLimits, shape: RowShape
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part.
+    """Yield the rows of a part.
 
     Raises DataLossError where the stream was made again, or messages went, since it was planned.
     """
