@@ -18,20 +18,8 @@ from natsctl.cli.consent import confirmed
 from natsctl.cli.flags import Force, IfNotExists, Json, MissingOk, session_of
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
-from natsctl.client.contexts import (
-    EMPTY,
-    ContextExistsError,
-    ContextNotFoundError,
-    Contexts,
-    Document,
-    Keys,
-    Write,
-    complete,
-    document_of,
-    embedded,
-    redacted,
-    write,
-)
+from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
+from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, Write, write
 from natsctl.client.servers import Checked as CheckedContext
 from natsctl.client.servers import check
 from natsctl.client.settings import overriding
@@ -297,7 +285,7 @@ def _unset(words: Sequence[str] | None) -> Document:
 def _in_editor(session: Session, before: Document, name: str) -> Document:
     """The document as the person left it in the editor; keys that were taken away are not set."""
     from natsctl.cli.editing import edit_config
-    from natsctl.client.contexts import Keys
+    from natsctl.client.context_file import Keys
 
     said = {key: value for key, value in before.items() if value not in ("", None, False)}
     return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-
 from natsctl.api import endpoints
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError
@@ -320,6 +318,8 @@ class RequiredLevel(NamedTuple):
 
 def required_level_of(config: Any, levels: Mapping[str, int]) -> RequiredLevel:
     """Return the highest level that a field which is set needs; level 0 and no field where none does."""
+    import msgspec  # a list of names does without it
+
     plain = config if isinstance(config, Mapping) else msgspec.to_builtins(config)
     needs = [RequiredLevel(level, path) for path, level in levels.items() if _is_set(plain, path)]
     return max(needs, default=RequiredLevel(0, ""), key=lambda one: one.level)

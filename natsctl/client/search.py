@@ -15,7 +15,6 @@ from natsctl.api.errors import UsageError
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY
 from natsctl.client.expression import compile_condition
-from natsctl.client.leaders import leader_of
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
@@ -193,6 +192,8 @@ class Wanted:
         if self.replicas is not None:
             yield lambda info: copies(info) <= (self.replicas or 0)
         if self.leader:
+            from natsctl.client.leaders import leader_of  # it imports the models, which a list of names does without
+
             yield lambda info: leader_of(info) == self.leader
         if self.pinned:
             yield _pinned

@@ -71,7 +71,7 @@ def _shells(place: Place, current: str, deadline_s: float) -> Iterator[Candidate
 
 
 def _keys_of_contexts(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
-    from natsctl.client.contexts import EMPTY
+    from natsctl.client.context_file import EMPTY
 
     return (Candidate(key) for key in EMPTY)
 

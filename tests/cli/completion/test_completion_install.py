@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from natsctl.cli.completion import install
 from natsctl.cli.completion.scripts import SCRIPTS
 from natsctl.cli.main import run
 
+install = importlib.import_module("natsctl.cli.completion.install")
 Ask = Callable[..., tuple[int, str, str]]
 
 

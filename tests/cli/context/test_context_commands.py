@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.cli.context import Keys
-from natsctl.client.contexts import EMPTY
+from natsctl.client.context_file import EMPTY
 from natsctl.client.settings import Settings, without_login
 
 Run = Callable[..., Any]

@@ -55,7 +55,7 @@ def checked(user: Run) -> Run:
         ("jetstream", 0, "replicas_ok=1"),
         ("jetstream --no-replicas", 0, "storage_pct=0%;75;90"),
         ("kv --bucket NOPE", 2, "no bucket NOPE"),
-        ("request --subject nobody", 2, "nobody listens"),
+        ("request --subject nobody", 2, "no subscriber"),
         ("request --subject $JS.API.INFO --match-payload streams", 0, "the answer matches"),
         ("request --subject $JS.API.INFO --match-headers A=b", 2, "header A"),
         (f"connection {PATIENT}", 0, "connect_time="),
