@@ -45,7 +45,7 @@ class Account:
         self.routes = Routes()
         self.sessions: set[Session] = set()
         self.gone = Traffic()
-        """What connections that have ended had moved."""
+        """Traffic of connections that have ended."""
         self.slow_consumers = 0
         self.broker = broker
         self._rng = broker.rng
@@ -57,7 +57,7 @@ class Account:
         self.exchange = Exchange(self)
         self._bound = (b"", b"")
         self.publish_from = self.publish
-        """What clients publish with: `publish`, after the account's mappings where it has some."""
+        """Function for clients' messages: `publish`, after the account's mappings where it has some."""
 
     def map_subject(self, mapping: Mapping) -> None:
         """Send what clients publish on a mapping's source to its destination, unless the configuration maps it."""
@@ -66,7 +66,7 @@ class Account:
         self._follow_mappings(before)
 
     def configure_mappings(self, configured: Sequence[SubjectMap]) -> None:
-        """Map what the configuration says, before what `map_subject` was told."""
+        """Apply the configuration's mappings, before those of `map_subject`."""
         before, mappings = self.mapping_sources(), self._mappings or Mappings()
         mappings.configure(compile_mapping(each, self._rng) for each in configured)
         self._mappings = mappings if mappings.sources() else None
@@ -86,7 +86,7 @@ class Account:
         return self._mappings.went_to(subject) if self._mappings is not None else subject
 
     def mapping_sources(self) -> list[bytes]:
-        """Return the subjects that are mapped: whoever may publish on them finds a taker here."""
+        """Return the subjects that are mapped: messages on them have a destination."""
         return self._mappings.sources() if self._mappings is not None else []
 
     def publish_checked(
@@ -319,7 +319,7 @@ class Account:
         return any(members[0][1].queue == queue for members in queues)
 
     def has_subscriber(self, subject: bytes, queue: bytes = b"") -> bool:
-        """True where somebody subscribed to exactly `subject`, not to a wildcard: plainly, or in the group `queue`."""
+        """Return whether exactly `subject` has a subscription without wildcards: plain, or in the group `queue`."""
         return any(sub.subject == subject and sub.queue == queue for sub in self.routes.subscriptions_of(subject))
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:

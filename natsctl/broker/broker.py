@@ -1,7 +1,7 @@
 """Core NATS: the accounts, the sessions, and what the shell must look after.
 
 Theory of operation. The shell makes a `Session` per connection with `connect`, gives it what arrives (`receive`) and
-tells it when the transport is gone (`closed`). Whatever has output or wants to be closed is in `dirty`, possibly more
+calls `closed` when the transport is gone. Whatever has output or wants to be closed is in `dirty`, possibly more
 than once; the shell empties that list once per loop turn, takes each session's output and writes it, and closes the
 transport where `close_reason` is set. While a transport is paused the shell leaves the output where it is, so that
 `pending_bytes` grows and a slow consumer is found; it takes it when the transport resumes.
@@ -38,7 +38,7 @@ def _do_nothing() -> None:
 
 
 def _say_nothing(session: Session, text: str) -> None:
-    """Leave a notice unread."""
+    """Discard the line (default callback)."""
 
 
 class Broker:
@@ -92,7 +92,7 @@ class Broker:
         self.clock = clock
         self.rng = rng
         self.secret_rng = secret_rng or rng
-        """What nonces and reply subjects are drawn from: nobody may guess the next from those before."""
+        """Random source of nonces and reply subjects: the next must not be guessable from those before."""
         self.options = options or BrokerOptions()
         self.server_id = self.options.server_id or make_server_id(rng)
         self.server_name = self.options.server_name or self.server_id
@@ -119,7 +119,7 @@ class Broker:
         self.unfinished: deque[Session] = deque()
         """Sessions that have put off a part of what they were sent (slices.py), in the order of their turns."""
         self.long_work: deque[Iterator[None]] = deque()
-        """What sessions that have closed had subscribed to, and is yet to be removed (slices.py)."""
+        """Subscriptions of closed sessions that are still to be removed (slices.py)."""
         self._event_seq = 0
         self._last_cid = 3  # nats-server's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
@@ -133,7 +133,7 @@ class Broker:
         self.import_problems: list[Problem] = self._plan.problems
         """Exports and imports that are not in effect, and why."""
         self.on_tick: list[Callable[[], None]] = []
-        """What else looks at the clock each time that the sessions do."""
+        """Functions called each time that the sessions check their deadlines."""
         self.alarms: list[Callable[[], int]] = []
         """Return when something else is due that should be in time."""
         self.look_ns = NEVER_NS
@@ -250,7 +250,7 @@ class Broker:
         return self._event_seq
 
     def enter_lame_duck(self) -> None:
-        """Tell every client that this server is about to stop."""
+        """Announce to every client that this server is about to stop."""
         for session in self.sessions.values():
             if session.protocol >= 1:
                 session.send_info(lame_duck=True)

@@ -32,7 +32,7 @@ FEATURE_FLAGS = {
     "js_raft_delete_range": True,
     "js_snapshot_sources": False,
 }
-"""Forms of subjects and records that a server of this version uses unless told otherwise."""
+"""Forms of subjects and records that a server of this version uses by default."""
 
 
 def make_server_id(rng: Rng) -> str:

@@ -33,7 +33,7 @@ class Watches:
 
     def __init__(self) -> None:
         self.by_subject: dict[bytes, list[Watch]] = {}
-        """Each subject with the questions about it; empty: `changed` has nobody to call."""
+        """Each subject with its watches; empty: `changed` has nothing to call."""
 
     def add(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went."""
@@ -42,7 +42,7 @@ class Watches:
         return watch
 
     def changed(self, pattern: bytes) -> None:
-        """Call everybody whose subject a subscription to `pattern` takes: it came, or it has ended."""
+        """Call the watches of subjects that `pattern` matches: a subscription to it was added or has ended."""
         if pattern in self.by_subject:
             touched = [pattern]
         else:

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
 
 TRACE_DEST: Final = b"\r\nNats-Trace-Dest:"
-"""What a header holds that asks for a trace."""
+"""Mark of a header that asks for a trace."""
 DISABLED: Final = b"trace disabled"
 """The destination of messages that were traced before and are not to be traced again."""
 CLIENT: Final = 0
-"""The kind of connection, as events tell it."""
+"""Kind of connection in events."""
 NO_ECHO: Final = "Not delivered because of no echo"
 DENIED: Final = "Not delivered because subscription denies this subject"
 MAX_EVENTS: Final = 10_000
-"""What is told of one message."""
+"""Fields of the events of one message."""
 _ONLY: Final = frozenset({b"1", b"true", b"on"})
 
 Values: TypeAlias = "dict[bytes, list[bytes]]"
 
 
 def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> int:
-    """Deliver one message of a client, tell what became of it, and return the number of takers."""
+    """Deliver one message of a client, publish its trace, and return the number of receivers."""
     assert origin is not None
     values = _values(header)
     dest = values.get(b"Nats-Trace-Dest", [b""])[0]
@@ -72,7 +72,7 @@ class MessageTrace:
         """Give the message to its takers, unless it is only to be traced, and return how many they are."""
         account, origin = self._account, self._origin
         self._note("in", {**_who(origin), "acc": account.name, "subj": _text(subject)})
-        # Its permissions have been asked where it goes, which weights may tell otherwise a second time.
+        # Permissions were checked for this destination; weights may choose another one a second time.
         to = account.mapped(subject) if origin.permit is None else account.went_to(subject)
         if to != subject:
             self._note("sm", {"to": _text(to)})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _BYTE: Final = r"\\udc([0-9a-f]{2})"
 _LETTERS: Final = {"websocket": "wid", "leafnode": "lid"}
-"""What comes before a session's number; clients have `cid`."""
+"""Prefix of a session's number; clients have `cid`."""
 
 
 def quoted(data: bytes) -> str:
@@ -35,21 +35,21 @@ def log_name(session: Session) -> str:
 
 
 def refuse_publish(session: Session, subject: bytes) -> None:
-    """Tell that a message may not go to `subject`."""
+    """Report that publishing to `subject` is not allowed."""
     text = quoted(subject)
     session.err(f"Permissions Violation for Publish to {text}")
     session.broker.notice(session, f"Publish Violation - Subject {text}")
 
 
 def refuse_reply(session: Session, reply: bytes) -> None:
-    """Tell that a message may not ask for answers on `reply`."""
+    """Report that `reply` is not allowed as a reply subject."""
     text = quoted(reply)
     session.err(f"Permissions Violation for Publish with Reply of {text}")
     session.broker.notice(session, f"Publish Violation - Reply {text}")
 
 
 def refuse_subscription(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
-    """Tell that `subject` may not be subscribed to."""
+    """Report that subscribing to `subject` is not allowed."""
     text, number = quoted(subject), sid.decode("utf-8", "replace")
     if queue:
         group = quoted(queue)
@@ -61,7 +61,7 @@ def refuse_subscription(session: Session, subject: bytes, queue: bytes, sid: byt
 
 
 def refuse_depth(session: Session, subject: bytes, sid: bytes) -> None:
-    """Tell that `subject` has more tokens than may be subscribed to."""
+    """Report that `subject` has more tokens than a subscription may have."""
     text = quoted(subject)
     session.err(f"Permissions Violation for Subscription to {text}, too many tokens")
     session.broker.notice(
@@ -70,7 +70,7 @@ def refuse_depth(session: Session, subject: bytes, sid: bytes) -> None:
 
 
 def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
-    """Tell that a subscription has ended because it may be no longer."""
+    """Report that a subscription has ended because it is not allowed any more."""
     group = f" using queue {quoted(queue)}" if queue else ""
     session.err(f"Permissions Violation for Subscription to {quoted(subject)}{group} (sid {quoted(sid)})")
     claim = session.login.claim or 'User "N/A"'

@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 
 class Onlooker(Protocol):
-    """Told of each connection's life; it must not close sessions."""
+    """Listener to the events of connections; it must not close sessions."""
 
     def connected(self, session: Session) -> None:
-        """Take note that a client's CONNECT was accepted."""
+        """Handle a client whose CONNECT was accepted."""
 
     def refused(self, session: Session, refusal: Refusal) -> None:
-        """Take note that a client was not let in; `disconnected` follows."""
+        """Handle a client that was refused; `disconnected` follows."""
 
     def disconnected(self, session: Session) -> None:
-        """Take note that a connection has ended; its `close_reason` and `stop_ns` are set."""
+        """Handle the end of a connection; its `close_reason` and `stop_ns` are set."""
 
 
 class Nobody:
-    """The onlooker of a broker that has none."""
+    """Event listener that ignores every event."""
 
     __slots__ = ()
 

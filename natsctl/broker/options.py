@@ -34,7 +34,7 @@ class Rng(Protocol):
 
 
 class WebSocketListener(msgspec.Struct):
-    """Where WebSocket clients connect, as their INFO says."""
+    """Address of WebSocket clients in their INFO."""
 
     host: str
     port: int
@@ -67,7 +67,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     limits: Limits = msgspec.field(default_factory=Limits)
     auth: Authenticator | None = None
     listener_auth: dict[str, Authenticator | None] = msgspec.field(default_factory=dict)
-    """Who knows the users of one connection type, where that is not `auth`."""
+    """Authenticator of one connection type, where it is not `auth`."""
     auth_timeout_ns: int = 2 * SECOND_NS
     listener_auth_timeout_ns: dict[str, int] = msgspec.field(default_factory=dict)
     """The same for one connection type."""
@@ -87,7 +87,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     max_closed_clients: int = 10000
 
     def auth_of(self, connection_type: str) -> Authenticator | None:
-        """Return who knows the users of a kind of connection, None where it lets everybody in."""
+        """Return the authenticator of a kind of connection, None where it accepts every client."""
         return self.listener_auth.get(connection_type, self.auth)
 
     def auth_timeout_of(self, connection_type: str) -> int:

@@ -55,4 +55,4 @@ FAULT_NOTICES: Final = {
     FaultKind.MAX_PAYLOAD: "maximum payload exceeded: %s",
     FaultKind.MAX_CONTROL_LINE: "maximum control line exceeded%.0s",
 }
-"""What the log says of a fault; a longer line than allowed is not repeated."""
+"""Log text of a fault; a longer line than allowed is not repeated."""

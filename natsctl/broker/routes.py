@@ -4,7 +4,7 @@ Theory of operation. `exact` maps a subject to its route and is what the hot pat
 replies and ack subjects are new with every message, so a route that the trie decided on leading tokens only
 (sublist.py) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
 (`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. Where nothing but `>` is left, the route of every
-longer subject is kept under the stem (`orders.`). A subject that no beginning tells of costs the walk through the trie,
+longer subject is kept under the stem (`orders.`). A subject that no prefix decides costs the walk through the trie,
 but its route is made once for each set of nodes that is reached.
 
 A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
@@ -33,13 +33,13 @@ NO_ROUTE: Final[Route] = ((), (), ())
 MAX_CACHED_TAKERS: Final = 65536
 """Takers, plus one per route, in all cached routes of one account (about 150 bytes each)."""
 MAX_ROUTE_COST: Final = MAX_CACHED_TAKERS // 2
-"""What one route counts at most: a longer one stays until that much else is cached, else each message would make it."""
+"""Most that one route counts: a longer one stays until that much else is cached, else each message would make it."""
 MAX_CACHED_HEADS: Final = 8
 """Clients of one route up to which their message heads are kept ready."""
 ACK_TAIL: Final = 5
 """Tokens of an ack subject that differ per delivery."""
 DOT: Final = 46
-"""What is between the tokens of a subject."""
+"""Separator of the tokens of a subject."""
 
 
 class Routes:
@@ -57,7 +57,7 @@ class Routes:
         self._cost = 0
         self._leaving = 0
         self.walks = 0
-        """Subjects whose route no cache told."""
+        """Subjects whose route was in no cache."""
 
     @property
     def cached(self) -> int:
@@ -83,7 +83,7 @@ class Routes:
         self._forget(b">")
 
     def end_leaving(self) -> None:
-        """Take note that all subscriptions of such a session were removed."""
+        """Count one such session less: all its subscriptions were removed."""
         self._leaving -= 1
 
     def _forget(self, pattern: bytes) -> None:

@@ -54,7 +54,7 @@ MAX_LEFT_SUBS: Final = 1000
 """Subscriptions of a connection that are remembered when it has ended."""
 
 CONNECTION_TYPES: Final = {"websocket": "WEBSOCKET", "inprocess": "IN_PROCESS"}
-"""How users and JWTs name the kinds of connections that are not STANDARD."""
+"""Names in users and JWTs of the kinds of connections that are not STANDARD."""
 
 
 class Session:
@@ -82,7 +82,7 @@ class Session:
         self.subs: dict[bytes, Subscription] = {}
         self.left_subs: tuple[Subscription, ...] = ()
         self.left_count = 0
-        """What was subscribed when the connection ended, and how much that was."""
+        """Subscriptions when the connection ended, and their number."""
         self.out: list[bytes] = []
         self.pending_bytes = 0
         self.max_pending = broker.options.max_pending
@@ -94,16 +94,16 @@ class Session:
         self.stop_ns = 0
         self.rtt_ns = 0
         self.tls: TlsFacts | None = None
-        """What the handshake settled; the shell sets it. None in clear."""
+        """Result of the TLS handshake, set by the shell; None without TLS."""
         self._parser = Parser(broker.options.limits)
         self.max_payload = broker.options.limits.max_payload
         self.max_subscriptions = broker.options.max_subscriptions or UNLIMITED
         self._info_again = True
         self.permit: Permit | None = None
-        """What the user may do, None where everything."""
+        """Permissions of the user, None for all."""
         self.login = Login(self)
         self.put_off: PutOff | None = None
-        """What has arrived and is to be carried out later."""
+        """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
         """When anything was last received, and when something other than protocol chatter last went either way."""
         self._seen_out_msgs = 0
@@ -112,7 +112,7 @@ class Session:
 
     @property
     def user(self) -> str:
-        """Who the client is let in as, or says that it is."""
+        """User that the client is logged in as, or claims to be."""
         return self.login.user
 
     @property
@@ -219,7 +219,7 @@ class Session:
         self.timers.tick()
 
     def hold_timers(self) -> None:
-        """Let nothing fall due until `start_timers`: the client can not speak yet, and the shell bounds how long."""
+        """Suspend all deadlines until `start_timers`: the client cannot send yet, and the shell bounds how long."""
         self.timers.hold()
 
     def start_timers(self) -> None:
@@ -228,7 +228,7 @@ class Session:
 
     @property
     def greeted(self) -> bool:
-        """Whether the client has said PING and been told everything about its connection."""
+        """Whether the client has sent PING and has complete INFO about its connection."""
         return not self._info_again
 
     # --- input
@@ -350,7 +350,7 @@ class Session:
             self.timers.answered()
 
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
-        """Tell whether a message goes on; what is wrong with it has been written."""
+        """Return whether a message is accepted; the error for a refused one has been written."""
         if header and not self.headers:
             self.broker.notice(self, "message headers not supported")
             self.close(CloseReason.PROTOCOL_VIOLATION)
@@ -378,7 +378,7 @@ class Session:
         return subject.startswith(b"$NRG") and self.account is not self.broker.system_account
 
     def hold_to(self, grant: Grant, account: Account) -> None:
-        """Be bound to what a user may do in its account; the least of several limits counts."""
+        """Apply the user's permissions and the strictest applicable limits."""
         options, limits = self.broker.options, account.config.limits
         self.permit = Permit(grant.permissions, self.broker.clock) if grant.permissions is not None else None
         most = (grant.max_subscriptions, limits.max_subscriptions, options.max_subscriptions or UNLIMITED)
@@ -392,12 +392,12 @@ class Session:
         look_at_all(self, partial(review, self), then)
 
     def introduce(self, options: ConnectOptions) -> None:
-        """Be called as the client says."""
+        """Record the client's name, language and version."""
         self.name, self.lang, self.version = options.name, options.lang, options.version
         self.protocol = options.protocol
 
     def apply(self, options: ConnectOptions) -> None:
-        """Be as the client asks."""
+        """Apply the options of CONNECT."""
         self.verbose = options.verbose
         self.pedantic = options.pedantic
         self.echo = options.echo

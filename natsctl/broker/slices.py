@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
 
 SLICE_NS: Final = 10_000_000
-"""How long a session carries out what has arrived before others have their turn."""
+"""Time slice of one session before others have their turn."""
 CROWD_SLICE_NS: Final = 1_000_000
 """The same while others have put something off."""
 LOOK_MASK: Final = 7
@@ -38,7 +38,7 @@ LONG_SUBJECT_BYTES: Final = 128
 MANY_TAKERS: Final = 64
 """or with more takers than these."""
 MAX_PUT_OFF_BYTES: Final = 8 << 20
-"""What may arrive after something was put off: one read of the shell may be unpacked to much more."""
+"""Bytes that may arrive after work was deferred: one read of the shell may be unpacked to much more."""
 MAX_FORCED: Final = 50
 """Slices that are carried out at once where more arrives."""
 
@@ -50,7 +50,7 @@ SUBS_STEP: Final = 64
 
 
 class PutOff:
-    """What one session has yet to carry out."""
+    """Work of one session that is still to be carried out."""
 
     __slots__ = ("chunks", "ops", "size")
 

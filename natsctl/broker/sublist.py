@@ -140,7 +140,7 @@ class SubList:
         return found + level, decided, 0
 
     def __iter__(self) -> Iterator[Subscription]:
-        """Yield the subscriptions; the set may change meanwhile, and what came or went may be told or not."""
+        """Yield the subscriptions; the set may change meanwhile, and changes may show or not."""
         waiting = [self._root]
         while waiting:
             node = waiting.pop()

@@ -75,7 +75,7 @@ def review(session: Session, sub: Subscription) -> None:
 
 
 def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None:
-    """Tell a publisher, on its own reply subscription, that nobody took its request."""
+    """Send a 503 to a publisher, on its own reply subscription: its request has no responders."""
     account = session.account
     subject = account.went_to(subject)
     clients, _, handlers = account.routes.exact.get(reply) or account.routes.find(reply)

@@ -26,26 +26,26 @@ AllHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 
 
 class InterestListener(Protocol):
-    """Who wants to know what an account's subscriptions are: leaf nodes."""
+    """Listener to an account's subscriptions: leaf nodes."""
 
     def subscribed(self, sub: Subscription) -> None:
-        """Take note of one more subscription."""
+        """Handle one more subscription."""
 
     def unsubscribed(self, sub: Subscription) -> None:
-        """Take note that a subscription has ended."""
+        """Handle the end of a subscription."""
 
     def offered(self, subject: bytes) -> None:
-        """Take note of interest that a wider handler takes, which is not told of itself."""
+        """Handle interest behind a wider handler, which is not announced itself."""
 
     def withdrawn(self, subject: bytes) -> None:
-        """Take note that such an interest has ended."""
+        """Handle the end of such an interest."""
 
     def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
-        """Take note of several of which some may have ended and others may be new."""
+        """Handle several changes, of which some may be ends and others may be new."""
 
 
 class InterestSource(Protocol):
-    """Who takes by one handler what is told of subject by subject."""
+    """Owner of one wide handler whose interest is announced subject by subject."""
 
     def subjects(self) -> Iterable[bytes]:
         """Return the subjects at this moment."""

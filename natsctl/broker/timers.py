@@ -35,7 +35,7 @@ class Timers:
         """When the broker is to look at the latest; pings may be a little late."""
 
     def hold(self) -> None:
-        """Let nothing fall due until `start`."""
+        """Suspend all deadlines until `start`."""
         self._next_ns = self.alarm_ns = NEVER_NS
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class Timers:
 
     @property
     def _late_ns(self) -> int:
-        """How late a ping may be."""
+        """Delay that a ping may have."""
         session = self._session
         return session.broker.options.ping_interval_of(session.connection_type) // LATE_PARTS
 
@@ -67,7 +67,7 @@ class Timers:
         self._session.broker.look_by(self.alarm_ns)
 
     def answered(self) -> None:
-        """Take note of a PONG."""
+        """Handle a PONG."""
         if self._ping_sent_ns:
             session = self._session
             self._answered_ns = session.last_active_ns

@@ -231,7 +231,7 @@ class AppendedView(ABC):
     def _live_position_at(self, segment: Segment, ts_ns: int) -> int:
         """Return the first position with a live message of `ts_ns` or later, -1 when there is none.
 
-        The times of messages that are gone are not looked at: damage to those is noticed by nobody.
+        The times of removed messages are not looked at: damage to those goes unnoticed.
         """
         low, high = segment.head, len(segment.sids)
         while low < high:

@@ -2,8 +2,8 @@
 
 Everything here can be had one by one from the index as well; this is for streams where that would take the loop's time
 (from `BULK_MESSAGES` on). numpy is imported with this module, so the module is imported where it is needed and not
-before: a small server never pays for it. Views of a column live no longer than a call: a column that somebody looks
-at can not grow.
+before: a small server never pays for it. Views of a column live no longer than a call: a column with a view
+cannot grow.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Commit:
 
 
 class Committable(Protocol):
-    """What a shell needs of everything in `Store.dirty`."""
+    """Interface of the members of `Store.dirty` for the shell."""
 
     def begin_commit(self) -> Commit | None:
         """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
@@ -46,7 +46,7 @@ class Committable(Protocol):
 
 
 class Host(Protocol):
-    """What a stream sees of its store."""
+    """Interface of the store for a stream."""
 
     dirty: dict[Committable, None]
     options: StoreOptions

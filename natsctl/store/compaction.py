@@ -49,14 +49,14 @@ class Compaction:
         self._small_bytes = segment_bytes // 2
         self._candidates: dict[SegmentFile, Segment] = {}
         self._retired: list[Segment] = []
-        """Segments in nobody's use, whose files the next commit that removes files is to unlink."""
+        """Unused segments, whose files the next commit that removes files is to unlink."""
         self._leaving: list[Segment] = []
         """Those whose files the commit in flight unlinks, after what it erases."""
         self.block_bytes = 0
         """Length of the blocks that files are compressed in when they are written anew; 0 leaves them plain."""
 
     def note(self, segment: Segment) -> None:
-        """Have the segment rewritten if more than half of it is dead, or if it is to be compressed."""
+        """Queue a segment for rewriting if more than half of it is dead, or if it is to be compressed."""
         if _sparse(segment) or self._unpacked(segment):
             assert segment.body is not None
             self._candidates[segment.body] = segment
@@ -65,20 +65,20 @@ class Compaction:
         return self.block_bytes > 0 and segment.body is not None and not segment.body.packed
 
     def note_all(self, index: StreamIndex) -> None:
-        """Look at every sealed segment, after a start."""
+        """Check every sealed segment, after a start."""
         for at, segment in enumerate(index.segments[:-1]):
             self.note(segment)
             self._note_small(index, at)
 
     def _note_small(self, index: StreamIndex, at: int) -> None:
-        """Have a segment looked at if it and the next one are small enough to become one."""
+        """Queue a segment if it and the next one are small enough to become one."""
         if 0 <= at < len(index.segments) - 2:
             segment, other = index.segments[at : at + 2]
             if segment.body is not None and segment.live and _kept(segment) + _kept(other) <= self._small_bytes:
                 self._candidates[segment.body] = segment
 
     def retire(self, segments: list[Segment]) -> None:
-        """Have the files of segments that are in no index unlinked by the next commit that removes files."""
+        """Queue the files of segments that are in no index for the next commit that removes files."""
         for segment in segments:
             assert segment.body is not None
             self._cache.drop(segment.body)

@@ -120,7 +120,7 @@ class PosixFile:
     def sync(self) -> None:
         """Return once data and length are on stable storage; raises ENOENT where the file has no name any more.
 
-        What is synced into a file that somebody removed would be gone with this process, whatever was answered.
+        Data synced into a file that was removed would be lost with this process, whatever was acknowledged.
         """
         if not os.fstat(self._fd).st_nlink:
             raise FileNotFoundError(errno.ENOENT, "the file was removed from its folder")

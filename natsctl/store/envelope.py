@@ -20,7 +20,7 @@ UNMARKED, MARKED = 1, 2
 
 
 class Envelope(NamedTuple):
-    """What the meta file holds; `replaces` is the id of a stream of the same key that was being deleted."""
+    """Content of the meta file; `replaces` is the id of a stream of the same key that was being deleted."""
 
     stream_id: int
     key: str
@@ -31,7 +31,7 @@ class Envelope(NamedTuple):
     run: int = 0
     """The run of the store in which the stream was created."""
     version: int = 0
-    """How often the file was written before, so that an earlier one is known."""
+    """Number of earlier writes of the file, so that an earlier one is recognised."""
     unmarked: tuple[int, int] = (0, -1)
     """Highest base of a segment, and generation of the journal, whose header has no identity."""
 

@@ -66,14 +66,14 @@ class Plan(msgspec.Struct):
     last_ts_ns: int = 0
     """The time of the newest message once this commit is done."""
     floor: int = 0
-    """What a FLOOR record of this commit says, 0 without one; never above what stays."""
+    """Sequence in this commit's FLOOR record, 0 without one; never above the messages that stay."""
     birth: str = ""
     """Path of the folder under construction, for a stream's first commit."""
     meta: bytes | None = None
     journal: JournalWork | None = None
     erasures: list[Erasure] = msgspec.field(default_factory=list)
     asked: int = 0
-    """How many of these somebody waits for; the others were left over."""
+    """Number of these that a caller waits for; the others were left over."""
     tombs: array[int] = msgspec.field(default_factory=lambda: array("Q"))
     """Sequences that the records of this commit say were removed."""
     unlinks: list[str] = msgspec.field(default_factory=list)
@@ -81,7 +81,7 @@ class Plan(msgspec.Struct):
     """Whether what was unlinked, now or before, may not come back: it could hold what is erased."""
     rewrite: Rewrite | None = None
     image: IndexImage | None = None
-    """What the index file of the sealed segment will say."""
+    """Content of the index file of the sealed segment."""
     farewell: str = ""
     """New name of the folder, for a stream's last commit."""
     was_born: bool = True

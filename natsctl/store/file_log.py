@@ -42,7 +42,7 @@ FRAMES_STEP = 2048
 
 
 _BESIDE_BYTES = frame.FRAME_OVER_SIZE + array("I").itemsize
-"""What a frame and its size take beside the accounted size."""
+"""Bytes of a frame and its size beside the accounted size."""
 
 
 class FrameRun(NamedTuple):
@@ -54,7 +54,7 @@ class FrameRun(NamedTuple):
 
 
 class FileLog(StreamStore):
-    """What a stream on disk appends, removes and reads; what commits it is a FileStreamStore."""
+    """Appends, removals and reads of a stream on disk; FileStreamStore commits them."""
 
     storage: Literal["file", "memory"] = "file"
 
@@ -248,7 +248,7 @@ class FileLog(StreamStore):
         self._taken_end = 0
 
     def compress(self, on: bool) -> None:
-        """Have segments compressed once they are sealed, or leave them plain; old ones follow as they are rewritten."""
+        """Switch compression of segments once they are sealed; old ones follow as they are rewritten."""
         self._compaction.block_bytes = self._host.options.block_bytes if on else 0
         if on and len(self._index.segments) > 1:  # a stop may have come between its seal and its compression
             self._compaction.note(self._index.segments[-2])

@@ -55,7 +55,7 @@ class FileStreamStore(FileLog):
         self._durable_meta = meta
         self._birth: Envelope | None = None
         self._envelope = Envelope(stream_id, key, meta, identity=identity)
-        """What the meta file says, or would say if the commit in flight had ended."""
+        """Content of the meta file, as if the commit in flight had ended."""
         self._meta_mark = (0, 0)
         """Version and checksum of the meta file."""
         self._unwitnessed: list[SegmentMark] = []
@@ -67,13 +67,13 @@ class FileStreamStore(FileLog):
     # -- birth and death
 
     def be_born(self, envelope: Envelope) -> None:
-        """Have the first commit make the folder, with `envelope` as its meta file."""
+        """Queue the creation of the folder for the first commit, with `envelope` as its meta file."""
         self._birth = self._envelope = envelope
         self._parts.append(self._file.head.encode())
         self._mark()
 
     def leave(self, farewell: str) -> None:
-        """Have the next commit move the folder to `farewell`; nothing else is written any more."""
+        """Queue the move of the folder to `farewell` for the next commit; nothing else is written any more."""
         self._leaving = farewell
         self.left = self._birth is not None
         self.fault = "the stream was deleted"
@@ -103,7 +103,7 @@ class FileStreamStore(FileLog):
             self._mark()
 
     def _adopt_envelope(self, check: StreamCheck) -> None:
-        """Go on from the meta file; where it has no identity, note which files can not have one either."""
+        """Continue from the meta file; where it has no identity, note which files cannot have one either."""
         assert check.envelope is not None
         self._meta_mark = (check.envelope.version, check.meta_crc)
         self._envelope = check.envelope._replace(replaces=0)
@@ -214,12 +214,12 @@ class FileStreamStore(FileLog):
         return super().all_durable and not self.unsynced
 
     def request_sync(self) -> None:
-        """Have the next commit sync everything, the journal too."""
+        """Request a sync of everything, the journal too, by the next commit."""
         self._sync_wanted = True
         self._mark()
 
     def flush(self) -> None:
-        """Have the next commit sync everything, whatever the policy says."""
+        """Request a sync of everything by the next commit, whatever the policy says."""
         self._sync_forced = True
         self.request_sync()
 
@@ -271,7 +271,7 @@ class FileStreamStore(FileLog):
         if plan.sealed is None and not plan.birth:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, self.durable_seq + 1))
         takes_bytes = bool(plan.unlinks or plan.erasures) or plan.rewrite is not None
-        plan.journal = self._journal.take(self._sync_wanted or takes_bytes)  # which tells what they would have told
+        plan.journal = self._journal.take(self._sync_wanted or takes_bytes)  # which has the same content
         self._sync_wanted = self._sync_forced = False
         return FileCommit(last_seq, callbacks, self._disk, plan, self._release)
 
@@ -334,7 +334,7 @@ class FileStreamStore(FileLog):
         return None
 
     def _settle_erasures(self, commit: FileCommit) -> None:
-        """Leave what could not be erased to a later commit, and tell those who asked for it."""
+        """Leave the failed erasures to a later commit, and report them to their callers."""
         erasures = commit.plan.erasures
         for file in {erasure.file for erasure in erasures}:
             self._cache.drop(file)  # what was read meanwhile, or written by this commit, holds what was erased

@@ -62,7 +62,7 @@ _head_at = HEAD.unpack_from
 
 
 class FileHead(NamedTuple):
-    """What a log file says of itself; one without an identity was begun by an earlier version (docs/adr/0004)."""
+    """Header of a log file; one without an identity was begun by an earlier version (docs/adr/0004)."""
 
     salt: int
     stream_id: int
@@ -124,7 +124,7 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Where a batch began that has no end yet; `messages` and `records` came before it, the last of them `last_seq`."""
+    """Offset of a batch that has no end yet; `messages` and `records` came before it, the last of them `last_seq`."""
 
     start: int
     messages: int

@@ -46,7 +46,7 @@ not be named."""
 
 
 class WitnessEntry(NamedTuple):
-    """What was known to be synced of one stream; without an identity it comes from an earlier version."""
+    """High-water mark of one stream: what was synced; without an identity it comes from an earlier version."""
 
     stream_id: int
     synced_seq: int = 0
@@ -83,7 +83,7 @@ class Found(NamedTuple):
 
 
 class StreamCheck(msgspec.Struct):
-    """What one stream's folder holds, what has to be repaired, and what forbids opening it."""
+    """Findings in one stream's folder: its content, the repairs it needs, and damage that forbids opening it."""
 
     folder: str
     table: SubjectTable = msgspec.field(default_factory=SubjectTable)
@@ -99,7 +99,7 @@ class StreamCheck(msgspec.Struct):
     erasures: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
     """(file name, offset, bytes) that finish an erasure that had begun."""
     unerased: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
-    """The same of erasures that had not: the journal may not tell yet what those messages did."""
+    """The same of erasures that were not synced: the journal may lack the effects of those messages."""
     fallen: list[Found] = msgspec.field(default_factory=list)
     """Segments below the floor that are still there, of which the same holds."""
     indexes: set[str] = msgspec.field(default_factory=set)
@@ -118,7 +118,7 @@ class StreamCheck(msgspec.Struct):
     stopped_cleanly: bool = False
     """Whether the last run closed this stream and nothing has to be made durable again."""
     identity: bytes = frame.NO_IDENTITY
-    """What the header of each file must say, where it says anything; none where it is not known."""
+    """Identity that the header of each file must have, if it has any; none where it is not known."""
     meta_crc: int = 0
     witnessed: bool = False
     """Whether the witness says that all of the last segment and of the journal was synced."""
@@ -314,7 +314,7 @@ def _head_of(disk: Disk, path: str) -> frame.FileHead | None:
 
 
 def _note_foreign_index(disk: Disk, check: StreamCheck, segment: str, name: str) -> None:
-    """Say of an index file that is whole and not this segment's that it is not used."""
+    """Note that an index file is whole and belongs to another segment, so that it is not used."""
     head = _head_of(disk, f"{check.folder}/{segment}")
     if head is not None and is_foreign_index(_read(disk, f"{check.folder}/{name}"), head):
         check.notes.append(f"{check.folder}/{name} belongs to another segment: it is not used")
@@ -331,7 +331,7 @@ def scan_file(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -
 
 
 def _unbelieved(check: StreamCheck) -> list[str]:
-    """Return the index files that were not used: nobody would know later that they are there, and name subjects."""
+    """Return the index files that were not used: they name subjects, and later nothing would refer to them."""
     unused = {index_name(int(found.name[:20]), found.generation) for found in check.segments if not found.scan.indexed}
     return sorted(check.indexes & unused)
 

@@ -34,7 +34,7 @@ VIEW_SUBJECTS = 4_000_000
 
 
 class StreamIndex(SegmentList):
-    """Where every live message of a stream is."""
+    """Places of all live messages of a stream."""
 
     __slots__ = ("_view_subjects", "_views", "bytes", "first_seq", "last_seq", "messages", "table")
 

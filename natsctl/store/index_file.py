@@ -42,7 +42,7 @@ SEAL_BYTES = frame.HEAD_BYTES + frame.SEAL_BODY.size
 
 
 class IndexImage(msgspec.Struct, frozen=True):
-    """What an index file will say; the columns are never changed after this was made."""
+    """Content of an index file; the columns are never changed after this was made."""
 
     head: FileHead
     end: int
@@ -118,7 +118,7 @@ def write_index(disk: Disk, folder: str, image: IndexImage) -> bool:
 
 
 def load_index(disk: Disk, folder: str, base: int, generation: int, table: SubjectTable) -> Scan | None:
-    """Return what the index file says, its subjects as numbers of `table`; None where it can not be trusted.
+    """Return the content of the index file, its subjects as numbers of `table`; None where it cannot be trusted.
 
     The head, the length and the seal of the segment are looked at; its messages are checked when they are read.
     """

@@ -88,7 +88,7 @@ class Journal:
         self._buffered.append((kind, body))
 
     def replace(self, records: Sequence[Entry]) -> None:
-        """Have the next commit put `records` in the place of everything."""
+        """Queue the replacement of all records by `records` for the next commit."""
         self._replacement = list(records)
         self._buffered = []
 

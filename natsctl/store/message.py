@@ -18,7 +18,7 @@ class StoredMessage(NamedTuple):
 
 
 class RemovedMessage(NamedTuple):
-    """What was taken out: its sequence, subject and accounted size in bytes."""
+    """Removed message: its sequence, subject and accounted size in bytes."""
 
     seq: int
     subject: bytes
@@ -32,7 +32,7 @@ class StoredFrames(NamedTuple):
     sizes: array[int]
     pieces: Sequence[memoryview]
     cost: int
-    """What taking them cost, as messages that are looked at one by one."""
+    """Cost of selecting them, counted in messages that are looked at one by one."""
 
 
 def file_size(subject_bytes: int, header_bytes: int, payload_bytes: int) -> int:

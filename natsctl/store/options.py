@@ -24,7 +24,7 @@ class StoreOptions(msgspec.Struct, frozen=True):
     tail_index_bytes: int = 256 * 1024
     """A last segment of this length gets an index file at a clean stop; a shorter one is as quickly scanned."""
     block_bytes: int = 64 * 1024
-    """What is compressed, and read, in one piece, where a stream asks for compression."""
+    """Bytes that are compressed, and read, in one piece, where a stream asks for compression."""
     reserve_bytes: int = 1024 * 1024
     """Disk space held back so that deletes and purges still work when the disk is full."""
     witness_interval_ns: int = 1_000_000_000

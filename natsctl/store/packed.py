@@ -1,7 +1,7 @@
 """Sealed segments kept compressed: the bytes of an ordinary segment file in blocks, and how they are read back.
 
 A packed file is a head, a table with length and checksum of every block, and the blocks: Snappy (which is S2 without
-its own codes), or the plain bytes where that is not shorter. Everybody but this module sees the bytes that were packed,
+its own codes), or the plain bytes where that is not shorter. All other modules see the bytes that were packed,
 at their own offsets: frames, their checksums, the seal and what the index file says are those of the plain file.
 
 A packed file is written whole and synced before it gets its name, and never changed: an erasure replaces it. So what
@@ -44,7 +44,7 @@ class Readable(Protocol):
 
 
 class PackedFile:
-    """The plain bytes of a packed file; the block used last is kept. `damaged` tells whether one was not to be read."""
+    """The plain bytes of a packed file; the block used last is kept. `damaged` says whether one could not be read."""
 
     __slots__ = ("_block", "_block_number", "_crcs", "_ends", "_file", "_size", "block_bytes", "damaged")
 

@@ -22,7 +22,7 @@ from natsctl.store.tally import tally_of
 BULK_REMOVALS = 100_000
 """Removals on record from which on they are applied with numpy, which takes a moment to be imported."""
 TORN_COPY_BYTES = 1024 * 1024
-"""How much of a cut tail is kept aside in a .torn file."""
+"""Most bytes of a cut tail that are kept aside in a .torn file."""
 
 
 def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:

@@ -11,7 +11,7 @@ def refusal(key: str, reason: str) -> str:
 
 
 class RecoveryReport(msgspec.Struct):
-    """What `Store.open` found: notes for the log, and why streams (by key, or folder) were refused."""
+    """Findings of `Store.open`: notes for the log, and the reasons why streams (by key, or folder) were refused."""
 
     streams: int = 0
     messages: int = 0

@@ -34,7 +34,7 @@ class _Source(msgspec.Struct):
 
 
 class Salvage(msgspec.Struct):
-    """What one refused folder gives."""
+    """Result of the salvage of one refused folder."""
 
     check: StreamCheck
     meta: bytes | None
@@ -43,7 +43,7 @@ class Salvage(msgspec.Struct):
     """The highest sequence that is known to have been given out."""
     notes: list[str] = msgspec.field(default_factory=list)
     remains: str = ""
-    """Where the old folder was moved to."""
+    """New place of the old folder."""
     records: list[Entry] = msgspec.field(default_factory=list)
     _names: list[tuple[int, int, str]] = msgspec.field(default_factory=list)
     _floor: int = 0

@@ -42,7 +42,7 @@ POST_STEP = 4096
 
 
 class Segment:
-    """Where the messages of one stretch of sequences are, and on which subjects."""
+    """Places and subjects of the messages of one range of sequences."""
 
     __slots__ = (
         "asked",

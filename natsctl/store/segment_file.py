@@ -18,7 +18,7 @@ MAX_BLOBS = 256
 LOAD_AFTER_MISSES = 8
 """Single reads that go forward in one segment before all of it is loaded."""
 NEAR_BYTES = 256 * 1024
-"""How far a read may jump and still count as going forward."""
+"""Distance that a read may jump and still count as going forward."""
 
 
 def segment_name(base: int, generation: int) -> str:
@@ -112,7 +112,7 @@ class SegmentFile:
         self.blobs.append(joined)
 
     def forget(self) -> None:
-        """Let go of the kept bytes."""
+        """Release the kept bytes."""
         self.starts, self.blobs, self.trusted, self.kept = [], [], [], 0
 
     def find(self, offset: int) -> tuple[int, bytes, bool] | None:
@@ -150,7 +150,7 @@ class SegmentCache:
             self.drop(oldest)
 
     def drop(self, file: SegmentFile) -> None:
-        """Let go of everything kept of `file`."""
+        """Release everything kept of `file`."""
         self.bytes -= self._files.pop(file, 0)
         file.forget()
         reader = self._readers.pop(file, None)
@@ -190,7 +190,7 @@ class SegmentCache:
         return offset, self.reader(file).pread(length, offset), False
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         for file in list(self._files):
             self.drop(file)
         for reader in self._readers.values():

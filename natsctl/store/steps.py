@@ -1,6 +1,6 @@
 """Work in steps: what may concern millions of messages is a generator that stops after each few of them.
 
-Whoever runs it decides when it goes on: the engine lets other work of the loop pass between two steps
+Its caller decides when it goes on: the engine lets other work of the loop pass between two steps
 (`jetstream.work`), a start or a test calls `finish`. Between two steps the state is whole: every step is a change, or a
 look, that could have been asked for by itself.
 """

@@ -103,7 +103,7 @@ class Store:
         return self._rng_salt() & frame.MASK or 1
 
     def _draw_identity(self) -> bytes:
-        """Return an identity that nobody has had."""
+        """Return a new identity."""
         return b"".join(self._salt().to_bytes(4, "little") for _ in range(frame.IDENTITY_BYTES // 4))
 
     # -- opening
@@ -350,7 +350,7 @@ class Store:
         return stream
 
     def delete(self, key: str) -> StreamStore:
-        """Take a stream out of `streams` and return it: its on_durable tells when it is gone for good."""
+        """Remove a stream from `streams` and return it: its on_durable is called once the deletion is durable."""
         stream = self.streams.pop(key)
         if isinstance(stream, FileStreamStore):
             stream.leave(f"{stream.folder}.gone")
@@ -362,7 +362,7 @@ class Store:
         return stream
 
     def discard(self, key: str) -> Discard:
-        """Give up a stream of `damaged`, for good; its on_durable tells when it is gone and the key free again."""
+        """Delete a stream of `damaged` for good; its on_durable is called once it is removed and the key free again."""
         ids = self._refused_ids[key]
 
         folders = [f"streams/s{stream_id:06d}" for stream_id in ids]
@@ -372,7 +372,7 @@ class Store:
         """Make what can be read of a stream of `damaged` a stream again, durable when this returns; return what it was.
 
         `meta` stands in for metadata that cannot be read. The old folder is moved aside as it is, below refused/. For
-        a store that nobody serves: commits run in line. Raises StoreDamagedError (nothing to go by), OSError.
+        a store that no server runs: commits run in line. Raises StoreDamagedError (nothing to go by), OSError.
         """
         ids = self._refused_ids[key]
         folder = f"streams/s{ids[0]:06d}"
@@ -429,7 +429,7 @@ class Store:
             self._witness.gone[stream_id] = None
         self._witness_when_due()
 
-    # -- what streams tell
+    # -- callbacks of streams
 
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""

@@ -36,11 +36,11 @@ Copy = tuple[int, int, bytes, bytes, bytes]
 
 
 def _ignore_durable(durable_seq: int) -> None:
-    """Nobody listens yet."""
+    """Ignore the call (default callback)."""
 
 
 def _ignore_refused(durable_seq: int, error: StoreError) -> None:
-    """Nobody listens yet."""
+    """Ignore the call (default callback)."""
 
 
 class StreamStore(AppendedView):
@@ -110,7 +110,7 @@ class StreamStore(AppendedView):
             self.append_at(seq, ts_ns, subject, header, payload)
 
     def compress(self, on: bool) -> None:
-        """Have what is written anew from here on compressed, or not; what lies there stays readable either way."""
+        """Switch compression of what is written from here on; older data stays readable either way."""
 
     def skip_to(self, last_seq: int) -> None:
         """Raise last_seq over sequences that hold nothing (restore of a stream whose newest messages are deleted)."""
@@ -136,7 +136,7 @@ class StreamStore(AppendedView):
 
     @property
     def unsettled(self) -> bool:
-        """Return whether messages were received that can not be read yet; a stream that failed settles nothing more."""
+        """Return whether messages were received that cannot be read yet; a stream that failed settles nothing more."""
         return self.durable_seq < self._index.last_seq and self.fault is None
 
     def get(self, seq: int) -> StoredMessage | None:
@@ -390,11 +390,11 @@ class StreamStore(AppendedView):
         """Return how large the journal is, so that its owner knows when a rewrite pays."""
 
     def flush(self) -> None:
-        """Have the next commit sync everything, whatever the policy says."""
+        """Request a sync of everything by the next commit, whatever the policy says."""
         self._mark()
 
     def request_sync(self) -> None:
-        """Have the next commit sync the journal too."""
+        """Request a sync of the journal too by the next commit."""
         self._mark()
 
     # -- commit
@@ -472,7 +472,7 @@ class StreamStore(AppendedView):
     # -- what the twins do differently
 
     def _emptied(self, next_seq: int) -> None:
-        """Have it recorded before message `next_seq` that the stream is empty."""
+        """Queue a record before message `next_seq` that the stream is empty."""
 
     @abstractmethod
     def _take(self, callbacks: list[Settled]) -> Commit:
@@ -480,7 +480,7 @@ class StreamStore(AppendedView):
 
     @abstractmethod
     def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
-        """Take the outcome in; return what callbacks are told."""
+        """Apply the outcome; return the arguments of the callbacks."""
 
     @abstractmethod
     def _message_at(self, segment: Segment, position: int) -> StoredMessage:

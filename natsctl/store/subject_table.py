@@ -22,7 +22,7 @@ GONE = 0xFFFFFFFF
 def _numbering(names: Iterable[bytes]) -> dict[bytes, int]:
     """Return the number of each name; a name that is not there gets the next number when it is asked for by `[]`.
 
-    Many names are numbered by one pass in C this way. Whoever only looks uses `get`.
+    Many names are numbered by one pass in C this way. Look-ups that must not add a name use `get`.
     """
     ids: defaultdict[bytes, int] = defaultdict()
     ids.default_factory = ids.__len__

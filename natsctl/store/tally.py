@@ -18,7 +18,7 @@ class Tally(NamedTuple):
 
 
 def tally_of(sids: array[int], seqs: array[int] | range) -> Tally:
-    """Return the tally of messages in sequence order; the number GONE is nobody's."""
+    """Return the tally of messages in sequence order; the number GONE belongs to no subject."""
     last = dict(zip(sids, seqs, strict=True))
     last.pop(GONE, None)
     keys = array("I", sorted(last))

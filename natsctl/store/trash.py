@@ -39,7 +39,7 @@ class TrashCommit(Commit):
 
 
 class Trash:
-    """What waits to be removed; committed like a stream."""
+    """Folders that wait to be removed; committed like a stream."""
 
     def __init__(self, disk: Disk, dirty: dict[Committable, None], log: Callable[[str], None]) -> None:
         self._disk = disk
@@ -49,7 +49,7 @@ class Trash:
         self._in_flight = False
 
     def add(self, names: Iterable[str]) -> None:
-        """Have these folders removed by the next commit."""
+        """Queue these folders for removal by the next commit."""
         self._names.extend(names)
         if self._names:
             self._dirty[self] = None

@@ -36,7 +36,7 @@ COMPACT_BYTES = 1024 * 1024
 
 
 class Testimony(NamedTuple):
-    """What the file says: the newest entry of each stream, the highest stream id ever given, how the last run ended."""
+    """Content of the file: each stream's newest entry, the highest stream id ever given, the end of the last run."""
 
     entries: dict[int, WitnessEntry]
     highest_id: int = 0
@@ -239,7 +239,7 @@ class Witness:
         return self._take(frame.encode(frame.OPENED, highest_id, 0, 0, self._head.salt, b""))
 
     def _begin_anew(self) -> None:
-        """Have the whole file written, under its own salt: old blocks that a crash leaves in it are not believed."""
+        """Queue a rewrite of the whole file under a new salt: old blocks that a crash leaves in it do not validate."""
         self._compact_at = 0
         self._head = self._head._replace(salt=self._salt())
 

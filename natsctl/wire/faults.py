@@ -33,7 +33,7 @@ class ProtocolViolationError(Exception):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one peer may send, in bytes. Defaults are nats-server's."""
+    """Limits of the messages of one peer, in bytes. Defaults are nats-server's."""
 
     max_control_line: int = 4096
     """Arguments of one operation, without its verb and the blanks after it."""

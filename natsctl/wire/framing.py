@@ -102,7 +102,7 @@ class Framing:
 
     @property
     def buffered_bytes(self) -> int:
-        """How much of the stream is kept until more arrives."""
+        """Number of bytes that are kept until more arrives."""
         return len(self._tail) + len(self._body)
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:

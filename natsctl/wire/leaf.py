@@ -22,12 +22,12 @@ LEAF_MSG: Final = 22
 
 
 def encode_leaf_sub(subject: bytes, queue: bytes, weight: int) -> bytes:
-    """Return the line that tells of interest; a queue group has a weight."""
+    """Return the line that announces interest; a queue group has a weight."""
     return b"LS+ %b %b %d\r\n" % (subject, queue, weight) if queue else b"LS+ %b\r\n" % subject
 
 
 def encode_leaf_unsub(subject: bytes, queue: bytes) -> bytes:
-    """Return the line that tells of the end of an interest."""
+    """Return the line that announces the end of an interest."""
     return b"LS- %b %b\r\n" % (subject, queue) if queue else b"LS- %b\r\n" % subject
 
 

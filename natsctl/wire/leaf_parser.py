@@ -21,7 +21,7 @@ def leaf_limits(limits: Limits) -> Limits:
 
 
 class LeafParser(Framing):
-    """One server's ear: feeds on chunks of any size and returns the complete operations in them."""
+    """Incremental parser of what the other server sends; chunks may be split anywhere."""
 
     __slots__ = ()
 

@@ -14,7 +14,7 @@ PING_OP: Final[Op] = (PING,)
 
 
 class Parser(Framing):
-    """The server's ear: feeds on chunks of any size and returns the complete operations in them."""
+    """Incremental parser of what clients send; chunks may be split anywhere."""
 
     __slots__ = ()
 

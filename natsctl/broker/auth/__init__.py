@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: credentials, users, permissions."""
+"""Authentication and authorization of clients: credentials, users, permissions."""

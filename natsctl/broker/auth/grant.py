@@ -37,7 +37,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
     options: ConnectOptions
     nonce: bytes = b""
-    """What INFO told this connection to sign, empty where nothing."""
+    """Nonce in this connection's INFO, empty without one."""
     certificate: Certificate | None = None
     connection_type: str = "STANDARD"
     """STANDARD, WEBSOCKET, LEAFNODE, LEAFNODE_WS or IN_PROCESS, as configuration and JWTs spell it."""
@@ -47,7 +47,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Grant(Confidential, frozen=True):
-    """What a client is let in as; `user` is what connz shows, empty for tokens.
+    """Result of a login; `user` is the name in connz, empty for tokens.
 
     Limits of `UNLIMITED` leave those of the account and of the server.
     """
@@ -70,7 +70,7 @@ class Grant(Confidential, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a client is not let in: what it is told, how connz calls it, and `detail` for who debugs; never a secret."""
+    """Reason for a refused login: the client's error, connz's term, and `detail` for debugging; never a secret."""
 
     detail: str = ""
     text: str = "Authorization Violation"
@@ -80,14 +80,14 @@ class Refusal(msgspec.Struct, frozen=True):
 class Pending(msgspec.Struct, frozen=True):
     """An answer that takes long to work out (bcrypt): `work` does it, in any thread, and touches nothing else.
 
-    A session waits for it with everything that follows its CONNECT; who can not wait calls `work` where it stands.
+    A session waits for it with everything that follows its CONNECT; a caller that cannot wait calls `work` directly.
     """
 
     work: Callable[[], Grant | Refusal]
 
 
 class Authenticator(Protocol):
-    """Who knows the users: static configuration, or the JWTs of an operator."""
+    """Source of users: static configuration, or the JWTs of an operator."""
 
     @property
     def required(self) -> bool:
@@ -99,7 +99,7 @@ class Authenticator(Protocol):
 
     @property
     def default(self) -> Grant | None:
-        """What a client without credentials is let in as."""
+        """Grant of a client without credentials."""
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
         """Return what the client is let in as, or why not, or how that is found out where it takes long."""

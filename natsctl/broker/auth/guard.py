@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Guard(Subscription):
-    """What takes the messages for one subscription of a client, looks at them, and hands them on."""
+    """Handler in place of one subscription of a client: it checks each message and hands it on."""
 
     __slots__ = ("filters", "permit", "wider")
 

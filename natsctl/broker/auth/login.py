@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 NONCE_BITS: Final = 88
 """Random bits of a nonce; nats-server's 11 bytes."""
 MUCH_HELD_BYTES: Final = 64 << 10
-"""What may arrive while an answer is worked out before the shell is told again, and stops reading."""
+"""Bytes that may arrive while an answer is worked out before the shell stops reading."""
 MAX_HELD_BYTES: Final = 8 << 20
-"""What may arrive at most: one read of the shell may be unpacked to much more."""
+"""Most bytes that may arrive: one read of the shell may be unpacked to much more."""
 ACCOUNT_FULL: Final = "maximum account active connections exceeded"
-"""What a client is told that its account has no room for."""
+"""Error for a client that its account has no room for."""
 REDACTED: Final = "[REDACTED]"
-"""How a client is called that has shown a token."""
+"""Name of a client that has shown a token."""
 
 
 class Login:
@@ -53,7 +53,7 @@ class Login:
         """A CONNECT has been accepted."""
         self.authenticated = self._auth is None
         self.options = ConnectOptions()
-        """What the client has said of itself so far."""
+        """Options that the client has sent so far."""
         self.cookies: dict[str, str] = {}
         """Fields of CONNECT that a WebSocket request brought along, for those that CONNECT leaves empty."""
         self.certificate: Certificate | None = None
@@ -61,7 +61,7 @@ class Login:
         self.grant = Grant("", GLOBAL_ACCOUNT)
         self.credentials: Credentials | None = None
         self.pending: Pending | None = None
-        """What the shell is to work out and bring to `decide`."""
+        """Answer that the shell is to work out and bring to `decide`."""
         self._held = bytearray()
         self._held_ops: list[Op] = []
         self.nonce = b""
@@ -71,23 +71,23 @@ class Login:
 
     @property
     def required(self) -> bool:
-        """What INFO says: the client has to show who it is."""
+        """Whether INFO requires the client to authenticate."""
         return self._auth is not None and self._auth.required
 
     @property
     def timeout_ns(self) -> int:
-        """How long the client has for its CONNECT."""
+        """Time that the client has for its CONNECT."""
         return self._session.broker.options.auth_timeout_of(self._session.connection_type)
 
     @property
     def user(self) -> str:
-        """Who the client is let in as, or says that it is."""
+        """User that the client is logged in as, or claims to be."""
         options = self.options
         return self.grant.user or options.nkey or options.user or (REDACTED if options.auth_token else "")
 
     @property
     def label(self) -> str:
-        """How log lines call the client beside its account; empty where it has said nothing of itself."""
+        """Client's name in log lines beside its account; empty where it has sent none."""
         options, grant = self.options, self.grant
         if grant.jwt:
             return f"jwt:{grant.user}"
@@ -99,7 +99,7 @@ class Login:
 
     @property
     def claim(self) -> str:
-        """How the log calls a client by what it has shown; empty where that is nothing."""
+        """Client's name in the log by its credentials; empty without any."""
         options = self.options
         for kind, name in (("Nkey", options.nkey), ("User", options.user), ("Token", options.auth_token and REDACTED)):
             if name:
@@ -189,7 +189,7 @@ class Login:
             session.write(OK_LINE)
 
     def admit_silent(self) -> None:
-        """Let in a client that does not begin with CONNECT, as the user for such clients, or close."""
+        """Log in a client that does not begin with CONNECT, as the user for such clients, or close."""
         answer = self._auth.authenticate(self._shown()) if self._auth is not None else Refusal()
         if isinstance(answer, Grant):
             if self.admit(answer):
@@ -207,7 +207,7 @@ class Login:
         session.broker.onlooker.refused(session, refusal)
 
     def admit(self, grant: Grant) -> bool:
-        """Let the client in as `grant`; False where its account is full, which closes it."""
+        """Log the client in as `grant`; False where its account is full, which closes it."""
         session = self._session
         account = session.broker.account(grant.account)
         most = account.config.limits.max_connections

@@ -16,11 +16,11 @@ from typing import Final
 MAX_KNOWN: Final = 4096
 """Hashes whose password is remembered; then the one that was asked for longest ago is forgotten."""
 BCRYPT_MOST_BYTES: Final = 72
-"""What bcrypt looks at of a password."""
+"""Bytes of a password that bcrypt looks at."""
 
 _COSTS: Final = range(4, 32)
 _DECOY: Final = b"Ro0CUfOqk6cXEKf3dyaM7OhSCvnwM9s4wIX9JeLapehKK5YdLxKcm"
-"""Salt and hash of a password that nobody has."""
+"""Salt and hash of a password that no user has."""
 _BCRYPT: Final = re.compile(r"\$2[abxy]\$\d{2}\$")
 _WHOLE: Final = re.compile(r"\$2[abxy]\$(\d{2})\$[./A-Za-z0-9]{53}")
 _known: OrderedDict[str, bytes] = OrderedDict()

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
-"""How long a reply may be answered where nobody says. Source: nats-server, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
+"""Default time within which a reply may be answered. Source: nats-server, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
 
 
 class SubjectRules(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Permissions(msgspec.Struct, frozen=True):
 
 
 def permissions_json(permissions: Permissions) -> dict[str, object]:
-    """Return what a user is told of its permissions, keys in nats-server's order."""
+    """Return a user's permissions as reported to it, keys in nats-server's order."""
     shown: dict[str, object] = {"publish": _rules_json(permissions.publish)}
     shown["subscribe"] = _rules_json(permissions.subscribe)
     if permissions.responses is not None:

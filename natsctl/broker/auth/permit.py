@@ -76,7 +76,7 @@ class Replies:
         self._pruned_ns = clock.monotonic_ns()
 
     def note(self, reply: bytes) -> None:
-        """Let `reply` be published to as often and as long as the rule says."""
+        """Allow publishing to `reply` as often and as long as the rule says."""
         now = self._clock.monotonic_ns()
         self._replies.pop(reply, None)
         self._replies[reply] = [now, 0]
@@ -111,7 +111,7 @@ class Replies:
 
 
 class Permit:
-    """What one session may do."""
+    """Permissions of one session."""
 
     __slots__ = ("_deny_publish", "_deny_subscribe", "_filtered", "_publish", "_published", "_subscribe", "replies")
 
@@ -173,7 +173,7 @@ class Permit:
         return self.is_wider(subject) or (deny is not None and deny.meet(subject, bool(queue)))
 
     def lets_through(self, subject: bytes, queue: bytes, wider: bool) -> bool:
-        """Return whether a message on `subject` may be delivered to a member of `queue`, or to nobody's member."""
+        """Return whether a message on `subject` may be delivered to a member of `queue`, or outside of groups."""
         key = (subject, queue, wider)
         known = self._filtered.get(key)
         if known is None:
@@ -184,7 +184,7 @@ class Permit:
         return known
 
     def note_reply(self, reply: bytes) -> None:
-        """Let the reply of a delivered message be answered, where it may not be published to anyway."""
+        """Allow a response on the reply of a delivered message, where publishing to it is not allowed anyway."""
         if self.replies is not None and not self.may_publish(reply):
             self.replies.note(reply)
 

@@ -27,7 +27,7 @@ __all__ = ["CONNECTION_TYPES", "StaticAuthenticator", "User", "secret_matches"]
 CONNECTION_TYPES: Final = frozenset({
     "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS",
 })  # fmt: skip
-"""What `allowed_connection_types` may name."""
+"""Values of `allowed_connection_types`."""
 
 
 class User(Confidential, frozen=True):
@@ -46,7 +46,7 @@ class User(Confidential, frozen=True):
 
     @property
     def identity(self) -> str:
-        """What tells this user from all others: its nkey or its name."""
+        """Identity of this user: its nkey or its name."""
         return self.nkey or self.name
 
     def may_use(self, connection_type: str) -> bool:
@@ -99,7 +99,7 @@ class StaticAuthenticator:
 
     @property
     def default(self) -> Grant | None:
-        """What a client without credentials is let in as."""
+        """Grant of a client without credentials."""
         user = self._nkeys.get(self._no_auth_user) or self._users.get(self._no_auth_user)
         return _grant(user) if user else None
 

@@ -1,1 +1,1 @@
-"""What accounts give each other: exports, imports, responses, mappings."""
+"""Exports and imports between accounts, their responses, and subject mappings."""

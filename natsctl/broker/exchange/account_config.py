@@ -10,13 +10,13 @@ from natsctl.api.account import AccountLimits
 
 UNLIMITED: Final = -1
 RESPONSE_THRESHOLD_NS: Final = 120 * 1_000_000_000
-"""How long an exported service may take for its response where nobody says."""
+"""Default time for the response of an exported service."""
 
 ResponseType = Literal["single", "stream", "chunked"]
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """How often the latency of an exported service is measured, and where the results go.
+    """Rate at which the latency of an exported service is measured, and the subject of the results.
 
     `sampling` is a percentage; 0 means requests that carry a tracing header.
     """
@@ -65,26 +65,26 @@ class ServiceImport(msgspec.Struct, frozen=True):
     subject: str
     to: str = ""
     share: bool = False
-    """Tell the service who asks."""
+    """Whether the service gets the facts about the requester."""
     token: str = ""
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Where a part of the messages of a mapping goes, in percent."""
+    """Destination of a part of the messages of a mapping, in percent."""
 
     subject: str
     weight: int = 100
 
 
 class SubjectMap(msgspec.Struct, frozen=True):
-    """What clients publish on `source` goes to one of the destinations; what their weights leave stays."""
+    """Mapping of messages that clients publish on `source` to destinations; the rest of their weights stays."""
 
     source: str
     destinations: tuple[Destination, ...]
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """What the connections of an account may use together, and what each may send."""
+    """Limits of an account's connections together, and of each one."""
 
     max_connections: int = UNLIMITED
     max_leafnodes: int = UNLIMITED
@@ -103,6 +103,6 @@ class AccountConfig(msgspec.Struct, frozen=True):
     mappings: tuple[SubjectMap, ...] = ()
     limits: ConnectionLimits = msgspec.field(default_factory=ConnectionLimits)
     display_name: str = ""
-    """What people call it where `name` is a key."""
+    """Display name where `name` is a key."""
     jetstream_tiers: tuple[tuple[str, AccountLimits], ...] = ()
-    """What JetStream is limited to for each number of replicas, where that differs."""
+    """JetStream limits for each number of replicas, where they differ."""

@@ -45,7 +45,7 @@ class Exchange:
 
     @property
     def owed(self) -> int:
-        """How many requests wait for a response of this account."""
+        """Number of requests that wait for a response of this account."""
         return len(self._responses) if self._responses is not None else 0
 
     @property
@@ -54,7 +54,7 @@ class Exchange:
         return tuple(self._doors)
 
     def listens(self, reply: bytes) -> bool | None:
-        """Return whether somebody in the requester's account listens to what is answered on `reply` here.
+        """Return whether the reply that stands behind `reply` has a subscriber in the requester's account.
 
         None where it is no reply of a request from another account.
         """
@@ -83,12 +83,12 @@ class Exchange:
         return before != set(self._doors)
 
     def came(self, sub: Subscription) -> None:
-        """Let a subscription have its part of what is imported."""
+        """Route matching imports to the subscription."""
         if self.streams is not None:
             self.streams.follow(sub)
 
     def went(self, sub: Subscription) -> None:
-        """Take note that a subscription has ended, and what stood for it in other accounts with it."""
+        """Remove the stand-ins of a subscription that has ended."""
         for stand_in in sub.stand_ins:
             stand_in.account.unsubscribe(stand_in)
         sub.stand_ins = ()
@@ -109,7 +109,7 @@ class Awaited:
         return bool(self._by_reply)
 
     def add(self, waiting: Waiting, responses: Responses) -> None:
-        """Take note of a reply."""
+        """Add a reply."""
         self._by_reply.setdefault(waiting.reply, {})[waiting] = responses
 
     def discard(self, waiting: Waiting) -> None:
@@ -121,7 +121,7 @@ class Awaited:
                 del self._by_reply[waiting.reply]
 
     def interest_lost(self, pattern: bytes) -> None:
-        """Look whether somebody still listens to the replies that a subscription has taken, which has ended."""
+        """Check that the replies of an ended subscription still have a subscriber."""
         if is_literal(pattern):
             replies = [pattern] if pattern in self._by_reply else []
         else:

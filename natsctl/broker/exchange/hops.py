@@ -24,9 +24,9 @@ class Hop(NamedTuple):
     service: tuple[str, str]
     """Exporting account and subject of the export: one that comes again is a circle."""
     info: ClientInfo | None
-    """Who asked in the first place; None for responses."""
+    """First requester; None for responses."""
     share: bool
-    """Whether the first import tells everything of who asks."""
+    """Whether the first import shares all facts about the requester."""
     depth: int
 
     def passed(self, service: tuple[str, str]) -> bool:
@@ -52,9 +52,9 @@ class Hops:
         return next((hop for to, hop in reversed(self._stack) if to is subject), None) if self._stack else None
 
     def enter(self, subject: bytes, hop: Hop) -> None:
-        """Take note that a message is about to be delivered on `subject`."""
+        """Record the hop of a message that is about to be delivered on `subject`."""
         self._stack.append((subject, hop))
 
     def leave(self) -> None:
-        """Take note that the last one has been delivered."""
+        """Remove the hop of the last message: it has been delivered."""
         self._stack.pop()

@@ -54,7 +54,7 @@ class ServiceLink(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with one export or import of an account, in nats-server's words."""
+    """Fault of one export or import of an account, in nats-server's words."""
 
     account: str
     item: StreamExport | ServiceExport | StreamImport | ServiceImport
@@ -81,7 +81,7 @@ class ImportPlan:
         self.extend(tuple(configs))
 
     def may_extend(self, configs: Sequence[AccountConfig]) -> bool:
-        """Return whether accounts are all new, nobody here knows them, and they know everybody they name."""
+        """Return whether accounts are all new, no known one names them, and every account that they name is known."""
         names = {config.name for config in configs}
         wanted = {item.account for config in configs for item in config.imports}
         return (

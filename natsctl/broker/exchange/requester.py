@@ -23,7 +23,7 @@ def client_kind(session: Session) -> tuple[str, str]:
 
 
 def requester_info(broker: Broker, account: Account, origin: Session | None, detailed: bool) -> ClientInfo:
-    """Return what is told of who publishes in `account`: the account and the round trip, `detailed` everything."""
+    """Return the facts about a publisher in `account`: account and round trip time, all of them if `detailed`."""
     name = account.name
     if origin is None:
         return ClientInfo(acc=name, server=broker.server_name, kind="JetStream") if detailed else ClientInfo(acc=name)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _ACKS: Final = b"$JS.ACK."
 """Replies that are left as they are: a consumer's messages on their way through another account."""
 FAST_BATCH: Final = b".$FI"
-"""How replies end that say something themselves: a stream has to see them."""
+"""Ends of replies that carry meaning of their own: a stream has to see them."""
 
 
 class ServiceDoor(Subscription):
@@ -80,7 +80,7 @@ class ServiceDoor(Subscription):
         return taken > 0
 
     def _who(self, before: Hop | None, origin: Session | None) -> tuple[ClientInfo, bool]:
-        """Return what the service is told of who asks, and whether that is everything."""
+        """Return the facts about the requester for the service, and whether they are complete."""
         broker, link = self._exporter.broker, self.link
         if before is None or before.info is None:
             info, share = requester_info(broker, self.account, origin, link.share), link.share

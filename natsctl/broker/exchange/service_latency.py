@@ -55,7 +55,7 @@ class Sample(msgspec.Struct, frozen=True):
     """One request that is measured."""
 
     subject: str
-    """Where the metric goes."""
+    """Subject of the metric."""
     requestor: ClientInfo
     start_ns: int
     """When the request was passed on, wall clock."""

@@ -58,11 +58,11 @@ class Waiting:
         self.export = export
         self.since_ns = since_ns
         self.sample: Sample | None = None
-        """What is told of it where it is measured, until it has been."""
+        """Latency sample where it is measured, until it is published."""
 
 
 class Responses:
-    """What the services of one account owe."""
+    """Pending responses of the services of one account."""
 
     __slots__ = ("_account", "_by_subject", "_look_ns", "_prefix", "_tail")
 
@@ -105,7 +105,7 @@ class Responses:
         return waiting
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
-        """Pass a response on; one that nobody waits for any more is taken, and lost, unless it is JetStream's."""
+        """Pass a response on; one without a pending request is dropped, unless it is JetStream's."""
         exporter = self._account
         at = exporter.destination(subject)
         waiting = self._by_subject.get(at)
@@ -154,7 +154,7 @@ class Responses:
             tell_failure(self._account, sample, why)
 
     def unheard(self, waiting: Waiting) -> None:
-        """Wait no more: nobody listens to the reply."""
+        """Drop a pending request: the reply has no subscriber."""
         self.give_up(waiting, INTEREST_LOST)
 
     def tick(self) -> None:

@@ -23,7 +23,7 @@ _OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
 
 
 class StandIn(Subscription):
-    """What takes the messages of another account for one subscription here."""
+    """Handler in an exporting account for one subscription of the importing account."""
 
     __slots__ = ("_for", "_line")
 
@@ -40,7 +40,7 @@ class StandIn(Subscription):
         sub, exporter = self._for, self._line.exporter
         to = exporter.destination(subject)
         if exporter.broker.hops.of(to) is not None:
-            return False  # a request to a service is nobody's stream
+            return False  # a request to a service belongs to no stream
         local = subject if to is not subject else self._line.local(subject)
         session = sub.session
         if session is None:
@@ -96,7 +96,7 @@ class StreamImports:
         self._lines = [StreamLine(link, accounts[link.account]) for link in links]
 
     def follow(self, sub: Subscription) -> None:
-        """Let a subscription have its part of what is imported."""
+        """Route matching imports to the subscription."""
         if sub.session is None and sub.subject.startswith(_OWN):
             return
         subject = sub.subject.decode("utf-8", "surrogateescape")
@@ -108,7 +108,7 @@ class StreamImports:
                 line.exporter.place(stand_in)
 
     def follow_all(self) -> None:
-        """Let every subscription of the account have what is imported now, and nothing else."""
+        """Route the current imports to every subscription of the account, and nothing else."""
         for placed in tuple(self._account.routes.subs):
             sub = placed.client or placed
             if not sub.foreign:

@@ -27,7 +27,7 @@ SECOND_NS: Final = 1_000_000_000
 NEVER_S: Final = 1 << 62
 """A time that does not come."""
 ASK_AGAIN_S: Final = 1
-"""How long an expired account waits before its resolver is asked again. Source: nats-server, updateAccount."""
+"""Time before the resolver is asked again for an expired account. Source: nats-server, updateAccount."""
 
 INVALID: Final = "account validation failed"
 
@@ -62,10 +62,10 @@ class HeldAccount:
 
 
 class Keeper(Protocol):
-    """Who makes true what accounts claim."""
+    """Receiver of the configuration of accounts: the broker."""
 
     def configure(self, configs: Sequence[AccountConfig]) -> None:
-        """Let accounts be as configured, all at once."""
+        """Configure accounts, all at once."""
 
     def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
         """Hold the clients of an account to its new claims."""
@@ -86,7 +86,7 @@ class AccountBook:
         self.keeper: Keeper | None = None
         self._held: dict[str, HeldAccount] = {}
         self._importers: dict[str, set[str]] = {}
-        """Who imports from an account, alive or not."""
+        """Importers of an account, active or not."""
         self._due_s = NEVER_S
 
     @property
@@ -154,7 +154,7 @@ class AccountBook:
         return gone
 
     def forget(self, name: str, *, expired: bool = True) -> None:
-        """Let an account be unknown: its clients are closed, as if it had `expired` or as not let in."""
+        """Drop an account: its clients are closed, as `expired` or as not authorized."""
         held = self._held.get(name)
         if held is None:
             return
@@ -232,10 +232,10 @@ class AccountBook:
             raise JwtError(INVALID)
         return HeldAccount(claims, token, strict=claims.iss in self.trust.strict_keys, now_s=now_s)
 
-    # From accounts to what the broker is told
+    # From accounts to the broker's configuration
 
     def _refresh(self, accounts: Iterable[HeldAccount], now_s: int, fresh: Iterable[HeldAccount] = ()) -> None:
-        """Look again at the imports of accounts, and tell the broker what is new and what has changed."""
+        """Check the imports of accounts again, and configure the broker with what is new or has changed."""
         told = {held.name: held for held in fresh}
         for held in (*told.values(), *accounts):
             imports, held.imports_end_s = imports_in_effect(held.claims, self._claims_of, self._signs, now_s)

@@ -37,7 +37,7 @@ class JwtAuthenticator:
 
     @property
     def required(self) -> bool:
-        """Nobody is let in without a JWT."""
+        """Return None: every client needs a JWT."""
         return True
 
     @property
@@ -47,7 +47,7 @@ class JwtAuthenticator:
 
     @property
     def default(self) -> Grant | None:
-        """Nobody is let in without a JWT."""
+        """Return None: every client needs a JWT."""
         return None
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal:

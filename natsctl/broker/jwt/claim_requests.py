@@ -28,17 +28,17 @@ DONE: Final = 200
 FAILED: Final = 500
 OF_ACCOUNT: Final = (b"$SYS.ACCOUNT.*.CLAIMS.UPDATE", b"$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE")
 NOBODY: Final = "n/a"
-"""How answers call the account of a JWT that can not be read."""
+"""Account name in answers about a JWT that cannot be read."""
 
 Answerer = Callable[[str, bytes, bytes], None]
 """Takes subject, reply and body of a request."""
 
 
 class ClaimRequests:
-    """What the system account of one broker is asked about account JWTs."""
+    """Handlers of one broker's system account for requests about account JWTs."""
 
     def __init__(self, broker: Broker, book: AccountBook, store: Store | None, note: Callable[[str], None]) -> None:
-        """`note` is told in a sentence what an operator should know."""
+        """Register the handlers; `note` logs a sentence for the operator."""
         self._broker = broker
         self._book = book
         self._store = store

@@ -16,7 +16,7 @@ class Struct(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ClaimsData(Struct, frozen=True):
-    """What every JWT has: who says it of whom, and from when to when, in seconds since the epoch."""
+    """Fields of every JWT: issuer, subject, and its times in seconds since the epoch."""
 
     aud: str = ""
     exp: int = 0
@@ -78,7 +78,7 @@ class UserLimits(Permissions, frozen=True):
 
 
 class UserBody(UserLimits, frozen=True):
-    """What a user's JWT says beside the times."""
+    """Claims of a user's JWT beside the times."""
 
     issuer_account: str = ""
     tags: list[str] = []
@@ -93,19 +93,19 @@ class UserClaims(ClaimsData, frozen=True):
 
     @property
     def account(self) -> str:
-        """The account's key, whoever signed for it."""
+        """The account's key, also where another key signed for it."""
         return self.nats.issuer_account or self.iss
 
 
 class ServiceLatency(Struct, frozen=True):
-    """Where the latency of a service is published, and for how many percent of the requests."""
+    """Subject for the latency of a service, and the percentage of requests that are measured."""
 
     sampling: int | str = 0
     results: str = ""
 
 
 class Export(Struct, frozen=True):
-    """What other accounts may import."""
+    """Export: subjects that other accounts may import."""
 
     name: str = ""
     subject: str = ""
@@ -123,7 +123,7 @@ class Export(Struct, frozen=True):
 
 
 class Import(Struct, frozen=True):
-    """What is taken from another account.
+    """Import from another account.
 
     `subject` is what is asked here for services and what is heard there for streams; with `local_subject` it is the
     other account's for both, and that is how it is called here.
@@ -141,7 +141,7 @@ class Import(Struct, frozen=True):
 
 
 class JetStreamLimits(Struct, frozen=True):
-    """What an account may use of JetStream in all, or in one tier."""
+    """Limits of an account's JetStream in all, or in one tier."""
 
     mem_storage: int = 0
     disk_storage: int = 0
@@ -154,7 +154,7 @@ class JetStreamLimits(Struct, frozen=True):
 
 
 class AccountLimits(JetStreamLimits, frozen=True):
-    """What an operator lets an account have."""
+    """Limits of an account, set by its operator."""
 
     subs: int = 0
     data: int = 0
@@ -195,7 +195,7 @@ class UserScope(Struct, frozen=True):
 
 
 class ExternalAuthorization(Struct, frozen=True):
-    """Who is asked about users instead."""
+    """External authorization: the users of the auth callout."""
 
     auth_users: list[str] = []
     allowed_accounts: list[str] = []
@@ -203,7 +203,7 @@ class ExternalAuthorization(Struct, frozen=True):
 
 
 class AccountBody(Struct, frozen=True):
-    """What an account's JWT says beside the times."""
+    """Claims of an account's JWT beside the times."""
 
     imports: list[Import] = []
     exports: list[Export] = []
@@ -256,7 +256,7 @@ class ActivationClaims(ClaimsData, frozen=True):
 
 
 class OperatorBody(Struct, frozen=True):
-    """What an operator's JWT says beside the times."""
+    """Claims of an operator's JWT beside the times."""
 
     signing_keys: list[str] = []
     account_server_url: str = ""
@@ -292,5 +292,5 @@ def decode(token: str, kind: type[AnyClaims]) -> AnyClaims:
 
 
 def is_revoked(revocations: dict[str, int], claims: ClaimsData) -> bool:
-    """Return whether claims were made no later than their subject, or everybody, was revoked."""
+    """Return whether claims were made no later than their subject, or every subject, was revoked."""
     return any(revocations.get(who, -1) >= claims.iat for who in (claims.sub, "*") if who in revocations)

@@ -37,7 +37,7 @@ class BrokerKeeper:
         return clock.monotonic_ns() + self._auth.book.due_s * SECOND_NS - clock.now_ns()
 
     def configure(self, configs: Sequence[AccountConfig]) -> None:
-        """Let accounts be as configured."""
+        """Configure accounts."""
         self._broker.configure_accounts(configs)
 
     def account_expired(self, held: HeldAccount) -> None:
@@ -67,7 +67,9 @@ class BrokerKeeper:
                 continue  # let in without a JWT: not one of ours
             _hold_to(session, user, held, before)
             if session.close_reason is None and session in session.account.sessions:
-                _limit(session, user, held)  # a leaf node was told what it may do: it comes again to hear of more
+                _limit(
+                    session, user, held
+                )  # a leaf node has its permissions from the handshake: it reconnects for others
 
     def _sessions(self, held: HeldAccount) -> list[Session]:
         """Return the clients and leaf nodes of an account, the oldest first."""

@@ -15,7 +15,7 @@ DEFAULT_RESPONSES: Final = 1
 def permissions_of(rules: Permissions) -> BrokerPermissions | None:
     """Return what a JWT's rules mean; None where it has none.
 
-    Leave to answer takes away the leave to publish whatever nobody speaks of.
+    Permission to respond removes the permission to publish on subjects without a rule.
     """
     if rules.resp is None and rules.pub == rules.sub == Permission():
         return None

@@ -34,7 +34,7 @@ def filled(template: Template, user: UserClaims, account: AccountClaims) -> Temp
 
 
 class _Fields:
-    """What is known of one user."""
+    """Facts about one user."""
 
     def __init__(self, user: UserClaims, account: AccountClaims) -> None:
         self._values = {

@@ -20,7 +20,7 @@ ISSUERS: Final[dict[str, tuple[Kind, ...]]] = {
     "user": ("account",),
     "activation": ("account", "operator"),
 }
-"""Who may sign a JWT, by its type."""
+"""Kinds of keys that may sign a JWT, by its type."""
 
 _OF_VERSION_1: Final = ("type", "tags", "issuer_account")
 """Keys that claims of version 1 have outside of `nats`."""

@@ -72,7 +72,7 @@ def grant_of(user: UserClaims, held: HeldAccount, credentials: Credentials, toke
 
 
 def _check_connection_type(rules: UserLimits, kind: str) -> None:
-    """Unknown types are passed over, but not where there are no others: then somebody else is meant."""
+    """Skip unknown types, unless there are no others: then other kinds of clients are meant."""
     named = {name.upper() for name in rules.allowed_connection_types}
     if named and kind not in named & CONNECTION_TYPES:
         raise JwtError("Connection type not allowed")

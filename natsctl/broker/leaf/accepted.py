@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.leafs import Leafs
 
 REVIEW_NS: Final = 10 * SECOND_NS
-"""How often a user with a JWT is looked at again: accounts expire, users are revoked."""
+"""Interval of checks of a user with a JWT: accounts expire, users are revoked."""
 RESERVED_CLUSTER: Final = "-"
 """The name that nats-server keeps for messages without an origin."""
 
@@ -70,7 +70,7 @@ class AcceptedLink(LeafLink):
             self.login.ask(self._leafs.authenticate(self._credentials(options)))
 
     def answered(self, answer: Grant | Refusal) -> None:
-        """Let the other side in, or not."""
+        """Accept or refuse the other side."""
         if isinstance(answer, Refusal):
             self.refuse(answer)
         elif self._is_welcome(self._connect):
@@ -106,14 +106,14 @@ class AcceptedLink(LeafLink):
             super()._late()
 
     def refuse(self, refusal: Refusal) -> None:
-        """Close the connection, and tell the log who was not let in."""
+        """Close the connection, and log the refused user."""
         user = self._shown.options.user if self._shown is not None else ""
         shown = f" - User {go_quote(user)}" if user else ""
         self._leafs.log.error(f"{self.label} - authentication error{shown}")
         self.close(refusal.reason, refusal.text)
 
     def _is_welcome(self, connect: LeafConnect) -> bool:
-        """Tell whether a server that may come in does not come as what it must not be."""
+        """Return whether an authenticated server may connect in its role."""
         least = self._leafs.options.min_version
         if " " in connect.cluster:
             self.fail(CloseReason.PROTOCOL_VIOLATION, "cluster name cannot contain spaces")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.link import LeafLink
 
 CLIENTS_API: Final = ("$JS.API.>", "$KV.>", "$OBJ.>")
-"""What stays on each side: the other one's is reached by the name of its domain."""
+"""Subjects that stay on each side: the other one's are reached by the name of its domain."""
 SERVERS_API: Final = ("$JSC.>", "$NRG.>", *CLIENTS_API)
 
 

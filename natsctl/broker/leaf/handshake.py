@@ -53,7 +53,7 @@ class LeafInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class PeerInfo(msgspec.Struct, kw_only=True):
-    """What is read of the other side's INFO."""
+    """Fields of the other side's INFO that are read."""
 
     server_id: str = ""
     server_name: str = ""
@@ -115,7 +115,7 @@ def parse_body(body: bytes, kind: type[_Body]) -> _Body | None:
 
 
 def told(rules: SubjectRules) -> SubjectLists | None:
-    """Return the rules of one direction as INFO tells them, None where there are none."""
+    """Return the rules of one direction as INFO has them, None without rules."""
     if rules.allow is None and not rules.deny:
         return None
     allow = None if rules.allow is None else list(rules.allow)
@@ -123,7 +123,7 @@ def told(rules: SubjectRules) -> SubjectLists | None:
 
 
 def version_at_least(version: str, least: str) -> bool:
-    """Tell whether one dotted version is not older than another; what is no version is older than all."""
+    """Return whether one dotted version is not older than another; text that is no version is older than all."""
     have, want = version_parts(version), version_parts(least)
     return have is not None and want is not None and have >= want
 

@@ -82,7 +82,7 @@ class Member(Subscription):
 
 
 def _is_here(session: Session | None, sub: Subscription, origin: Session | None) -> bool:
-    """Tell whether a member is on this server and takes messages of `origin`: it is preferred."""
+    """Return whether a member is on this server and receives messages of `origin`: it is preferred."""
     if session is None:
         return not isinstance(sub, Member)
     return session is not origin or session.echo
@@ -108,7 +108,7 @@ class Inward:
             yield subject
 
     def add(self, subject: bytes, queue: bytes, weight: int) -> None:
-        """Take note of interest; of a group that is known, of its new weight."""
+        """Add interest; of a group that is known, its new weight."""
         known = self._subs.get((subject, queue))
         if known is not None:
             if known[1] is not None and known[1].weight != weight:
@@ -124,7 +124,7 @@ class Inward:
             link.account.insert(member)
 
     def _weigh(self, member: Member, weight: int) -> None:
-        """Tell other connections of the difference without a moment in which the group is gone."""
+        """Announce the difference to other connections without a moment in which the group is missing."""
         gone = Member(self._link, member.subject, member.queue, member.weight)
         member.weight = weight
         for listener in self._link.account.listeners:
@@ -132,7 +132,7 @@ class Inward:
             listener.unsubscribed(gone)
 
     def remove(self, subject: bytes, queue: bytes) -> None:
-        """Take note of the end of an interest."""
+        """Remove interest."""
         known = self._subs.pop((subject, queue), None)
         if known is not None:
             self._drop(known)
@@ -152,7 +152,7 @@ class Inward:
             account.unsubscribe(member)
 
     def choose(self, to: bytes, queue: bytes) -> None:
-        """Let the message to `to` that is being delivered name a queue group."""
+        """Add a queue group to the message to `to` that is being delivered."""
         if len(self._chosen) >= MAX_CHOSEN:
             self._chosen.clear()
         self._chosen.setdefault(to, []).append(queue)
@@ -160,7 +160,7 @@ class Inward:
     def carry(
         self, carrier: Carrier, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        """Send a message unless another carrier of this connection does, or nobody over there wants it."""
+        """Send a message unless another carrier of this connection does, or the other side has no interest."""
         link = self._link
         to = link.account.destination(subject)
         carriers = (self._routes.exact.get(to) or self._routes.find(to))[2]

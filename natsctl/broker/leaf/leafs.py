@@ -83,12 +83,12 @@ class Leafs:
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Who knows the users, None where everybody is let in."""
+        """Authenticator, None where every client is accepted."""
         return self.options.auth or self.broker.options.auth
 
     @property
     def anybody(self) -> Grant:
-        """What everybody is let in as where there are no users."""
+        """Grant of every client where there are no users."""
         return Grant("", self.options.account or GLOBAL_ACCOUNT)
 
     def accepted(self) -> list[AcceptedLink]:
@@ -143,7 +143,7 @@ class Leafs:
         return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
     def loop_subject(self, account: Account) -> bytes:
-        """Return the subject of an account that nobody else subscribes to, unless it hears of it through a loop."""
+        """Return the subject of an account that no other server subscribes to, except through a loop."""
         known = self._loop_subjects.get(account.name)
         if known is None:
             known = LOOP_PREFIX + b"%032x" % self.broker.rng.getrandbits(LOOP_ID_BITS)
@@ -151,12 +151,12 @@ class Leafs:
         return known
 
     def is_full(self, account: Account, but: LeafLink) -> bool:
-        """Tell whether an account has as many links as it may, one aside."""
+        """Return whether an account has as many links as it may, not counting one."""
         most = account.config.limits.max_leafnodes
         return most >= 0 and sum(link.account is account and link is not but for link in self.registered()) >= most
 
     def knows_cluster(self, link: LeafLink) -> bool:
-        """Tell whether the cluster that a link leads to is connected to its account from the other side already."""
+        """Return whether the cluster that a link leads to is connected to its account from the other side already."""
         return any(
             other is not link and not other.is_spoke and other.account is link.account
             and other.remote_cluster == link.remote_cluster
@@ -176,7 +176,7 @@ class Leafs:
                 self.log.warn(f"{link.label} - Replacing connection from same server")
 
     def joined(self, link: LeafLink) -> None:
-        """Take note that a link serves its account."""
+        """Register a link that serves its account."""
         self.broker.leafs[link.cid] = link
         self.broker.onlooker.connected(link)
         self.on_joined(link)

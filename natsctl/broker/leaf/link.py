@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.leafs import Leafs
 
 PENDING_FACTOR: Final = 4
-"""How much more than for a client may wait for a link: many clients stand behind it."""
+"""Factor by which more data may wait for a link than for a client: it serves many clients."""
 MAX_INTERESTS: Final = 1 << 20
 """Subscriptions that the other side of one link may have."""
 FIRST_PING_NS: Final = SECOND_NS
 """When the first PING goes out, which measures the round trip. Source: nats-server, firstPingInterval."""
 DELAY_NS: Final = 30 * SECOND_NS
-"""How long to wait before connecting again after a loop, a violation, or a name that both sides have."""
+"""Delay before connecting again after a loop, a violation, or a name that both sides have."""
 ACK_DOTS: Final = 8
 """Dots before the subject that a delivery carries behind its ack subject. Source: nats-server, jsAckDeliverIdx."""
 
@@ -73,7 +73,7 @@ class LeafLink(Session):
         self.compression = "off"
         """As it is shown: links are never compressed."""
         self.reconnect_delay_ns = 0
-        """How long the side that connects waits before it does so again, where longer than usual."""
+        """Delay before the connecting side does so again, where longer than usual."""
         self.rules = LinkRules()
         self.inward = Inward(self)
         self.outward = Outward(self)
@@ -86,22 +86,22 @@ class LeafLink(Session):
 
     @property
     def label(self) -> str:
-        """How log lines begin."""
+        """Prefix of log lines."""
         return f"{self.host}:{self.port} - lid:{self.cid}"
 
     @property
     def registered(self) -> bool:
-        """Tell whether the handshake is done: messages and interest flow."""
+        """Return whether the handshake is done: messages and interest flow."""
         return self._registered
 
     @property
     def is_isolated(self) -> bool:
-        """Tell whether the other side does not hear of other leaf nodes."""
+        """Return whether interest of other leaf nodes is kept from the other side."""
         return self.isolated
 
     @property
     def websocket(self) -> bool:
-        """Tell whether it runs over WebSocket."""
+        """Return whether it runs over WebSocket."""
         return self.kind == "websocket"
 
     def subjects(self) -> Iterable[bytes]:
@@ -114,14 +114,14 @@ class LeafLink(Session):
         return "LEAFNODE_WS" if self.kind == "websocket" else "LEAFNODE"
 
     def fail(self, reason: CloseReason, text: str) -> None:
-        """Tell the other side and the log what is wrong, and close."""
+        """Report a fault to the other side and the log, and close."""
         self._leafs.log.error(f"{self.label} - {text}")
         self.close(reason, text)
 
     # --- messages
 
     def takes_from(self, origin: Session | None, subject: bytes) -> bool:
-        """Tell whether a message of `origin` may go over this link."""
+        """Return whether a message of `origin` may go over this link."""
         if origin is self or self.close_reason is not None or not self.rules.send.allows(subject):
             return False
         return not (
@@ -168,7 +168,7 @@ class LeafLink(Session):
     # --- interest
 
     def start_telling(self) -> None:
-        """The handshake is done: tell of the account's interest, now and from now on."""
+        """Announce the account's interest from now on: the handshake is done."""
         account = self.account
         self._registered = True
         first_ns = min(FIRST_PING_NS, self.broker.options.ping_interval_ns)
@@ -276,7 +276,7 @@ class LeafLink(Session):
         return min(ends_ns, self.due_ns + late_ns)
 
     def hold_timers(self) -> None:
-        """Let nothing fall due until `start_timers`."""
+        """Suspend all deadlines until `start_timers`."""
         self.due_ns = NEVER_NS
 
     def start_timers(self) -> None:
@@ -361,7 +361,7 @@ class LeafLink(Session):
             self.loop_found(tell=False)
 
     def _take_info(self, body: bytes) -> None:
-        """Hear what the other side says of itself."""
+        """Handle the other side's INFO."""
 
     def _take_connect(self, body: bytes) -> None:
-        """Hear what who connects says of itself."""
+        """Handle the CONNECT of the side that connects."""

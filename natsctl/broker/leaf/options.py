@@ -11,23 +11,23 @@ from natsctl.broker.auth.grant import Authenticator
 from natsctl.broker.options import SECOND_NS
 
 FIRST_INFO_NS: Final = SECOND_NS
-"""How long a hub may take for its INFO. Source: nats-server, DEFAULT_LEAFNODE_INFO_WAIT."""
+"""Time within which a hub must send INFO. Source: nats-server, DEFAULT_LEAFNODE_INFO_WAIT."""
 
 Signer: TypeAlias = Callable[[bytes], Mapping[str, str]]
 """Called with the hub's nonce; returns the fields of CONNECT that say who we are. Raises RemoteCredentialsError."""
 
 
 class RemoteCredentialsError(Exception):
-    """The credentials of a remote can not be used; the text is for the log."""
+    """The credentials of a remote cannot be used; the text is for the log."""
 
 
 def anonymous(nonce: bytes) -> Mapping[str, str]:
-    """Return the fields of somebody who shows nothing."""
+    """Return the fields of a connection without credentials."""
     return {}
 
 
 class LinkLog(Protocol):
-    """Where the lines about connections go."""
+    """Log for lines about connections."""
 
     def info(self, text: str) -> None:
         """Note what operators expect to see."""
@@ -43,25 +43,25 @@ class LinkLog(Protocol):
 
 
 class LeafOptions(msgspec.Struct, frozen=True):
-    """How leaf nodes are accepted, and what this server says of itself on both kinds of connections."""
+    """Options for accepting leaf nodes, and this server's INFO on both kinds of connections."""
 
     host: str = ""
     port: int = 0
-    """Where leaf nodes connect, as INFO says it."""
+    """Address for leaf nodes in INFO."""
     urls: tuple[str, ...] = ()
-    """What INFO offers to connect to again; empty where nothing is advertised."""
+    """Addresses in INFO for connecting again; empty where none are advertised."""
     cluster: str = ""
-    """What a server with remotes calls itself; messages do not go back to who is called the same."""
+    """Cluster name of a server with remotes; messages do not go back to a cluster of the same name."""
     tls_required: bool = False
     tls_verify: bool = False
     auth: Authenticator | None = None
     """The users of the block `leafnodes`; None: those of the server."""
     account: str = ""
-    """Where who needs no credentials is bound; empty: the global account."""
+    """Account of leaf nodes without credentials; empty: the global account."""
     auth_timeout_ns: int = 2 * SECOND_NS
     min_version: str = ""
     isolate: bool = False
-    """Interest of one leaf node is not told to another."""
+    """Whether interest of one leaf node is kept from others."""
     undivided: frozenset[str] = frozenset()
     """Accounts whose JetStream is not kept apart from that of the other side."""
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 LOOP_PREFIX: Final = b"$LDS."
 OWN_BUSINESS: Final = (b"$SYS.REQ.USER.INFO", b"$JS.NEXT.", b"$JS.STREAM.", b"$JS.ACK.*.*.>")
-"""Beginnings of what a server answers for its own clients alone, or tells of consumer by consumer."""
+"""Prefixes of subjects that a server answers for its own clients alone, or announces consumer by consumer."""
 
 
 class Outward:
-    """An InterestListener that tells one connection."""
+    """InterestListener that announces to one connection."""
 
     __slots__ = ("_counts", "_link")
 
@@ -33,7 +33,7 @@ class Outward:
         self._counts: dict[tuple[bytes, bytes], int] = {}
 
     def start(self, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
-        """Tell of everything that there is, and of `subjects` beside it."""
+        """Announce all interest that exists, and `subjects` beside it."""
         counts = self._counts
         for sub in subs:
             if self._link.is_spoke and isinstance(sub, (Carrier, Member)) and sub.link.is_spoke:
@@ -48,17 +48,17 @@ class Outward:
             self._link.write(encode_leaf_sub(subject, queue, count))
 
     def offered(self, subject: bytes) -> None:
-        """Take note of interest that a wider handler takes."""
+        """Handle interest behind a wider handler."""
         if self._link.rules.may_ask(subject):
             self._change((subject, b""), 1)
 
     def withdrawn(self, subject: bytes) -> None:
-        """Take note that such an interest has ended."""
+        """Handle the end of such an interest."""
         if (subject, b"") in self._counts:
             self._change((subject, b""), -1)
 
     def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
-        """Take note of several of which some may have ended and others may be new."""
+        """Handle several changes, of which some may be ends and others may be new."""
         for subject in now:
             if subject not in before:
                 self.offered(subject)
@@ -71,12 +71,12 @@ class Outward:
         return list(self._counts)
 
     def subscribed(self, sub: Subscription) -> None:
-        """Take note of one more subscription."""
+        """Handle one more subscription."""
         if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
             self._change((sub.subject, sub.queue), _weight(sub))
 
     def unsubscribed(self, sub: Subscription) -> None:
-        """Take note that a subscription has ended."""
+        """Handle the end of a subscription."""
         if self._concerns(sub) and (sub.subject, sub.queue) in self._counts:
             self._change((sub.subject, sub.queue), -_weight(sub))
 
@@ -99,7 +99,7 @@ class Outward:
             self._link.write(encode_leaf_unsub(subject, queue))
 
     def _concerns(self, sub: Subscription) -> bool:
-        """Tell whether the other side is to know of a subscription."""
+        """Return whether a subscription is announced to the other side."""
         if not isinstance(sub, (Carrier, Member)):
             return not sub.subject.startswith(OWN_BUSINESS)
         link, other = self._link, sub.link

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LeafPeer(Protocol):
-    """What is shown of one leaf node connection; times are of the broker's clocks."""
+    """Facts about one leaf node connection for monitoring; times are of the broker's clocks."""
 
     @property
     def cid(self) -> int:
@@ -43,11 +43,11 @@ class LeafPeer(Protocol):
 
     @property
     def user(self) -> str:
-        """Who the other end is let in as; empty without users."""
+        """User of the other end; empty without users."""
 
     @property
     def tls(self) -> TlsFacts | None:
-        """What the handshake settled."""
+        """Result of the TLS handshake."""
 
     @property
     def websocket(self) -> bool:
@@ -71,7 +71,7 @@ class LeafPeer(Protocol):
 
     @property
     def pending_bytes(self) -> int:
-        """What waits to be written."""
+        """Bytes that wait to be written."""
 
     @property
     def in_msgs(self) -> int:

@@ -82,10 +82,10 @@ class LinkRules:
         self.ask = Direction()
         self.export = Direction()
         self.replies: Replies | None = None
-        """What a hub's user may answer besides, where it may answer what it is sent."""
+        """Subjects on which a hub's user may respond besides, where it may respond to messages it gets."""
 
     def may_ask(self, subject: bytes) -> bool:
-        """Return whether the other side may be told of interest in `subject`."""
+        """Return whether interest in `subject` may be announced to the other side."""
         return subject.startswith(UNRULED_INTEREST) or self.ask.allows_interest(subject)
 
     def may_be_asked(self, subject: bytes) -> bool:
@@ -101,7 +101,7 @@ class LinkRules:
         return self.replies is not None and self.replies.use(subject)
 
     def forbid_both(self, patterns: Sequence[str]) -> None:
-        """Let nothing on these subjects pass of our own, in either direction."""
+        """Block these subjects in both directions."""
         self.send.forbid(patterns)
         self.ask.forbid(patterns)
 

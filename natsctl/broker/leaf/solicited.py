@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.leafs import Leafs
 
 ANSWER_NS: Final = 2 * SECOND_NS
-"""How long the other side may take to answer CONNECT. Source: nats-server, connectProcessTimeout."""
+"""Time within which the other side must answer CONNECT. Source: nats-server, connectProcessTimeout."""
 OLD_VERSION_DELAY_NS: Final = 5 * SECOND_NS
-"""How long to wait where the other side wants a newer server."""
+"""Delay where the other side wants a newer server."""
 PROTOCOL: Final = 2
 """The protocol between servers with accounts; the next one is for traces of messages."""
 
@@ -42,14 +42,14 @@ class SolicitedLink(LeafLink):
         self._remote = remote
         self._secured = secured
         self._apart: tuple[list[str], ...] = ([], [])
-        """What the domains deny, to be sent and to be asked for, whatever the hub says of its user."""
+        """Subjects that the domains deny for sending and for interest, whatever the hub allows."""
         self.solicited = True
         self.is_spoke = not remote.hub
         self.isolated = self.isolated or remote.isolate
         self.account = leafs.broker.account(remote.account)
         self.login.authenticated = True
         self.leafnode_urls: list[str] = []
-        """Where else the hub may be reached."""
+        """Other addresses of the hub."""
         self.ws_urls: list[str] = []
         self.wants_tls = False
         """The shell is to put TLS under the link, and to say `secured` then."""
