@@ -134,14 +134,14 @@ class AccountOverview(AccountInfo):
 
 
 class Moved(msgspec.Struct):
-    """How much was moved."""
+    """Amounts that were moved."""
 
     msgs: int
     bytes: int
 
 
 class AccountStatistics(msgspec.Struct):
-    """What one server counts for the account."""
+    """Counters of the account on one server."""
 
     acc: str
     conns: int

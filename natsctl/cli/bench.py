@@ -128,7 +128,7 @@ Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
 
 
 class Reported(NamedTuple):
-    """What is told of a benchmark: a bundle of flags for commands."""
+    """Output of a benchmark: a bundle of flags for commands."""
 
     csv: Annotated[
         str | None, typer.Option("--csv", metavar="FILE", help="write a line for each client to this file")
@@ -155,7 +155,7 @@ def bench(
 
 
 def load_of(kind: str, given: Given, subject: str) -> Load:
-    """The load that the flags describe; raises UsageError for what does not go together."""
+    """Return the load that the flags describe; raises UsageError for what does not go together."""
     from natsctl.cli.messaging.bodies import check_target
 
     fields: dict[str, Any] = {"kind": kind}

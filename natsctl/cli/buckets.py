@@ -58,7 +58,7 @@ HINTS: dict[int, str] = {
 
 
 def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
-    """The bucket that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    """Return the bucket that was given, or that the person picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:
@@ -139,7 +139,10 @@ def _object_hint(session: Session, failure: ObjectNotFoundError) -> str:
 
 
 def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
-    """What was asked for a hint, None where even that fails: the failure before it is what has to be told."""
+    """Return the answer to a request for a hint.
+
+    None if even that fails, as the failure before it is the one to report.
+    """
     try:
         return ask()
     except NatsctlError:
@@ -168,7 +171,7 @@ class AnyBucket(Model, kw_only=True, omit_defaults=False):
 
 
 def shared_fields(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
-    """The fields of `AnyBucket` from a bucket's stream."""
+    """Return the fields of `AnyBucket` from a bucket's stream."""
     info = answer.value
     config, state = info.config, info.state
     return {
@@ -189,7 +192,7 @@ def shared_fields(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
 
 
 def either(name: str, doc: str, *kinds: type[Struct]) -> type[Struct]:
-    """A type of what is one or another: it has the fields of all, and none has to be there."""
+    """Return a type with the fields of all the given ones, none of which is required."""
     fields: dict[str, Any] = {}
     for kind in kinds:
         for one in structs.fields(kind):
@@ -210,7 +213,7 @@ def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
 
 
 def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> None:
-    """Show the bucket that an answer describes, after telling what was done."""
+    """Show the bucket that an answer describes, below a line on what was done."""
     if json:
         output.emit_json(_document(kind, answer))
         return
@@ -264,7 +267,7 @@ def open_if_there(
     json: bool,
     **held: str | None,
 ) -> T | None:
-    """The opened bucket; None, which is told, where there is none and that is well. Raises BucketNotFoundError."""
+    """Return the opened bucket; None, which is reported, where it does not exist and that is no error."""
     try:
         return opening(session, bucket)
     except BucketNotFoundError:
@@ -275,7 +278,7 @@ def open_if_there(
 
 
 def tell_missing(bucket: str, json: bool, **held: str | None) -> None:
-    """Tell that a bucket, or what it should hold (`key=…`, `name=…`), is not there, and that this is well."""
+    """Report that a bucket, or what it should hold (`key=…`, `name=…`), does not exist; not an error."""
     there = {field: name for field, name in held.items() if name}
     if json:
         output.emit_json({"bucket": bucket, **there, "success": True, "missing": True})
@@ -337,7 +340,7 @@ def _bucket_if_there(session: Session, kind: Kind, bucket: str) -> Answer[Any] |
 
 
 def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
-    """The bucket that was given, or is picked, as it is now.
+    """Return the bucket that was given, or is picked, as it is now.
 
     Raises BucketNotFoundError, with what may have been meant.
     """

@@ -292,7 +292,7 @@ def _named(name: str) -> TopicText:
 
 
 def text(topic: TopicText) -> str:
-    """The lines of a topic, each below a comment that says what it does."""
+    """Return the lines of a topic, each below a comment that says what it does."""
     lines = [f"# {topic.title}"]
     for about, line in topic.lines:
         if about:

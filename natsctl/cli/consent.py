@@ -39,7 +39,7 @@ MAX_NAMES: Final = 10
 
 
 class NotConfirmedError(UsageError):
-    """Consent is needed, and nobody can be asked for it."""
+    """Error for consent that is needed where there is no terminal to ask at."""
 
 
 def can_ask(session: Session) -> bool:
@@ -89,7 +89,7 @@ def confirmed_edit(
 
 
 def confirmed_at_terminal(session: Session, action: str, *, typed: str = "") -> bool:
-    """Return whether to go on with what loses nothing: a person is asked at a terminal, and nobody elsewhere."""
+    """Return whether to go on with what loses nothing: a person is asked at a terminal; elsewhere the answer is yes."""
     return session.dry_run or not can_ask(session) or _asked(action, typed)
 
 
@@ -112,7 +112,7 @@ def _asked(action: str, typed: str) -> bool:
 
 
 def _why_not(session: Session) -> str:
-    """Return why nobody can be asked."""
+    """Return the reason why no person can be asked."""
     if session.json:
         return "nothing is asked with -j"
     if sys.stdin.isatty() and sys.stderr.isatty():

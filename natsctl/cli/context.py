@@ -39,12 +39,12 @@ Connect = Annotated[bool, typer.Option("--connect", help="connect with it, and s
 
 
 def of_user() -> Contexts:
-    """The contexts of whoever runs the command."""
+    """Return the contexts of the user who runs the command."""
     return Contexts(os.environ)
 
 
 def known(contexts: Contexts, name: str) -> str:
-    """The name, if there is such a context; raises ContextNotFoundError with what may have been meant."""
+    """Return the name, if there is such a context; raises ContextNotFoundError with a suggestion."""
     if not contexts.exists(name):
         from natsctl.cli.suggest import did_you_mean
 
@@ -55,7 +55,7 @@ def known(contexts: Contexts, name: str) -> str:
 
 
 def current(session: Session, contexts: Contexts) -> str:
-    """The context that a command would use by itself, "" without one."""
+    """Return the context that a command would use by itself, "" without one."""
     return session.options.context or os.environ.get("NATS_CONTEXT", "") or contexts.selected()
 
 
@@ -75,14 +75,14 @@ def carry_out(session: Session, writes: Sequence[Write], shown: Document | None 
 
 
 def described(contexts: Contexts, name: str, document: Document, *, show_secrets: bool = False) -> dict[str, Any]:
-    """The document for -j: the file's content, hidden where it is secret, and what natsctl knows about it."""
+    """Return the document for -j: the file's content, hidden where it is secret, and what natsctl knows about it."""
     whole = document if show_secrets else redacted(document)
     path = str(contexts.path(name))
     return {"name": name, "selected": name == contexts.selected(), "path": path, **whole}
 
 
 def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = False, **more: Any) -> None:
-    """Show a context: its page, or its document with what `more` says; what the environment overrides is told."""
+    """Show a context: its page, or its document with what `more` says; a note names what the environment overrides."""
     document = described(contexts, name, contexts.document(name), show_secrets=show_secrets)
     if json:
         output.emit_json({**document, **more})
@@ -101,7 +101,7 @@ def tell_overridden() -> None:
 
 
 def picked(session: Session, contexts: Contexts, given: str | None) -> str:
-    """The context that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    """Return the context that was given, or that the person picks. Raises UsageError without a terminal."""
     if given:
         return known(contexts, given)
     if not session.interactive:
@@ -269,7 +269,7 @@ _FLAGS = {
 
 
 def _unset(words: Sequence[str] | None) -> Document:
-    """The keys that are taken away, as the `nats` tool writes keys that are not set."""
+    """Return the keys that are taken away, as the `nats` tool writes keys that are not set."""
     taken: Document = {}
     for word in [one for text in words or () for one in text.replace(",", " ").split()]:
         key = word.lstrip("-").replace("-", "_")
@@ -283,7 +283,7 @@ def _unset(words: Sequence[str] | None) -> Document:
 
 
 def _in_editor(session: Session, before: Document, name: str) -> Document:
-    """The document as the person left it in the editor; keys that were taken away are not set."""
+    """Return the document as the person left it in the editor; keys that were taken away are not set."""
     from natsctl.cli.editing import edit_config
     from natsctl.client.context_file import Keys
 
@@ -292,7 +292,7 @@ def _in_editor(session: Session, before: Document, name: str) -> Document:
 
 
 def _differences(before: Document, wanted: Document) -> list[Change]:
-    """What changes, secrets hidden."""
+    """Return the lines that an edit changes, with secrets hidden."""
     from natsctl.cli.render.change import Change, changes
 
     old, new = redacted(before), redacted(wanted)
@@ -333,7 +333,7 @@ def ls(
 
 
 def _listed(contexts: Contexts, name: str, show_secrets: bool) -> dict[str, Any]:
-    """A context for the list; one that can not be read says why, and keeps none of the others from being shown."""
+    """Return a context for the list; one that cannot be read has the reason in its row."""
     try:
         return described(contexts, name, contexts.document(name), show_secrets=show_secrets)
     except UsageError as failure:
@@ -398,7 +398,7 @@ def _document(one: CheckedContext) -> dict[str, Any]:
 
 
 class Reached(Model, kw_only=True):
-    """What a server said to a connection that a context made."""
+    """Facts that a server reported on a connection made with a context."""
 
     url: str
     server_name: str
@@ -417,7 +417,7 @@ class Context(Keys, kw_only=True):
 
 
 class Checked(Model, kw_only=True):
-    """Whether a context can be used, and why not."""
+    """Result of the check of a context: whether it can be used, and why not."""
 
     name: str
     valid: bool

@@ -20,20 +20,20 @@ _SET_KEYS = frozenset(
     {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
 )
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
-"""No configuration is near this; a wrong path to a large file is told instead of parsed."""
+"""No configuration is near this; a wrong path to a large file is refused instead of parsed."""
 
 
 class _Several(list[Any]):
-    """What a text with more than one document says."""
+    """Text with more than one document."""
 
 
 def load_config(path: str, model: type[Model], name: str | None = None) -> dict[str, Any]:
-    """The configuration in the file, as `config_in` gives it. Raises UsageError by file, path and reason."""
+    """Return the configuration in the file, as `config_in` gives it. Raises UsageError by file, path and reason."""
     return config_in(load_document(path, "Stream", name), path, model)
 
 
 def load_document(path: str, kind: str, name: str | None = None, stream: str | None = None) -> Mapping[str, Any]:
-    """The object in the file, as it stands there; `-` reads stdin. Raises UsageError.
+    """Return the object in the file, as it stands there; `-` reads stdin. Raises UsageError.
 
     Of a set of documents it is the one asset of that kind, or the one of that name, a consumer with its `stream_name`.
     """
@@ -71,7 +71,7 @@ def _one_of_set(path: str, kind: str, name: str | None, stream: str | None) -> M
 
 
 def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dict[str, Any]:
-    """The configuration of a document, in wire values, with the keys that it has and no others.
+    """Return the configuration of a document, in wire values, with the keys that it has and no others.
 
     Durations, sizes and times may be written for people. Raises UsageError by file, path and reason.
     """
@@ -86,7 +86,7 @@ def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dic
 
 
 def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """The metadata without the keys that the server keeps there."""
+    """Return the metadata without the keys that the server keeps there."""
     return {key: value for key, value in metadata.items() if not key.startswith(SERVER_OWNED)}
 
 
@@ -132,7 +132,7 @@ def _read(path: str) -> str:
 
 
 def parse_document(path: str, text: str) -> Any:
-    """What a text says, JSON or YAML; `path` names it. Raises UsageError by path and line."""
+    """Return the content of a text, JSON or YAML; `path` names it. Raises UsageError by path and line."""
     from natsctl.plan.documents.texts import values_of
 
     documents = values_of(text, path)

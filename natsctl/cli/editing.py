@@ -45,7 +45,7 @@ Unset = Annotated[
 
 
 class Edits(NamedTuple):
-    """What changes a configuration beside its own flags: a bundle of flags for commands."""
+    """Ways to change a configuration beside its own flags: a bundle of flags for commands."""
 
     config: ConfigFile = None
     replace: Annotated[
@@ -74,7 +74,7 @@ def check_given(session: Session, change: object, hint: str) -> None:
 
 
 def without_server_metadata(config: Config) -> Config:
-    """The configuration without the metadata that the server writes anew into each answer."""
+    """Return the configuration without the metadata that the server writes anew into each answer."""
     from natsctl.cli.documents import own_metadata
 
     own = own_metadata(config.get("metadata") or {})
@@ -83,7 +83,7 @@ def without_server_metadata(config: Config) -> Config:
 
 
 def merged(live: Config, patch: Config) -> Config:
-    """The live configuration with a patch over it; metadata of the server stays."""
+    """Return the live configuration with a patch over it; metadata of the server stays."""
     wanted = {**live, **patch}
     if "metadata" in patch:
         owned = {key: value for key, value in (live.get("metadata") or {}).items() if key.startswith(SERVER_OWNED)}
@@ -127,7 +127,7 @@ def _remove(config: Config, path: str) -> None:
 
 
 def show_differences(found: Sequence[Change], what: str) -> None:
-    """Tell on stderr what an edit changes."""
+    """Show on stderr what an edit changes."""
     output.note("\n".join([f"Differences in {safe(what)}:", *(f"  {render_change(one)}" for one in found)]))
 
 
@@ -154,13 +154,13 @@ def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], o
 EDITORS = ("vi", "nano")
 """Tried in this order where neither VISUAL nor EDITOR names one."""
 STDERR = 2
-"""Where an editor draws: stdout may be somebody's pipe."""
+"""Terminal that an editor draws on, as stdout may be a pipe."""
 
 
 def edit_config(
     session: Session, config: Config, model: type[Model], what: str, meanings: Mapping[str, str] | None = None
 ) -> Config:
-    """The configuration as the person left it; a document with a fault may be edited again at a terminal.
+    """Return the configuration as the person left it; a document with a fault may be edited again at a terminal.
 
     `meanings` says what fields are, in comments beside them.
     Raises UsageError for a fault where nobody can be asked, and for an empty document.
@@ -184,7 +184,7 @@ def edit_config(
 
 
 def edit_text(text: str, suffix: str) -> str:
-    """What the person's editor makes of a text; the file it had is gone then. Raises UsageError."""
+    """Return a text after an edit in the person's editor; the file it had is removed. Raises UsageError."""
     command = _editor()
     handle, name = tempfile.mkstemp(suffix, "natsctl-")
     path = Path(name)
@@ -213,7 +213,7 @@ def _editor() -> list[str]:
 
 
 def _document(config: Config) -> Config:
-    """The configuration in words, without what the server keeps for itself."""
+    """Return the configuration in words, without what the server keeps for itself."""
     document = {key: _words(key, value) for key, value in config.items()}
     if isinstance(document.get("metadata"), dict):
         document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_OWNED)}
@@ -278,7 +278,7 @@ def _read(text: str, original: Config, config: Config, model: type[Model]) -> Co
 
 
 def part_of(wanted: Config, paths: Iterable[str]) -> Config:
-    """The fields of a configuration in which the dotted paths lie, as a whole; None for those that it lacks."""
+    """Return the fields of a configuration in which the dotted paths lie, as a whole; None for those that it lacks."""
     return {head: wanted.get(head) for head in dict.fromkeys(path.partition(".")[0] for path in paths)}
 
 

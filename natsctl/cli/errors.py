@@ -20,7 +20,7 @@ from natsctl.cli.verbs import Verb
 
 
 class Use(WireEnum):
-    """Whether servers send an error."""
+    """Use of an error: whether servers send it."""
 
     CURRENT = "current"
     LEGACY = "legacy"
@@ -49,7 +49,7 @@ ORDERS = {
 
 
 def known_errors() -> list[KnownError]:
-    """Every error, by number."""
+    """Return every error, by number."""
     causes = json.loads(Path(__file__).with_name("error_causes.json").read_text(encoding="utf-8"))
     found = []
     for number, entry in sorted(entries().items()):
@@ -68,7 +68,7 @@ def known_errors() -> list[KnownError]:
 
 
 def matching(match: str) -> list[KnownError]:
-    """The errors whose number, name, text or cause the regular expression finds; raises UsageError."""
+    """Return the errors whose number, name, text or cause the regular expression finds; raises UsageError."""
     try:
         pattern = re.compile(match, re.IGNORECASE)
     except re.error as failure:
@@ -81,7 +81,7 @@ def matching(match: str) -> list[KnownError]:
 
 
 def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[KnownError]:
-    """The errors sorted by one of ORDERS, of which a beginning is enough; raises UsageError."""
+    """Return the errors sorted by one of ORDERS, of which a beginning is enough; raises UsageError."""
     named = next((name for name in ORDERS if order and name.startswith(order.lower())), None)
     if named is None:
         raise UsageError(f"cannot sort by {order!r}: there are {', '.join(ORDERS)}")

@@ -49,7 +49,7 @@ class EventShower:
         self._filter = wanted or Filter()
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Say on stderr what is listened on."""
+        """Print on stderr what is listened on."""
         for subject in () if self.json or self._cloudevent else subjects:
             kind = "Metrics" if ".METRIC." in subject else "Advisories"
             output.note(f"Listening for {kind} on {safe(subject)}")
@@ -62,7 +62,7 @@ class EventShower:
         if self._cloudevent:
             output.emit_json_line(cloud_event(event if event is not None else {"data": safe(_text(message.body))}))
         elif self.json:
-            # What is no JSON becomes a JSON text, so that every line is a document.
+            # A payload that is no JSON becomes a JSON text, so that every line is a document.
             output.emit_json_line(message.body if event is not None else json.dumps(_text(message.body)))
         elif self._short:
             output.emit(render_short(message.subject, message.body, time.time_ns()))
@@ -71,7 +71,7 @@ class EventShower:
         return True
 
     def flush(self) -> None:
-        """Let what was shown be seen."""
+        """Flush what was shown, so that it can be seen."""
         sys.stdout.flush()
 
 

@@ -39,7 +39,7 @@ LARGEST_MESSAGE_BYTES = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the words of a flag become one wire value."""
+    """Kind of a flag: how its words become one wire value."""
 
     metavar: str
     read: Callable[[str], Any]
@@ -51,7 +51,7 @@ class Kind:
     """Whether a switch has a `--no-` form too."""
 
     def named(self, metavar: str) -> Kind:
-        """The same kind, called otherwise in help."""
+        """Return the same kind, called otherwise in help."""
         return replace(self, metavar=metavar)
 
 
@@ -142,7 +142,7 @@ SOURCES = Kind("NAME|JSON", _source, repeated=True, gather=list)
 
 
 def choice(*words: str, **spelled: str) -> Kind:
-    """A kind that takes one of `words`, or a word of `spelled` for its wire value; case does not matter."""
+    """Return a kind that takes one of `words`, or a word of `spelled` for its wire value; case does not matter."""
     values = {**{word: word for word in words}, **spelled}
 
     def read(text: str) -> str:
@@ -179,11 +179,11 @@ class Flag:
 
     @property
     def parameter(self) -> str:
-        """The name of its parameter in a command function, apart from those that the function has itself."""
+        """Return the name of its parameter in a command function, apart from those that the function has itself."""
         return "flag_" + self.name.lstrip("-").replace("-", "_")
 
     def read(self, words: Any) -> Any:
-        """The wire value of what the command line gave. Raises UsageError that names the flag."""
+        """Return the wire value of what the command line gave. Raises UsageError that names the flag."""
         if self.kind.switch:
             return words
         try:
@@ -194,7 +194,7 @@ class Flag:
             raise UsageError(f"{self.name}: {error}") from error
 
     def annotation(self) -> Any:
-        """The annotation of its parameter in a command function."""
+        """Return the annotation of its parameter in a command function."""
         help = f"{self.help} [{self.default}]" if self.default else self.help
         if self.kind.switch:
             alone = self.name.startswith("--no-") or not self.kind.negates
@@ -205,7 +205,7 @@ class Flag:
 
 
 def without_defaults(table: Sequence[Flag]) -> tuple[Flag, ...]:
-    """The table for a command that leaves alone what is not given."""
+    """Return the table for a command that leaves alone what is not given."""
     return tuple(replace(flag, default="") for flag in table)
 
 
@@ -221,12 +221,12 @@ def put(config: Config, path: str, value: Any) -> None:
 
 
 def inverted(field: str) -> Place:
-    """A placer for a switch whose field means the opposite."""
+    """Return a placer for a switch whose field means the opposite."""
     return lambda config, value: put(config, field, not value)
 
 
 def removed(field: str) -> Place:
-    """A placer for a switch that takes a field away."""
+    """Return a placer for a switch that takes a field away."""
 
     def place(config: Config, value: Any) -> None:
         if value:
@@ -236,7 +236,7 @@ def removed(field: str) -> Place:
 
 
 def merged(field: str) -> Place:
-    """A placer for pairs: they join those that are there, and an empty value takes its key away."""
+    """Return a placer for pairs: they join those that are there, and an empty value takes its key away."""
 
     def place(config: Config, value: Mapping[str, str]) -> None:
         pairs = {**(config.get(field) or {}), **value}
@@ -253,7 +253,7 @@ def apply(config: Config, table: Sequence[Flag], given: Given) -> None:
 
 
 def fields_of(table: Sequence[Flag], given: Given, **fixed: Any) -> Config:
-    """What the flags that were given set, beside what is fixed."""
+    """Return the fields that the given flags set, beside those that are fixed."""
     fields: Config = dict(fixed)
     apply(fields, table, given)
     return fields
@@ -298,7 +298,7 @@ class Flagged:
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
-        """The function's own parameters, a bundle's fields in its place, and the table's flags in that of `given`."""
+        """Return the function's parameters, with the fields of a bundle and the table's flags in place of `given`."""
         keyword = inspect.Parameter.KEYWORD_ONLY
         found: list[inspect.Parameter] = []
         for one in inspect.signature(self.__wrapped__).parameters.values():
@@ -382,22 +382,25 @@ def check_details(details: bool, json: bool) -> None:
 
 
 def session_of(context: typer.Context) -> Session:
-    """The session that the command line was started with."""
+    """Return the session that the command line was started with."""
     return cast(Session, context.obj)
 
 
 def wait_seconds(text: str | None, flag: str = "--wait") -> float | None:
-    """Seconds of a duration flag, None when it was not given. Raises UsageError."""
+    """Return the seconds of a duration flag, None when it was not given. Raises UsageError."""
     return None if text is None else _positive_seconds(text, flag)
 
 
 def every_seconds(text: str, flag: str = "--watch") -> float:
-    """Seconds between two looks; a bare number is seconds, as the nats tool takes it. Raises UsageError."""
+    """Return the seconds between two looks; a bare number is seconds, as the nats tool takes it. Raises UsageError."""
     return _positive_seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, flag)
 
 
 def watch_seconds(watch: str | None, rounds: int) -> float | None:
-    """Seconds between the looks of --watch, None without it. Raises UsageError, also for --count without it."""
+    """Return the seconds between the looks of --watch, None without it.
+
+    Raises UsageError, also for --count without it.
+    """
     if watch is None:
         if rounds:
             raise UsageError("--count is for --watch")
@@ -420,7 +423,7 @@ FORMS = "a time (2026-01-31T12:00:00Z, or 2026-01-31 12:00 in local time) or a d
 
 
 def read_moment(text: str, *, back: bool = False) -> int:
-    """Nanoseconds since the epoch; a duration counts from now, `back` into the past. Raises ValueError.
+    """Return nanoseconds since the epoch; a duration counts from now, `back` into the past. Raises ValueError.
 
     What has no offset is in the zone of this machine, as every time that commands show has its offset.
     """

@@ -32,7 +32,7 @@ def _colour(text: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    """A duration in seconds; a bare number counts seconds."""
+    """Return a duration in seconds; a bare number counts seconds."""
     from natsctl.api.units import parse_duration
 
     try:
@@ -107,12 +107,12 @@ _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spe
 
 
 def all_spellings() -> list[str]:
-    """Every global option as it may be written."""
+    """Return every global option as it may be written."""
     return list(_BY_SPELLING)
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether the words ask for JSON, so that a failure is told as JSON too."""
+    """Whether the words ask for JSON, so that a failure is shown as JSON too."""
     for word in words:
         if word == "--":
             return False
@@ -122,7 +122,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The global options before the first word that is none, and the words from there on."""
+    """Return the global options before the first word that is none, and the words from there on."""
     given: dict[str, Any] = {}
     left = list(words)
     while left and left[0].startswith("-"):
@@ -144,7 +144,7 @@ class Dash(str):
 def take_out(
     words: Sequence[str], own: Mapping[str, bool], of_noun: GlobalFlag | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """The global options among a command's words, and the words without them.
+    """Return the global options among a command's words, and the words without them.
 
     `own` are the command's flags and whether each takes a value, which is then never taken for a flag. Words after
     `--` stay. `of_noun` is taken like a global option. A lone `-` becomes a Dash.
@@ -191,7 +191,7 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
 
 
 def _usage_error(text: str, hint: str = "") -> Exception:
-    """A UsageError; imported here, because root help needs this module and not the models behind errors."""
+    """Return a UsageError; imported here, because root help needs this module and not the models behind errors."""
     from natsctl.api.errors import UsageError
 
     return UsageError(text, hint=hint)

@@ -74,7 +74,7 @@ def _flags_by_heading() -> Iterator[tuple[str, list[GlobalFlag]]]:
 
 
 def columns(rows: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
-    """Two columns, the right one wrapped; a long word on the left has a line of its own.
+    """Return two columns, the right one wrapped; a long word on the left has a line of its own.
 
     `least` columns for the left one keep several of these lists in line with each other.
     """
@@ -142,7 +142,7 @@ def _argument(parameter: Any) -> str:
 
 
 def _spelling_of(parameter: Any) -> str:
-    """`-f, --force`, `--[no-]ack`, `--max-age DURATION`."""
+    """Return an option as `-f, --force`, `--[no-]ack` or `--max-age DURATION`."""
     long = [word for word in parameter.opts if word.startswith("--")]
     short = [word for word in parameter.opts if not word.startswith("--")]
     if parameter.secondary_opts:

@@ -80,7 +80,7 @@ def _unknown(group: Verb, word: str, path: str) -> UsageError:
 
 
 def import_typer() -> Any:
-    """`typer.main`, told not to bring rich along: help and errors are plain text."""
+    """Return `typer.main`, imported without rich: help and errors are plain text."""
     before = os.environ.get(_USE_RICH)
     os.environ[_USE_RICH] = "0"
     try:
@@ -118,7 +118,7 @@ def _options(given: dict[str, Any]) -> GlobalOptions:
 
 
 def _flags_of(command: Any) -> dict[str, bool]:
-    """The flags that a command declares, and whether each takes a value."""
+    """Return the flags that a command declares, and whether each takes a value."""
     return {
         spelling: not getattr(parameter, "is_flag", False)
         for parameter in command.params
@@ -151,7 +151,7 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
 
 
 def _only_when_made(path: str, flag: str) -> str:
-    """Why an edit has no such flag, if adding has it."""
+    """Return why an edit has no such flag, if adding has it; else ""."""
     words = path.split()
     if "edit" not in words[-1].split(",")[0]:
         return ""
@@ -176,7 +176,7 @@ def _plain(text: str) -> str:
 
 
 def _explained(failure: Any, path: str) -> UsageError:
-    """Typer's usage error as natsctl's, with what may have been meant."""
+    """Return Typer's usage error as natsctl's, with a suggestion."""
     text = failure.format_message().strip()
     if hasattr(failure, "possibilities"):
         text = text.partition(" Did you mean")[0]

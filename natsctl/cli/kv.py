@@ -129,7 +129,7 @@ def open_bucket(session: Session, bucket: str) -> OpenBucket:
 
 
 def ttl_of(text: str | None) -> int:
-    """The nanoseconds of `--ttl`, 0 for none. Raises UsageError."""
+    """Return the nanoseconds of `--ttl`, 0 for none. Raises UsageError."""
     if text is None:
         return 0
     try:
@@ -161,7 +161,7 @@ def _write(
 ) -> OpenBucket:
     """Carry out a write, repeat the `value` that was given, and return the bucket.
 
-    The revision that was made is told at a terminal, and elsewhere unless `quiet`.
+    The new revision is printed at a terminal, and elsewhere unless `quiet`.
     """
     with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
@@ -303,7 +303,7 @@ class Entry(Model, omit_defaults=False):
 
 
 class Written(Model):
-    """What a write left: the stream's ack with the key; `revision` is its sequence."""
+    """Outcome of a write: the stream's ack with the key; `revision` is its sequence."""
 
     bucket: str
     key: str
@@ -316,7 +316,7 @@ class Written(Model):
 
 
 class Removed(Model):
-    """What was deleted: a key, with the revision of its marker, or a bucket; nothing where it was not there."""
+    """Outcome of a removal: a key, with the revision of its marker, or a bucket; nothing where it did not exist."""
 
     bucket: str
     success: bool
@@ -326,7 +326,7 @@ class Removed(Model):
 
 
 class Purged(Model):
-    """What was purged: a key (`revision` is that of its marker), the keys of a filter, or what deleted keys took up.
+    """Outcome of a purge: a key (`revision` is that of its marker), the keys of a filter, or what deleted keys took up.
 
     `purged` counts the messages that are gone, `keys` the keys.
     """
@@ -357,7 +357,7 @@ Listed = either("Listed", "A bucket, or an entry of one, whose value is there wh
 
 
 def entry_document(entry: ReadEntry) -> dict[str, Any]:
-    """An entry as `Entry`."""
+    """Return an entry as `Entry`."""
     document = {
         "bucket": entry.bucket,
         "key": entry.key,
@@ -375,7 +375,7 @@ def entry_document(entry: ReadEntry) -> dict[str, Any]:
 
 
 def value_fields(value: bytes) -> dict[str, str]:
-    """The value as text where it is text, else as base64."""
+    """Return the value as text where it is text, else as base64."""
     try:
         return {"value": value.decode()}
     except UnicodeDecodeError:
@@ -383,12 +383,12 @@ def value_fields(value: bytes) -> dict[str, str]:
 
 
 def written_document(bucket: str, key: str, operation: str, ack: dict[str, Any]) -> dict[str, Any]:
-    """A publish ack as `Written`."""
+    """Return a publish ack as `Written`."""
     return {"bucket": bucket, "key": key, "operation": operation, "revision": ack.get("seq"), **ack}
 
 
 def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
-    """A bucket's stream as `Bucket`."""
+    """Return a bucket's stream as `Bucket`."""
     config, state = answer.value.config, answer.value.state
     document: dict[str, Any] = to_builtins(
         Bucket(

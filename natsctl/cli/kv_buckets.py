@@ -176,7 +176,7 @@ def edit(
 
 
 def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
-    """Say what becomes of the values of a mirror that shall be one no more: they keep the subjects of their origin."""
+    """Warn that the values of a mirror that becomes an ordinary bucket keep the subjects of their origin."""
     mirror, bucket = config.get("mirror") or {}, KV.bucket_of(config["name"])
     origin = KV.bucket_of(mirror.get("name", ""))
     if "--no-mirror" in given and origin not in ("", bucket) and not mirror.get("subject_transforms") and not json:

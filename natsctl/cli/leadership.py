@@ -37,7 +37,7 @@ def announce_leader(after: Info) -> None:
 def hand_over(
     session: Session, asset: Asset, preferred: str, wait_s: float, *, quiet: bool = True
 ) -> tuple[Info, Info]:
-    """Have the leader step down; the information before and after. Raises with what may have been meant."""
+    """Ask the leader to step down and return the information before and after. Raises with a suggestion."""
     announce = None if quiet else announce_step_down
     with suggesting(session, asset.stream, asset.consumer):
         before, after = session.run(lambda manager: asset.hand_over(manager, preferred, wait_s, announce))
@@ -49,7 +49,7 @@ def hand_over(
 def balance_leaders(
     session: Session, found: Mapping[Asset, Info], wait_s: float, *, force: bool, json: bool
 ) -> list[dict[str, str]] | None:
-    """Spread the leaders over the servers that have copies; who moved from where to where, None if that is not wanted.
+    """Spread the leaders over the servers that have copies; return the moves, None if they are not wanted.
 
     Raises DryRunError with every request in a dry run.
     """

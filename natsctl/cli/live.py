@@ -37,7 +37,7 @@ _KEY = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])|.", re.DOTALL)
 
 
 def paced(every_s: float, rounds: int = 0) -> Iterator[int]:
-    """The number of each look, `every_s` seconds apart: `rounds` of them, or without end where that is 0."""
+    """Yield the number of each look, `every_s` seconds apart: `rounds` of them, or without end where that is 0."""
     every_s = max(every_s, SHORTEST_S)
     for number in itertools.count():
         if rounds and number >= rounds:
@@ -164,7 +164,7 @@ class Keyboard:
 
 @contextmanager
 def drawing() -> Iterator[Callable[[RenderableType], None]]:
-    """What draws a view in place of the last one, for whoever decides when; the last one stays below.
+    """Yield a function that draws a view in place of the last one; the last one stays below.
 
     Without a terminal only that last one is printed, once it is over.
     """
@@ -230,10 +230,10 @@ _LOOK = {
 
 
 class Tracker(Protocol):
-    """What is told how far it is."""
+    """Progress of a piece of work, as its steps report it."""
 
     def at(self, done: float, total: float | None = None) -> None:
-        """Say how much is done, and how much there is where that has become known."""
+        """Report how much is done, and the total once it is known."""
 
 
 @contextmanager
@@ -276,7 +276,7 @@ class _Lines:
         output.log(safe(f"{self._what}: {self._figures(done, done - begun, now_s - begin_s)}"))
 
     def _figures(self, done: float, newly: float, elapsed_s: float) -> str:
-        """The figures of a line, `newly` of which were done in the time."""
+        """Return the figures of a line, `newly` of which were done in the time."""
         rate = newly / elapsed_s if elapsed_s and self._timed else 0
         if not self._total:
             known = amount(done, self._unit)
@@ -314,7 +314,7 @@ def _bars(unit: str, *, timed: bool = True) -> Progress:
     from rich.theme import Theme
 
     class Figures(ProgressColumn):
-        """How much of how much, and how much of it a second."""
+        """Amount done, total, and rate a second."""
 
         def render(self, task: Task) -> Text:
             done = amount(task.completed, unit)
@@ -335,12 +335,12 @@ def _bars(unit: str, *, timed: bool = True) -> Progress:
 
 
 def _number(number: float, unit: str) -> str:
-    """`1.2 MiB` or `1,234`, before what names the unit."""
+    """Return `1.2 MiB` or `1,234`, before the name of the unit."""
     return amount(number, unit) if unit == BYTES else count(round(number))
 
 
 def amount(number: float, unit: str) -> str:
-    """`1.2 MiB` or `1,234 messages`."""
+    """Return `1.2 MiB` or `1,234 messages`."""
     from natsctl.api.units import format_size, plural
 
     return format_size(int(number)) if unit == BYTES else plural(round(number), unit.removesuffix("s"))
@@ -350,7 +350,10 @@ Every = Annotated[str, typer.Option("--watch", metavar="DURATION", help="time be
 
 
 def plot_room(rounds: int) -> tuple[int, int]:
-    """Columns and lines to plot in. Raises UsageError where they are too few, or nobody could end the looks."""
+    """Return the columns and lines to plot in.
+
+    Raises UsageError where they are too few, or nobody could end the looks.
+    """
     from natsctl.cli.output import console
     from natsctl.cli.render.plot import SMALLEST
 

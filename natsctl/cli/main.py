@@ -35,7 +35,7 @@ def _open_missing() -> None:
 
 
 def run(words: list[str]) -> int:
-    """The exit code of one command line; what it has to say was written to stdout and stderr."""
+    """Run one command line and return its exit code; its output was written to stdout and stderr."""
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -52,7 +52,10 @@ def run(words: list[str]) -> int:
 
 
 def _failed(failure: Exception, words: Sequence[str]) -> int:
-    """The exit code of a failure, told on stderr; what is no NatsctlError shows its traceback under --trace."""
+    """Report a failure on stderr and return its exit code.
+
+    A failure that is no NatsctlError shows its traceback under --trace.
+    """
     from natsctl.api.errors import NatsctlError, UsageError
     from natsctl.cli.globals import wants_json
     from natsctl.cli.output import exit_code_of, laid_out, render_error, stderr_width, tell
@@ -111,7 +114,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _serve(words: Sequence[str]) -> int:
-    """The exit status of the server that `server run` asks for.
+    """Return the exit status of the server that `server run` asks for.
 
     Its flags are nats-server's, not Typer's: loading Typer would only double the time to a ready server, which itself
     enables garbage collection.

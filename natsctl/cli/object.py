@@ -212,7 +212,7 @@ def _meta(name: str, description: str, header: list[str] | None, metadata: list[
 
 @contextmanager
 def _source(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
-    """The bytes of a file or of stdin, and how many there are where that is known. Raises UsageError."""
+    """Return the bytes of a file or of stdin, and how many there are where that is known. Raises UsageError."""
     if file == STDIN:
         yield sys.stdin.buffer, None
         return
@@ -275,7 +275,7 @@ def get(
 
 
 def _target(target: str | None, name: str) -> Path:
-    """Where an object goes; its own name never leads out of this folder."""
+    """Return where an object goes; its own name never leads out of this folder."""
     if target:
         return Path(target) / _base(name) if Path(target).is_dir() else Path(target)
     return Path(_base(name))
@@ -512,14 +512,14 @@ def _show_event(found: StoredObject, json: bool) -> None:
 
 
 class Link(Model):
-    """Where a link points: an object, or without a name a whole bucket."""
+    """Target of a link: an object, or without a name a whole bucket."""
 
     bucket: str
     name: str = ""
 
 
 class Options(Model):
-    """How an object is stored."""
+    """Options of how an object is stored."""
 
     link: Link | UnsetType = UNSET
     max_chunk_size: int | UnsetType = UNSET
@@ -543,13 +543,16 @@ class Object(Model):
 
 
 class Fetched(Object):
-    """What was fetched, and the file that it was written to."""
+    """Object that was fetched, and the file that it was written to."""
 
     output: str = ""
 
 
 class Removed(Model):
-    """What was deleted: an object, with how many chunks went, or a bucket; nothing where it was not there."""
+    """Outcome of a removal: an object, with how many chunks were removed, or a bucket.
+
+    Both are empty where it did not exist.
+    """
 
     bucket: str
     success: bool
@@ -568,7 +571,7 @@ Listed = either("Listed", "A bucket, or an object of one.", Bucket, Object)
 
 
 def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
-    """A bucket's stream as `Bucket`."""
+    """Return a bucket's stream as `Bucket`."""
     document: dict[str, Any] = to_builtins(Bucket(**shared_fields(OBJECTS, answer), sealed=answer.value.config.sealed))
     return document
 

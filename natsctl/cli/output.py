@@ -67,7 +67,7 @@ def emit_json_line(document: Any) -> None:
 
 
 def _harmless(text: str) -> str:
-    """JSON text whose strings a terminal does not obey; in a pipe it stays as it is."""
+    """Return JSON text whose strings a terminal does not obey; in a pipe it stays as it is."""
     if (text.isascii() and "\x7f" not in text) or not sys.stdout.isatty():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
@@ -123,14 +123,14 @@ def has_color(stream: IO[str]) -> bool:
 
 
 def terminal_width() -> int:
-    """The columns to lay text out in: COLUMNS, else the terminal's, else 80."""
+    """Return the columns to lay text out in: COLUMNS, else the terminal's, else 80."""
     import shutil
 
     return shutil.get_terminal_size((80, 24)).columns
 
 
 def stderr_width() -> int | None:
-    """The columns of the terminal on stderr, COLUMNS if set; None where there is no terminal."""
+    """Return the columns of the terminal on stderr, COLUMNS if set; None where there is no terminal."""
     if not sys.stderr.isatty():
         return None
     if (columns := os.environ.get("COLUMNS", "")).isdigit() and int(columns):
@@ -146,7 +146,10 @@ PIPE_WIDTH = 4000
 
 
 def width() -> int | None:
-    """The columns to lay out for: COLUMNS if set, else those of the terminal on stdout, else None for no limit."""
+    """Return the columns to lay out for; None for no limit.
+
+    They are COLUMNS if set, else those of the terminal on stdout.
+    """
     if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
         return max(20, terminal_width())
     return None
@@ -170,7 +173,7 @@ def show_table(table: RenderableType) -> None:
 
 
 def console(*, live: bool = False) -> Console:
-    """Where tables and live views are drawn: stdout, in its width and with the colours that it takes.
+    """Return the console for tables and live views: stdout, in its width and with the colours that it takes.
 
     What is `live` moves the cursor of a terminal, also of one that shows no colours.
     """
@@ -197,7 +200,7 @@ _BOXES = ("rounded", "double")
 
 @contextmanager
 def looking(given: Mapping[str, Any]) -> Iterator[None]:
-    """Let --utc and --colors hold while a command runs."""
+    """Apply --utc and --colors while a command runs."""
     zone, colour = os.environ.get(_ZONE), os.environ.get(COLOUR)
     if given.get("colors"):
         os.environ[COLOUR] = given["colors"]
@@ -225,7 +228,7 @@ def _set_zone(zone: str | None) -> None:
 
 
 def table_look() -> tuple[Box, str]:
-    """The box of tables and the colour of its lines, "" for the terminal's own."""
+    """Return the box of tables and the colour of its lines, "" for the terminal's own."""
     from rich.box import DOUBLE, ROUNDED
 
     scheme = os.environ.get(COLOUR, "")
@@ -255,7 +258,7 @@ MOST_FAULTS = 200
 
 
 def exit_code_of(failure: BaseException) -> ExitCode:
-    """The one mapping from what went wrong to the exit code of the table."""
+    """Return the exit code of a failure: the one mapping to the table of exit codes."""
     from natsctl.api.exit_codes import ExitCode
 
     if isinstance(failure, KeyboardInterrupt):
@@ -265,7 +268,7 @@ def exit_code_of(failure: BaseException) -> ExitCode:
 
 
 def text_of(failure: BaseException) -> str:
-    """What went wrong in one line; a failure that is nobody's known case is told by its kind too."""
+    """Return what went wrong in one line; a failure that is no known case is named by its kind too."""
     from natsctl.api.errors import NatsctlError
 
     if isinstance(failure, NatsctlError):
@@ -288,7 +291,7 @@ def hint_of(failure: BaseException) -> str:
 
 
 def error_object(failure: BaseException) -> dict[str, Any]:
-    """The failure as the JSON object that goes to stderr when `-j` was given; what is not known is null."""
+    """Return the failure as the JSON object that goes to stderr when `-j` was given; what is not known is null."""
     api_error = getattr(failure, "error", None)
     return {
         "error": {
@@ -302,7 +305,7 @@ def error_object(failure: BaseException) -> dict[str, Any]:
 
 
 def render_error(failure: BaseException, as_json: bool) -> str:
-    """The text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it.
+    """Return the text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it.
 
     What has several `faults` has a line for each, below its `headline` or their number.
     """

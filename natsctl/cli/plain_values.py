@@ -17,7 +17,7 @@ _PLAIN: dict[Any, Any] = {str: str, int: int, float: float, bool: bool, Path: Pa
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
 _MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD")
-"""Metavars of what may have no letter. An empty name, subject or duration is a script's variable that nobody set: taken
+"""Metavars of values that may be empty. An empty name, subject or duration is a variable that was not set: taken
 for "not given" it would purge a whole stream, or remove a bucket in place of a key."""
 EMPTY = "it is empty"
 """Reason against "" where a value is needed."""
@@ -36,7 +36,7 @@ class PlainValue:
         self._max = info.max
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value as the declared type; raises typer.BadParameter. A list for a flag that may be repeated."""
+        """Return the value as the declared type; raises typer.BadParameter. A list for a flag that may be repeated."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None

@@ -18,12 +18,12 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def program_of(word: str) -> str | None:
-    """The path of the program that a word of the command line stands for."""
+    """Return the path of the program that a word of the command line stands for."""
     return shutil.which(PREFIX + word) if _NAME.fullmatch(word) else None
 
 
 def programs() -> dict[str, str]:
-    """The path of every such program by its name; of several with one name the first on PATH."""
+    """Return the path of every such program by its name; of several with one name the first on PATH."""
     found: dict[str, str] = {}
     for folder in os.get_exec_path():
         try:

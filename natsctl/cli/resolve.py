@@ -39,13 +39,13 @@ def is_match(name: str, word: str) -> bool:
 
 
 def matching(names: Iterable[str], word: str) -> list[str]:
-    """The names that a word means: the name itself where there is one, else all of that pattern."""
+    """Return the names that a word means: the name itself where there is one, else all of that pattern."""
     known = list(names)
     return [word] if word in known else [name for name in known if is_match(name, word)]
 
 
 def pick_stream(session: Session, given: str | None, *, all_streams: bool = False) -> str:
-    """The stream that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    """Return the stream that was given, or that the person picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:
@@ -61,7 +61,7 @@ def pick_stream(session: Session, given: str | None, *, all_streams: bool = Fals
 
 
 def pick_consumer(session: Session, stream: str, given: str | None) -> str:
-    """The consumer that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    """Return the consumer that was given, or that the person picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:
@@ -101,7 +101,7 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
 
 
 def _hint(session: Session, word: str, stream: str) -> str:
-    """What may have been meant, else how many there are and how to see them."""
+    """Return a suggestion, else how many there are and how to see them."""
     from natsctl.cli.suggest import did_you_mean
 
     try:

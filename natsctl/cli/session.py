@@ -39,7 +39,7 @@ UNSEEN_REST_S = 1.0
 
 @dataclass(slots=True)
 class GlobalOptions:
-    """What every command takes, before or after its name; None is "not given"."""
+    """Options of every command, before or after its name; None is "not given"."""
 
     server: str | None = None
     user: str | None = None
@@ -72,7 +72,7 @@ class GlobalOptions:
     all_streams: bool = False
 
     def settings(self) -> Settings:
-        """What the flags say about the server and the login."""
+        """Return the server and the login that the flags name."""
         from natsctl.client.settings import Settings
 
         return Settings(
@@ -101,7 +101,7 @@ class GlobalOptions:
 
 @dataclass(slots=True)
 class Session:
-    """What a command runs on: `run` its requests, look at `interactive` before asking anything.
+    """Session of a command: `run` its requests, look at `interactive` before asking anything.
 
     With `json` a program reads stderr too, so nothing but an error object may be written there by the session.
     """
@@ -132,7 +132,7 @@ class Session:
         return self.options.dry_run
 
     def run(self, work: Callable[[Manager], Awaitable[T]]) -> T:
-        """The result of `work(manager)`, on a connection to the server that these options name.
+        """Return the result of `work(manager)`, on a connection to the server that these options name.
 
         Raises UnreachableError, NotAuthorisedError or what the work raises. Ctrl-C cancels the work and raises
         KeyboardInterrupt.
@@ -195,7 +195,7 @@ class Session:
         return Manager(connection)
 
     async def _connect_embedded(self, target: Target, name: str) -> Connection:
-        """A connection to the embedded server, which may just pass from a command that ends to the next one."""
+        """Return a connection to the embedded server, which may just pass from a command that ends to the next one."""
         import asyncio
         from dataclasses import replace
 
@@ -215,7 +215,7 @@ class Session:
             there = replace(there, urls=(self._embedded.url,))
 
     def target(self) -> Target:
-        """The server that options, environment and contexts choose.
+        """Return the server that options, environment and contexts choose.
 
         Raises UsageError, or ContextNotFoundError with a hint.
         """
@@ -239,7 +239,7 @@ class Session:
         return target
 
     async def _embed(self, target: Target) -> Target:
-        """The same target at the embedded server, started here unless another command has one running on the folder."""
+        """Return the target at the embedded server, started here unless another command runs one on the folder."""
         import asyncio
         from dataclasses import replace
 
@@ -291,7 +291,7 @@ def _collect_again() -> None:
 
 
 def data_folder() -> Path:
-    """The folder of the embedded server: NATSCTL_DATA, else `natsctl` in XDG_DATA_HOME (~/.local/share)."""
+    """Return the folder of the embedded server: NATSCTL_DATA, else `natsctl` in XDG_DATA_HOME (~/.local/share)."""
     if given := os.environ.get("NATSCTL_DATA"):
         return Path(given).expanduser()
     home = os.environ.get("XDG_DATA_HOME")
@@ -299,12 +299,12 @@ def data_folder() -> Path:
 
 
 MAX_SECRET_BYTES = 64 * 1024
-"""No password or token is near this; a wrong file is told instead of sent as a login."""
+"""No password or token is near this; a wrong file is refused instead of sent as a login."""
 _SECRETS = ("password", "token")
 
 
 def given_on_stdin(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, with the secret of the first line of stdin where a flag asks for it.
+    """Return the given options, with the secret of the first line of stdin where a flag asks for it.
 
     At a terminal it is asked for and not shown. Raises UsageError where two want that line, or it is empty.
     """
@@ -329,7 +329,7 @@ def _asked_secret(name: str) -> str:
 
 
 def _first_line() -> str:
-    # Of the bytes, not of the text above them: what follows is the body of a message, for whoever reads on.
+    # Of the bytes, not of the text above them: the rest is the body of a message, which is read later.
     line = sys.stdin.buffer.readline(MAX_SECRET_BYTES + 1)
     if len(line) > MAX_SECRET_BYTES:
         raise UsageError(f"the first line of stdin is longer than {MAX_SECRET_BYTES} bytes")

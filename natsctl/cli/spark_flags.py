@@ -1,4 +1,4 @@
-"""Where Spark runs: the flags that commands on Spark share."""
+"""Flags that commands on Spark share: where Spark runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Conf = Annotated[
 
 
 class SparkFlags(NamedTuple):
-    """Where a command's Spark runs, and what it is told: a bundle of flags for commands."""
+    """Options of Spark for a command: a bundle of flags for commands."""
 
     master: Master = ""
     remote: Remote = ""
@@ -41,7 +41,7 @@ class SparkFlags(NamedTuple):
 
     @property
     def options(self) -> SparkOptions:
-        """The flags as options of a session. Raises UsageError."""
+        """Return the flags as options of a session. Raises UsageError."""
         from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 
         options = SparkOptions(self.master, self.remote, self.java, parse_conf(self.conf))

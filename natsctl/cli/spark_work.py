@@ -49,11 +49,11 @@ def run_on_spark(
     stop: Callable[[], None] = lambda: None,
     measured: Callable[[], Measured | None] | None = None,
 ) -> T:
-    """The result of `work(spark session, options of the data source for this command's server)`.
+    """Return the result of `work(spark session, options of the data source for this command's server)`.
 
     The work runs in another thread, and must leave printing to its caller while there is a `bar`. Without
     `needs_server` no server is connected to, and the options are empty. `messages` are those that it may have to read.
-    Ctrl-C and SIGTERM cancel its jobs and stop its streaming queries, after `stop()` has told the work so. `opening`
+    Ctrl-C and SIGTERM cancel its jobs and stop its streaming queries, after `stop()` has been called. `opening`
     opens another session than `open_session` does. `measured` says how far the work is where it knows better than
     Spark's tasks do.
     Raises UsageError, ExtraMissingError, JavaUnsuitableError, and Spark's failures as natsctl's.
@@ -85,7 +85,7 @@ def run_on_spark(
 
 
 class Measured(NamedTuple):
-    """How much of something is done, and how much there is."""
+    """Amount done and total."""
 
     unit: str
     done: int
@@ -96,7 +96,7 @@ class _Meter:
     """A bar of the unit that was measured last: another unit is another bar."""
 
     def __init__(self, what: str, *, quiet: bool, timed_tasks: bool = True) -> None:
-        """Without `timed_tasks` no rate is made of tasks, as most of the work is measured otherwise."""
+        """Create a meter; without `timed_tasks` no rate is made of tasks, as most of the work is measured otherwise."""
         self._what, self._quiet, self._timed_tasks = what, quiet, timed_tasks
         self._stack = ExitStack()
         self._unit = TASKS
@@ -123,7 +123,7 @@ class _Meter:
 
 
 def server_options(session: Session) -> dict[str, str]:
-    """The options of the data source for the server of a command: the one that it is connected to."""
+    """Return the options of the data source for the server of a command: the one that it is connected to."""
     from natsctl.spark.contexts import source_options
 
     async def reached(manager: Manager) -> Target:
@@ -152,7 +152,7 @@ class _Running(Generic[T]):
         return not self._thread.is_alive()
 
     def result(self) -> T:
-        """What it returned. Raises what it raised."""
+        """Return its result. Raises what it raised."""
         if self._failure is not None:
             raise self._failure
         return self._results[0]
@@ -166,7 +166,7 @@ class _Running(Generic[T]):
             self._results.append(self._work())
         except (NatsctlError, DryRunError) as failure:
             self._failure = failure
-        except Exception as failure:  # told while Spark runs, as it is asked for the texts
+        except Exception as failure:  # reported while Spark runs, as it is asked for the texts
             self._failure = translated(failure)
             self._failure.__cause__ = failure
 
@@ -179,7 +179,7 @@ class _Running(Generic[T]):
 
 
 def _tell_all(session: Session, failure: NatsctlError) -> None:
-    """With --trace, all that Spark said and wrote, on stderr."""
+    """Write all that Spark logged to stderr, with --trace."""
     if session.options.trace:
         for text in (getattr(failure, "detail", ""), getattr(failure, "log", "")):
             if text:

@@ -1,4 +1,4 @@
-"""What the user may have meant by a name that does not exist."""
+"""Suggestions for a name that does not exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean "ORDERS"?`, or nothing when no known name is near."""
+    """Return `did you mean "ORDERS"?`, or nothing when no known name is near."""
     near = closest(word, known)
     if not near:
         return ""

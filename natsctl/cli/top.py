@@ -98,13 +98,13 @@ _STEPS = {"<": -1, ">": 1, "\x1b[D": -1, "\x1b[C": 1, "\x1bOD": -1, "\x1bOC": 1}
 
 
 class Shown:
-    """How a view is written."""
+    """Form in which a view is written."""
 
     def __init__(self, delimiter: str, raw: bool, subs: bool) -> None:
         self.delimiter, self.raw, self.subs = delimiter, raw, subs
 
     def press(self, key: str, looker: Top) -> bool:
-        """Do what a key stands for, and return whether it does anything."""
+        """Apply a key, and return whether it has a meaning."""
         if step := _STEPS.get(key):
             looker.sort_by(step)
         elif key == "b":
@@ -116,7 +116,7 @@ class Shown:
         return True
 
     def csv(self, view: TopView, delimiter: str = "") -> str:
-        """The connections as lines of values."""
+        """Return the connections as lines of values."""
 
         return top_csv(view, delimiter or self.delimiter, raw=self.raw, subs=self.subs)
 
@@ -230,12 +230,12 @@ SUBSCRIPTIONS = Column("Subscriptions", _subjects)
 
 
 def columns_of(subs: bool) -> tuple[Column, ...]:
-    """The columns, with that of the subscriptions if asked for."""
+    """Return the columns, with that of the subscriptions if asked for."""
     return (*COLUMNS, SUBSCRIPTIONS) if subs else COLUMNS
 
 
 def render_top(view: TopView, *, raw: bool = False, subs: bool = False, sort: str = "") -> RenderableType:
-    """The server's lines above the table of its connections."""
+    """Return the server's lines above the table of its connections."""
     from rich.console import Group
     from rich.text import Text
 
@@ -248,7 +248,7 @@ def render_top(view: TopView, *, raw: bool = False, subs: bool = False, sort: st
 
 
 def server_lines(view: TopView, raw: bool = False) -> list[str]:
-    """The server in lines of text."""
+    """Return the server in lines of text."""
     sized = str if raw else format_size
     rates = view.rates or {}
 
@@ -269,7 +269,7 @@ def server_lines(view: TopView, raw: bool = False) -> list[str]:
 
 
 def top_csv(view: TopView, delimiter: str, *, raw: bool, subs: bool) -> str:
-    """The connections, a line for each below the titles; numbers are plain."""
+    """Return the connections, a line for each below the titles; numbers are plain."""
     out = io.StringIO()
     lines = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     columns = columns_of(subs)

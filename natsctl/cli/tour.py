@@ -224,7 +224,7 @@ class StepFailedError(NatsctlError):
 
 
 def _arguments(line: str) -> tuple[list[str], str | None]:
-    """The program arguments of a command line and the file that its output goes to, if any."""
+    """Return the program arguments of a command line and the file that its output goes to, if any."""
     words = shlex.split(line)
     target = None
     if ">" in words:
@@ -261,11 +261,11 @@ class _Running:
         self._listening.set()
 
     def wait_listening(self) -> None:
-        """Return once the command has said that it listens, or has ended."""
+        """Wait until the command has said that it listens, or has ended."""
         self._listening.wait(STEP_WITHIN_S)
 
     def collect(self) -> tuple[int, str]:
-        """The exit status and output, once the command has ended by itself."""
+        """Return the exit status and output, once the command has ended by itself."""
         try:
             status = self._process.wait(STEP_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -355,7 +355,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _server(folder: Path) -> Iterator[str]:
-    """A temporary embedded server below the tour's folder."""
+    """Run a temporary embedded server below the tour's folder."""
     from natsctl.server.embedded import EmbeddedServer
 
     server = EmbeddedServer(folder / "store")

@@ -55,7 +55,10 @@ def _budget_s() -> float:
 
 
 def _age_s() -> float:
-    """Seconds since this process was started, where the system tells; else what it has used of a processor."""
+    """Return the seconds since this process was started.
+
+    Where the system does not have them, it is the processor time that was used.
+    """
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # quicker
             ticks = int(file.read().rpartition(")")[2].split()[19])
@@ -77,7 +80,7 @@ def _silence_after(deadline_s: float) -> Iterator[None]:
 
 
 def candidates(words: Sequence[str], deadline_s: float) -> Iterator[Candidate]:
-    """What may stand in place of the last of the words, which begin behind `natsctl`."""
+    """Yield the candidates for the last of the words, which begin behind `natsctl`."""
     from natsctl.cli.completion.place import find
     from natsctl.cli.completion.values import values_of
 
@@ -108,7 +111,7 @@ def _of_flag(place: Place, current: str, deadline_s: float) -> Iterator[Candidat
 
 
 def _commands(place: Place, current: str) -> Iterator[Candidate]:
-    """Names of commands; an alias only where no name begins so."""
+    """Yield names of commands; an alias only where no name begins so."""
     named = [one for one in place.commands if one.names[0].startswith(current)]
     if named:
         yield from (Candidate(one.names[0], one.meaning) for one in named)

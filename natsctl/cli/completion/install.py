@@ -24,7 +24,7 @@ BASH_COMPLETION = (
 
 
 class Place(NamedTuple):
-    """Where a shell's script goes; `line` has to be in the start-up file, unless the shell finds the script itself."""
+    """Path of a shell's script; `line` has to be in the start-up file, unless the shell finds the script itself."""
 
     script: Path
     startup: Path | None = None
@@ -94,7 +94,7 @@ def _place(shell: str) -> Place:
 
 
 def _with_line(text: str, line: str) -> str:
-    """The start-up file with the line at its end, unless it is there."""
+    """Return the start-up file with the line at its end, unless it is there."""
     if line in text.splitlines():
         return text
     return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n"

@@ -11,7 +11,10 @@ _SPECIAL = frozenset(" \t!\"#$&'()*;<>?[\\]^`{|}~")
 
 
 def split(line: str) -> list[str]:
-    """The words of a bash line behind the command; the last one may be empty, or in quotes that are still open."""
+    """Return the words of a bash line behind the command.
+
+    The last one may be empty, or in quotes that are still open.
+    """
     words, word, quote, begun, escaped = [], "", "", False, False
     for char in line:
         if escaped:
@@ -32,7 +35,7 @@ def split(line: str) -> list[str]:
 
 
 def shown(found: Sequence[Candidate], shell: str, line: str, breaks: str) -> str:
-    """What the script of a shell reads; "" for nothing."""
+    """Return the lines that the script of a shell reads; "" for nothing."""
     if any(one.word == ANY_FILE for one in found):
         return f"{FILES}\n"
     words = {one.word: one for one in found if one.word.isprintable()}
@@ -44,7 +47,7 @@ def shown(found: Sequence[Candidate], shell: str, line: str, breaks: str) -> str
 
 
 def _behind_break(current: str, breaks: str) -> int:
-    """Where the word begins that bash replaces, in one that it breaks at `=` or `:`."""
+    """Return the position of the word that bash replaces, in one that it breaks at `=` or `:`."""
     return 1 + max((current.rfind(char) for char in "=:" if char in breaks), default=-1)
 
 

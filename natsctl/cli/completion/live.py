@@ -22,7 +22,10 @@ MAX_WORDS = 500
 
 
 def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[str]:
-    """The names of that kind, as many as a person can look at; raises UnreachableError when time or server go away."""
+    """Return the names of that kind, as many as a person can look at.
+
+    Raises UnreachableError when time or server go away.
+    """
     from natsctl.cli.session import GlobalOptions
     from natsctl.client.servers import resolve
 
@@ -112,7 +115,7 @@ def _subjects_in(server: OneShotClient, stream: str, wanted: str) -> list[str]:
 
 
 def _filter(current: str) -> str:
-    """The filter of all subjects that begin with the whole tokens of what was typed."""
+    """Return the filter of all subjects that begin with the whole tokens of what was typed."""
     whole = current.rpartition(".")[0]
     return f"{whole}.>" if whole else ">"
 

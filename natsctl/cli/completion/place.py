@@ -1,4 +1,4 @@
-"""Where on the command line a word stands: which command it belongs to, and what that command takes there.
+"""Position of a word on the command line: the command it belongs to, and the values that the command takes there.
 
 What commands declare is read from `commands/<noun>.json`, which `python -m natsctl.cli.generate` makes of the code: to
 ask the code itself would load Typer, and cost more than the time there is.
@@ -29,7 +29,7 @@ class Command(NamedTuple):
 
 @dataclass(slots=True)
 class Place:
-    """What may stand there, read off the words before it."""
+    """Position on the command line, read off the words before it: what may stand there."""
 
     noun: str = ""
     commands: list[Command] = field(default_factory=list)
@@ -46,14 +46,14 @@ class Place:
     """The metavar of the flag right before, which waits for its value."""
 
     def argument(self) -> str:
-        """The metavar of the argument that comes next, or ""."""
+        """Return the metavar of the argument that comes next, or ""."""
         if len(self.given) < len(self.arguments):
             return self.arguments[len(self.given)]
         last = self.arguments[-1] if self.arguments else ""
         return last if last.endswith("...") else ""
 
     def value(self, metavar: str) -> str:
-        """What was given for the argument of that metavar, or ""."""
+        """Return the value given for the argument of that metavar, or ""."""
         for name, value in zip(self.arguments, self.given, strict=False):
             if name == metavar:
                 return value
@@ -61,7 +61,7 @@ class Place:
 
 
 def find(words: Sequence[str]) -> Place:
-    """The place behind these words; raises UsageError for words that are no command."""
+    """Return the place behind these words; raises UsageError for words that are no command."""
     place = Place(flags={name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings})
     if _waits(place, words):
         return place
@@ -76,7 +76,7 @@ def find(words: Sequence[str]) -> Place:
 
 
 def declared(noun: str) -> dict[str, Any]:
-    """What a noun and its verbs declare; nothing for one that was not there when the file was made."""
+    """Return what a noun and its verbs declare; nothing for one that did not exist when the file was made."""
     file = COMMANDS / f"{noun}.json"
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
@@ -114,7 +114,7 @@ def _command_at(place: Place, command: dict[str, Any], words: list[str]) -> None
 
 
 def _positional(words: Sequence[str], own: dict[str, list[str]]) -> list[str]:
-    """The words that are neither flags nor values of flags."""
+    """Return the words that are neither flags nor values of flags."""
     found: list[str] = []
     left = list(words)
     while left:

@@ -1,4 +1,4 @@
-"""What the commands about completion print with -j."""
+"""Answers of the commands about completion, as -j prints them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from natsctl.api.model import Model
 
 
 class Installed(Model, kw_only=True):
-    """Where a completion script is; `startup` is the file of the shell that loads it, "" where none is needed."""
+    """Path of a completion script; `startup` is the file of the shell that loads it, "" where none is needed."""
 
     shell: str
     path: str

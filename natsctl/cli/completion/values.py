@@ -1,4 +1,4 @@
-"""What may be given for an argument or flag, by its metavar: fixed words, files, contexts, and names on the server."""
+"""Values of arguments and flags, by metavar: fixed words, files, contexts, and names on the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Source = Callable[[Place, str, float], Iterator[Candidate]]
 
 
 def values_of(place: Place, metavar: str, deadline_s: float, current: str) -> Iterator[Candidate]:
-    """What the metavar stands for there; nothing for free text."""
+    """Yield the values that the metavar stands for there; nothing for free text."""
     bare = metavar.strip("[]").removesuffix("...").strip("[]")
     # `SUBJECT[,SUBJECT]` takes several with commas, of which the last one is being typed.
     several = bare.partition("[,")[0] if "[," in bare else ""

@@ -61,7 +61,7 @@ class Report(Model):
 
 
 class Removed(Model):
-    """What became of several consumers, or of one that was absent."""
+    """Outcome for several consumers, or for one that did not exist."""
 
     success: bool
     removed: list[str]
@@ -159,7 +159,7 @@ def _document(found: Progress, leaders: bool) -> dict[str, Any]:
 
 
 def _led(found: Progress) -> list[tuple[str, str, int]]:
-    """Server, cluster and how many consumers it leads, the busiest first."""
+    """Return server, cluster and how many consumers it leads, the busiest first."""
     led = Counter(
         (leader_of(one.raw), str((one.raw.get("cluster") or {}).get("name") or ""))
         for one in found.infos

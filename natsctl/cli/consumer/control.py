@@ -82,7 +82,7 @@ def resume(
 
 
 def _until(session: Session, text: str | None) -> int:
-    """The moment to pause until, asked for at a terminal. Raises UsageError."""
+    """Return the moment to pause until, asked for at a terminal. Raises UsageError."""
     if text is None:
         if not session.interactive:
             raise UsageError("until when is needed: give UNTIL", hint=f"it is {FORMS}")
@@ -160,7 +160,7 @@ def unpin(
 
 
 def _group(session: Session, live: Mapping[str, Any], given: str | None) -> tuple[str, str]:
-    """The group that is meant, and who is pinned there: the one with a client, where none was given."""
+    """Return the group that is meant, and who is pinned there: the one with a client, where none was given."""
     config = live["config"]
     groups = list(config.get("priority_groups") or ())
     if config.get("priority_policy") != PINNED:

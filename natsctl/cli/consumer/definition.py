@@ -86,7 +86,7 @@ BACKOFF_MAX_NS = 20 * MINUTE
 
 
 def read_deliver(text: str) -> Config:
-    """The fields of a start policy: a word, a stream sequence, a time, or a duration back from now."""
+    """Return the fields of a start policy: a word, a stream sequence, a time, or a duration back from now."""
     word = text.strip().lower()
     if word in DELIVER_WORDS:
         return {"deliver_policy": DELIVER_WORDS[word]}
@@ -162,7 +162,7 @@ def _groups(policy: str) -> Any:
 
 
 def _read_backoff(text: str) -> str | list[int]:
-    """A way to make the waits, or the waits themselves."""
+    """Return a way to make the waits, or the waits themselves."""
     if text.lower() in ("linear", "none"):
         return text.lower()
     waits = [parse_duration(word) for word in text.replace(",", " ").split()]
@@ -172,7 +172,7 @@ def _read_backoff(text: str) -> str | list[int]:
 
 
 def _nothing(config: Config, value: object) -> None:
-    """For flags that are read together with others, after the table."""
+    """Change nothing: the flag is read together with others, after the table."""
 
 
 ACK = choice("explicit", "all", "none", "flow_control")
@@ -298,7 +298,7 @@ def _linear(given: Given) -> list[int]:
 
 
 def linear_backoff(steps: int, shortest_ns: int, longest_ns: int) -> list[int]:
-    """Waits in ns that grow evenly from the shortest and stay below the longest, to the millisecond."""
+    """Return waits in ns that grow evenly from the shortest and stay below the longest, to the millisecond."""
     stride = (longest_ns - shortest_ns) // steps
     return [(shortest_ns + step * stride) // MILLISECOND * MILLISECOND for step in range(steps)]
 
@@ -365,7 +365,10 @@ def _send(
 
 
 def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str | None, Config]:
-    """The stream and what else the file says, without names: those of the command line say which consumer is meant."""
+    """Return the stream and what else the file says, without names.
+
+    Those of the command line say which consumer is meant.
+    """
     if path is None:
         return None, {}
     from natsctl.cli.documents import config_in, load_document
@@ -378,7 +381,10 @@ def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str 
 
 
 def _plain(config: Config) -> Config:
-    """The configuration without what the server writes anew into each answer: its metadata, and no pause at all."""
+    """Return the configuration without a pause and without what the server writes anew into each answer.
+
+    The latter is its metadata.
+    """
     rest = without_server_metadata(config)
     if is_zero(rest.get("pause_until")):
         rest.pop("pause_until", None)
@@ -463,7 +469,7 @@ def add(
 def from_file(
     path: str, stream: str | None, name: str | None, given: Given, ephemeral: bool
 ) -> tuple[str | None, Config]:
-    """The stream that the document names, if it does, and the configuration with the flags over it."""
+    """Return the stream that the document names, if it does, and the configuration with the flags over it."""
     from natsctl.cli.documents import config_in, load_document
 
     document = dict(load_document(path, "Consumer", name, stream))

@@ -29,7 +29,7 @@ class Moved(Model):
 
 
 class Balance(Model):
-    """How many consumers were looked at, and whose leaders moved."""
+    """Number of consumers that were looked at, and those whose leaders moved."""
 
     stream: str
     consumers: int

@@ -100,7 +100,7 @@ def show_consumers(
 
     table = consumer_columns(time.time_ns())
     shown = chosen(table, columns, wide)
-    # The columns are for people, but a wrong name is told in any case.
+    # The columns are for people, but a wrong name is reported in any case.
     rows = ordered(answers, table, sort, reverse)
     if json:
         shown_rows = rows if sort or reverse else answers
@@ -184,5 +184,5 @@ def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
 
 
 def described(given: Given) -> Wanted:
-    """What the flags look for."""
+    """Return a description of what the flags look for."""
     return Wanted(**fields_of(FILTERS, given))

@@ -66,7 +66,7 @@ class Delivered(Model):
 
 
 FETCHED = 100
-"""Messages that `fetch` asks for unless told."""
+"""Messages that `fetch` asks for by default."""
 
 READING = (
     Flag("--max-bytes", SIZE, "max_bytes", "most bytes, including headers and subjects"),
@@ -130,7 +130,7 @@ def fetch(
 
 
 class Asked(NamedTuple):
-    """What the flags say: the request, what messages are answered with, and whether none is a failure."""
+    """Request that the flags describe, the answer to each message, and whether no message is a failure."""
 
     request: dict[str, Any]
     answered: Answered
@@ -218,7 +218,7 @@ def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptio
 
 
 class Answered:
-    """What a received message is answered with, and how that is told; UsageError for what does not go together."""
+    """Answer to a received message, and its description; UsageError for flags that exclude each other."""
 
     def __init__(
         self,
@@ -245,14 +245,14 @@ class Answered:
             self._told = "Terminated message"
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Look whether the consumer asks for acks at all. Raises UsageError for a refusal that nobody would hear."""
+        """Look whether the consumer asks for acks at all. Raises UsageError for a refusal that would have no effect."""
         self.unasked = config.get("ack_policy") in ("none", "flow_control")
         if self.unasked and self.refuses:
             raise UsageError("the consumer needs no acknowledgments: --nak and --term would have no effect")
 
     @property
     def effect(self) -> str:
-        """What becomes of each message."""
+        """Return the effect of the answer on each message."""
         if self.unasked or not self.wanted:
             return "no acknowledgment"
         return self._kind.decode("utf-8", "backslashreplace")
@@ -274,14 +274,14 @@ def _nak(delay_ns: int) -> bytes:
 
 
 class Shown:
-    """How received messages are shown."""
+    """Presentation of received messages."""
 
     def __init__(self, raw: bool, json: bool) -> None:
         self.raw = raw
         self.json = json
 
     def head(self, text: str) -> None:
-        """Tell a person what is read."""
+        """Print a line above the messages: what is read."""
         if not (self.raw or self.json):
             output.log(safe(text))
 
@@ -359,7 +359,7 @@ def sub(
 
 
 class Reading(NamedTuple):
-    """How a consumer is read."""
+    """Way in which a consumer is read."""
 
     ack: bool
     deliver_group: str
@@ -422,7 +422,7 @@ def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_
 def _messages(
     manager: Manager, stream: str, consumer: str, config: Mapping[str, Any], wanted: PullOptions
 ) -> AsyncGenerator[Message, None]:
-    """The consumer's messages without end."""
+    """Yield the consumer's messages without end."""
     if config.get("deliver_subject"):
         from natsctl.client.messaging.consumers import pushed
 

@@ -63,7 +63,10 @@ def rm(
 
 
 def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, missing_ok: bool) -> list[str]:
-    """The names that are meant, after showing what will vanish. Raises ApiResponseError for one that does not exist."""
+    """Return the names that are meant, after showing what is lost.
+
+    Raises ApiResponseError for one that does not exist.
+    """
     try:
         infos = {one.raw["name"]: one.raw for one in list_consumers(session, stream)}
     except ApiResponseError as failure:
@@ -89,7 +92,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
 
 
 def _loss(info: Info) -> Info:
-    """What vanishes with a consumer: its position."""
+    """Return what is lost with a consumer: its position."""
     return {
         "name": info["name"],
         "outstanding_acks": info.get("num_ack_pending", 0),
@@ -121,7 +124,7 @@ def _tell(stream: str, removed: Sequence[str], missing: Sequence[str], json: boo
 
 
 def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info | None:
-    """The server's answer, or None where there was nothing to remove and that is fine."""
+    """Return the server's answer, or None where there was nothing to remove and that is no error."""
     try:
         with suggesting(session, stream, name):
             return session.run(lambda manager: manager.consumer_delete(stream, name)).raw

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
-    """All consumers of a stream. Raises ApiResponseError, with what may have been meant."""
+    """Return all consumers of a stream. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream):
         return session.run(lambda manager: manager.consumer_list(stream))
 
 
 def warn_of_absent(*pages: Listing[Answer[Any]]) -> None:
-    """Say on stderr which consumers the server could not show."""
+    """Warn on stderr of the consumers that the server could not show."""
     absent = [name for page in pages for word in ("missing", "offline") for name in page.raw.get(word) or ()]
     if absent:
         output.note(f"warning: inaccessible consumers: {', '.join(safe(name) for name in absent)}")
 
 
 def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
-    """The consumer of that name, or None. Raises ApiResponseError, for a stream that does not exist too."""
+    """Return the consumer of that name, or None. Raises ApiResponseError, for a stream that does not exist too."""
     try:
         with suggesting(session, stream):
             return session.run(lambda manager: manager.consumer_info(stream, name))
@@ -44,13 +44,13 @@ def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
 
 
 def live_consumer(session: Session, stream: str, name: str) -> Answer[Any]:
-    """The consumer as it is. Raises ApiResponseError, with what may have been meant."""
+    """Return the consumer as it is. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream, name):
         return session.run(lambda manager: manager.consumer_info(stream, name))
 
 
 def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: str = "") -> None:
-    """Show the consumer that an answer describes, after telling what was done."""
+    """Show the consumer that an answer describes, below a line on what was done."""
     if json:
         output.emit_json(answer.raw)
         return

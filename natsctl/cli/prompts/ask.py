@@ -1,4 +1,4 @@
-"""How a question is asked: on stderr, `?` explains it, enter takes the default, Ctrl-C interrupts the command."""
+"""Questions at the terminal: on stderr; `?` explains one, enter takes the default, Ctrl-C interrupts the command."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Question:
 
 
 def prompt(question: Question) -> Any:
-    """The value of the person's answer. Raises KeyboardInterrupt when they press Ctrl-C or Ctrl-D."""
+    """Return the value of the person's answer. Raises KeyboardInterrupt when they press Ctrl-C or Ctrl-D."""
     if question.choices:
         return question.read(_choose(question))
     return question.read(_write(question))
@@ -81,7 +81,7 @@ def prompt_typed(text: str, word: str) -> bool:
 
 
 def prompt_name(text: str, names: Sequence[str]) -> str:
-    """The name that the person picks from those there are."""
+    """Return the name that the person picks from those there are."""
     return str(prompt(Question(text, choices=tuple((safe(name), name) for name in names))))
 
 
@@ -179,7 +179,7 @@ def _hold_without_match(asked: Asked) -> None:
 
 
 def _add_keys(asked: Asked, keys: KeyBindings) -> None:
-    """Let keys of ours come before those of the question."""
+    """Add keys of our own before those of the question."""
     from prompt_toolkit.key_binding import merge_key_bindings
 
     own = asked.application.key_bindings
@@ -187,7 +187,7 @@ def _add_keys(asked: Asked, keys: KeyBindings) -> None:
 
 
 def _answer(asked: Asked, help: str) -> Any:
-    """What a question that takes single keys was answered, or `_HELP` after the help was shown."""
+    """Return the answer to a question that takes single keys, or `_HELP` after the help was shown."""
     if help:
         from prompt_toolkit.key_binding import KeyBindings
 
@@ -231,7 +231,10 @@ def _folded(text: str, behind: str = "") -> str:
 
 
 def _terminal() -> dict[str, Any]:
-    """Where questions appear: stderr, without asking the terminal where its cursor stands (not every one answers)."""
+    """Return the terminal for questions, which is stderr.
+
+    It is not asked for the cursor's position, as not every terminal answers.
+    """
     from prompt_toolkit.output.vt100 import Vt100_Output
     from questionary import Style
 

@@ -24,7 +24,7 @@ def _name(text: str) -> str:
 
 
 def prompt_consumer_name() -> str:
-    """The name for a new consumer."""
+    """Return the name for a new consumer."""
     help = "The name that the durable consumer will have. Settable as the second argument"
     return str(prompt(Question("Consumer name", help, required=True, read=_name)))
 
@@ -83,7 +83,7 @@ def _above_zero(text: str) -> int:
 
 
 def prompt_pause(default: str) -> int:
-    """The moment that a consumer shall rest until, in ns since the epoch."""
+    """Return the time until which a consumer is paused, in ns since the epoch."""
 
     def read(text: str) -> int:
         until_ns = read_moment(text)

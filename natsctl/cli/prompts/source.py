@@ -19,7 +19,10 @@ _LOOSE_TIME = re.compile(r"(\d{4})[:-](\d{2})[:-](\d{2})[ T](\d{2}:\d{2}:\d{2})"
 
 
 def read_start_time(text: str) -> str:
-    """The wire form of `2026:01:31 12:00:00` (or with dashes), which is UTC, or of an RFC 3339 time; "" for nothing."""
+    """Return the wire form of `2026:01:31 12:00:00` (or with dashes), which is UTC, or of an RFC 3339 time.
+
+    It is "" for nothing.
+    """
     if not text:
         return ""
     loose = _LOOSE_TIME.fullmatch(text)
@@ -29,14 +32,14 @@ def read_start_time(text: str) -> str:
 
 
 def read_subject(text: str) -> str:
-    """A subject, which may have wildcards; "" for nothing. Raises ValueError."""
+    """Return a subject, which may have wildcards; "" for nothing. Raises ValueError."""
     if text and not is_valid_subject(text):
         raise ValueError(f"{text!r} is not a subject: tokens between dots, none of them empty, > only as the last one")
     return text
 
 
 def read_name(text: str) -> str:
-    """A name of a stream, consumer or domain. Raises ValueError."""
+    """Return a name of a stream, consumer or domain. Raises ValueError."""
     if not is_valid_name(text):
         raise ValueError("a name has no blanks, and none of . * > \\ /")
     return text
@@ -44,12 +47,12 @@ def read_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Dialogue:
-    """Questions about one stream: whoever asks for help is told which field of the flag's JSON they stand for."""
+    """Questions about one stream; their help names the field of the flag's JSON that they stand for."""
 
     flag: str
 
     def help(self, meaning: str, field: str) -> str:
-        """What `?` shows."""
+        """Return the help that `?` shows."""
         return f"""{meaning}. Settable using {self.flag} '{{"name": …, "{field}": …}}'"""
 
     def agrees(self, text: str, meaning: str, field: str) -> bool:
@@ -66,12 +69,12 @@ class _Dialogue:
         default: str = "",
         required: bool = False,
     ) -> Any:
-        """The value of the person's answer."""
+        """Return the value of the person's answer."""
         return prompt(Question(text, self.help(meaning, field), default, read, required))
 
 
 def prompt_mirror(name: str) -> Config:
-    """The mirror of that name, with what the person adjusts."""
+    """Return the mirror of that name, with what the person adjusts."""
     dialogue = _Dialogue("--mirror")
     source: Config = {"name": name}
     if dialogue.agrees("Configure a custom durable consumer", "Copy through an existing consumer", "consumer"):
@@ -89,7 +92,7 @@ def prompt_mirror(name: str) -> Config:
 
 
 def prompt_source(name: str) -> Config:
-    """The source of that name, with what the person adjusts."""
+    """Return the source of that name, with what the person adjusts."""
     dialogue = _Dialogue("--source")
     source: Config = {"name": name}
     durable = f"Configure a custom durable consumer for source {name}"

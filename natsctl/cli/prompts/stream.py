@@ -80,7 +80,7 @@ def _name(text: str) -> str:
 
 
 def prompt_stream_name() -> str:
-    """The name for a new stream."""
+    """Return the name for a new stream."""
     help = "The name that the stream will have. Settable as the first argument"
     return str(prompt(Question("Stream Name", help, required=True, read=_name)))
 

@@ -1,1 +1,1 @@
-"""What commands show, as pure functions from the contract's models to text, pages and tables."""
+"""Presentation of what commands show: pure functions from the contract's models to text, pages and tables."""

@@ -15,9 +15,9 @@ UNLIMITED = "unlimited"
 
 
 def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Mapping[str, Any]) -> Page:
-    """The page.
+    """Return the page.
 
-    `info` is None where JetStream does not answer, `user` empty where the server does not tell who it is.
+    `info` is None where JetStream does not answer, `user` empty where the server does not say who it is.
     """
     page = Page("Account Information")
     _connection(page.section(), server, user)
@@ -119,7 +119,7 @@ def _number(limit: int) -> str:
 
 
 def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
-    """The page: a section for each certificate."""
+    """Return the page: a section for each certificate."""
     page = Page(f"TLS chain of {plural(len(certificates), 'certificate')}")
     for number, one in enumerate(certificates, 1):
         section = page.section(f"Certificate {number}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def render_found(found: Sequence[Found]) -> Table:
-    """The backups below a folder."""
+    """Return the backups below a folder."""
     columns = ("Path", "Form", "Stream", "Messages", "Size", "Created")
     top = _common([one.path for one in found])
     rows = [(_below(top, one.path), *_found_row(one)) for one in found]
@@ -31,7 +31,7 @@ def render_found(found: Sequence[Found]) -> Table:
 
 
 def _common(paths: Sequence[str]) -> str:
-    """The folder that all of several paths are in, "" for none."""
+    """Return the folder that all of several paths are in, "" for none."""
     folders = [Path(path).parent for path in paths]
     one_root = len({folder.is_absolute() for folder in folders}) == 1
     return os.path.commonpath(folders) if len(paths) > 1 and one_root else ""
@@ -54,14 +54,14 @@ def _found_row(one: Found) -> tuple[str, ...]:
 
 
 def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
-    """What was checked: of one backup everything, of several whether each is whole and else what is wrong."""
+    """Return what was checked: of one backup everything, of several whether each is whole and else what is wrong."""
     if len(verdicts) == 1:
         only = verdicts[0]
         rows = [(check.name, "ok" if check.ok else "WRONG", check.detail) for check in only.checks]
         return render_table(only.path, ("Check", "", "Found"), rows)
     top = _common([verdict.path for verdict in verdicts])
     told = [(_below(top, verdict.path), *_verdict_row(verdict)) for verdict in verdicts]
-    # Whoever backs up an account has a folder for each stream, of its name.
+    # The backup of an account has a folder for each stream, of its name.
     if all(path == stream for path, stream, *_ in told):
         told = [("", *row[1:]) for row in told]
     columns = ("Path", "Stream", "Archive", "", "Found")
@@ -76,7 +76,7 @@ def _verdict_row(verdict: Verdict) -> tuple[str, str, str, str]:
 
 
 def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) -> str:
-    """One line about all of them."""
+    """Return one line about all of them."""
     wrong = sum(not verdict.whole for verdict in verdicts)
     if wrong or missing:
         absent = f", {count(len(missing))} missing" if missing else ""
@@ -85,7 +85,10 @@ def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) ->
 
 
 def render_whole(verdict: Verdict) -> str:
-    """One line about a backup that is whole, in the words of the `nats` tool: also one consumer is `1 consumers`."""
+    """Return one line about a backup that is whole, in the words of the `nats` tool.
+
+    One consumer, too, is `1 consumers`.
+    """
     records = verdict.messages + verdict.consumers + 2  # the state before them and the mark at the end
     parts = [("entries", records), ("consumers", verdict.consumers), ("messages", verdict.messages)]
     said = [f"{count(number)} {noun}" for noun, number in (*parts, ("subjects", verdict.subjects))]
@@ -94,7 +97,7 @@ def render_whole(verdict: Verdict) -> str:
 
 
 def render_outcome(done: AccountOutcome) -> Table:
-    """What became of each stream of an account."""
+    """Return the outcome for each stream of an account."""
     columns = ("Stream", "Result", "Messages", "Size", "Archive", "Remark")
     return render_table("Streams", columns, map(_outcome_row, done.streams), columns[2:5], least=("Archive",))
 
@@ -108,7 +111,7 @@ def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:
 
 
 def render_outcome_line(what: str, done: AccountOutcome) -> str:
-    """What became of all of them, with what is to be known besides."""
+    """Return a line about the outcome of all of them, with what is to be known besides."""
     good = len(done.streams) - len(done.failed)
     archives = format_size(sum(one.archive_bytes for one in done.streams))
     line = f"{what} of {plural(good, 'stream')}, {archives} of archives, in {duration(done.elapsed)}"
@@ -118,7 +121,7 @@ def render_outcome_line(what: str, done: AccountOutcome) -> str:
 
 
 def render_inspection(found: Inspection) -> Page:
-    """All that a backup tells of its stream."""
+    """Return the page of what a backup has of its stream."""
     import msgspec
 
     from natsctl.api.stream import StreamInfo
@@ -167,7 +170,7 @@ def _subjects(section: Section, found: Inspection) -> None:
 
 
 def render_info(found: BackupInfo, path: str) -> Page:
-    """A backup as `nats backup info` shows it."""
+    """Return a backup as `nats backup info` shows it."""
     import msgspec
 
     from natsctl.api.stream import StreamConfig
@@ -241,7 +244,7 @@ _DROPPED = {
 
 
 def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
-    """What was read and kept, and the stream that a restore makes of it."""
+    """Return what was read and kept, and the stream that a restore makes of it."""
     page = Page("Dry Run, Nothing Was Written" if dry_run else "Backup Edit Report")
     section = page.section()
     section.row("Stream", safe(done.stream))

@@ -26,7 +26,7 @@ _GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
 def event_text(text: str, operation: str, width: int | None, *, deleted: bool, coloured: bool) -> str:
-    """`[TIME] OPERATION …` in as many lines as it takes in that many columns, the operation in its colour."""
+    """Return `[TIME] OPERATION …` in as many lines as it takes in that many columns, the operation in its colour."""
     shown = hanging(text, width)
     if not coloured:
         return shown
@@ -49,7 +49,7 @@ def render_buckets(kind: Kind, infos: Iterable[StreamInfo], now_ns: int) -> Tabl
 
 
 def render_kv_bucket(info: StreamInfoAnswer) -> Page:
-    """Everything there is to know about a bucket."""
+    """Return the page of a bucket: configuration and state."""
     config, state = info.config, info.state
     page = Page(
         f"Information for Key-Value Store Bucket {safe(KV.bucket_of(config.name))} created {when(info.created)}"
@@ -110,7 +110,7 @@ def _origin(section: Section, label: str, name: str, state: StreamSourceInfo | N
 
 
 def render_kv_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    """The table of `kv ls`, smallest bucket first."""
+    """Return the table of `kv ls`, smallest bucket first."""
     rows = [
         (
             KV.bucket_of(info.config.name),
@@ -127,7 +127,7 @@ def render_kv_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
 
 
 def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:
-    """The table of `kv ls BUCKET -v`."""
+    """Return the table of `kv ls BUCKET -v`."""
     columns = ["Key", "Created", "Revision", "Length", *(["Value"] if values else [])]
     rows = [
         (
@@ -145,7 +145,7 @@ def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:
 
 
 def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:
-    """The table of `kv history`, oldest first."""
+    """Return the table of `kv history`, oldest first."""
     rows = [
         (
             entry.key,
@@ -162,7 +162,7 @@ def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:
 
 
 def render_heading(entry: Entry) -> str:
-    """The line above a value."""
+    """Return the line above a value."""
     place = f"{entry.bucket} > {entry.key} revision: {entry.revision} created @ {when(entry.created)}"
     if not entry.ttl_ns:
         return safe(place)
@@ -170,20 +170,20 @@ def render_heading(entry: Entry) -> str:
 
 
 def render_revert(old: Entry, now: Entry | None) -> str:
-    """What a revert changes: the value that the key has, and the one that it gets."""
+    """Return the change that a revert makes: the value that the key has, and the one that it gets."""
     held = "(none)" if now is None or now.deleted else shown_value(now.value)
     return f"{safe(old.bucket)} > {safe(old.key)}: {held} → {shown_value(old.value)} (revision {old.revision})"
 
 
 def render_kv_event(entry: Entry, width: int | None, *, coloured: bool) -> str:
-    """One event of `kv watch`: a line, or with a `width` in columns as many as it takes."""
+    """Return one event of `kv watch`: a line, or with a `width` in columns as many as it takes."""
     place = f"[{when(entry.created)}] {entry.operation} {safe(entry.bucket)} > {safe(entry.key)}"
     text = place if entry.deleted else f"{place}: {_text(entry.value or b'')}"
     return event_text(text, entry.operation, width, deleted=entry.deleted, coloured=coloured)
 
 
 def shown_value(value: bytes | None) -> str:
-    """A value in one cell: text where it is text, else base64, without its middle where it is long."""
+    """Return a value in one cell: text where it is text, else base64, without its middle where it is long."""
     text = _text(value or b"")
     if len(text) <= MAX_VALUE_SHOWN:
         return text
@@ -199,7 +199,7 @@ def _text(value: bytes) -> str:
 
 
 def render_object_bucket(info: StreamInfoAnswer) -> Page:
-    """Everything there is to know about a bucket."""
+    """Return the page of a bucket: configuration and state."""
     config, state = info.config, info.state
     name = safe(OBJECTS.bucket_of(config.name))
     page = Page(f"Information for Object Store Bucket {name} created {when(info.created)}")
@@ -224,7 +224,7 @@ def render_object_bucket(info: StreamInfoAnswer) -> Page:
 
 
 def render_object(found: Object) -> Page:
-    """What is known of an object."""
+    """Return the page of an object."""
     page = Page(f"Object information for {safe(found.bucket)} > {safe(found.name)}")
     section = page.section()
     section.maybe("Description", safe(str(found.raw.get("description") or "")))
@@ -244,7 +244,7 @@ def render_object(found: Object) -> Page:
 
 
 def _pairs(headers: dict[str, object]) -> list[tuple[str, str]]:
-    """Headers one by one; some clients store lists of values, others one value."""
+    """Yield headers one by one; some clients store lists of values, others one value."""
     lists = {key: value if isinstance(value, list) else [value] for key, value in headers.items()}
     return [(str(key), str(one)) for key, values in lists.items() for one in values]
 
@@ -260,7 +260,7 @@ def _link(link: dict[str, str]) -> str:
 
 
 def render_object_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    """The table of `object ls`, smallest bucket first."""
+    """Return the table of `object ls`, smallest bucket first."""
     rows = [
         (
             OBJECTS.bucket_of(info.config.name),
@@ -276,7 +276,7 @@ def render_object_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
 
 
 def render_objects(bucket: str, found: Sequence[Object]) -> Table:
-    """The table of `object ls BUCKET`."""
+    """Return the table of `object ls BUCKET`."""
     rows = [
         (
             one.name,
@@ -296,7 +296,7 @@ def render_objects(bucket: str, found: Sequence[Object]) -> Table:
 
 
 def render_object_event(found: Object, width: int | None, *, coloured: bool) -> str:
-    """One event of `object watch`: a line, or with a `width` in columns as many as it takes."""
+    """Return one event of `object watch`: a line, or with a `width` in columns as many as it takes."""
     done = "DEL" if found.deleted else "PUT"
     text = f"[{when(found.time)}] {done} {safe(found.bucket)} > {safe(found.name)}"
     if not found.deleted:

@@ -1,4 +1,4 @@
-"""What an edit changes, and what a server did not take, field by field: as data and as lines to read.
+"""Changes of an edit, and fields that a server did not accept, one by one: as data and as lines to read.
 
 A change reads `max_age: 1y0d0h0m0s → 2y0d0h0m0s`.
 """
@@ -43,7 +43,7 @@ class Change(NamedTuple):
 
 
 def changes(old: Mapping[str, object], new: Mapping[str, object]) -> list[Change]:
-    """Every field that differs between two configurations in wire spelling, nested ones by dotted path.
+    """Return every field that differs between two configurations in wire spelling, nested ones by dotted path.
 
     A field that is absent and one that is at its zero value are the same, as they are on the wire.
     """
@@ -67,7 +67,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def not_taken(asked: Mapping[str, object], got: Mapping[str, object], *, emptied: bool = False) -> list[Change]:
-    """Every field that was asked for and that the server's answer has otherwise; `new` is what the server has.
+    """Return every field that was asked for and that the server's answer has otherwise; `new` is what the server has.
 
     Empty and zero values ask for nothing but the server's default, unless `emptied`: then they ask for none.
     """
@@ -108,7 +108,7 @@ def _unlimited(value: object) -> bool:
 
 
 def render_not_taken(found: Sequence[Change]) -> str:
-    """One line that warns of what the server did not take."""
+    """Return one line that warns of the fields that the server did not accept."""
     fields = (
         f"{safe(one.path)} {_value(one.path.rpartition('.')[2], one.old)}"
         f" (it has {_value(one.path.rpartition('.')[2], one.new)})"
@@ -118,7 +118,7 @@ def render_not_taken(found: Sequence[Change]) -> str:
 
 
 def render_change(change: Change) -> str:
-    """One line: `field: old → new`."""
+    """Return one line: `field: old → new`."""
     name = change.path.rpartition(".")[2]
     old, new = (
         False if one is None and isinstance(other, bool) else one
@@ -128,7 +128,7 @@ def render_change(change: Change) -> str:
 
 
 def render_field(name: str, value: object) -> str:
-    """One field as it is: `field: value`."""
+    """Return one field as it is: `field: value`."""
     return f"{safe(name)}: {_value(name, value)}"
 
 

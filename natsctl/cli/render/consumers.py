@@ -37,7 +37,7 @@ POLICIES = {
 
 
 def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
-    """Everything there is to know about a consumer: configuration, then state."""
+    """Return the page of a consumer: configuration, then state."""
     page = Page(f"Information for Consumer {_title(info)} created {when(info.created)}")
     section = page.section("Configuration")
     _identity(section, info)
@@ -51,7 +51,7 @@ def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
 
 
 def render_consumer_state(info: ConsumerInfo, now_ns: int) -> Page:
-    """A consumer's state only."""
+    """Return a consumer's state only."""
     page = Page(f"State for Consumer {_title(info)} created {when(info.created)}")
     render_cluster(page, info.cluster, info.ts or "", "Raft Group")
     _state(page.section("State"), info, now_ns)
@@ -88,7 +88,7 @@ def _delivery(section: Section, config: ConsumerConfig) -> None:
 
 
 def policy(value: str) -> str:
-    """A policy's name for people."""
+    """Return a policy's name for people."""
     return POLICIES.get(value, value)
 
 
@@ -175,7 +175,7 @@ Row = Any
 
 
 def consumer_columns(now_ns: int) -> list[Column[Row]]:
-    """The columns of lists."""
+    """Return the columns of lists."""
     return [
         Column("Name", lambda row: row.value.name),
         Column("Description", lambda row: row.value.config.description, spare=2),
@@ -195,7 +195,7 @@ def consumer_columns(now_ns: int) -> list[Column[Row]]:
 
 
 def report_columns(raw: bool) -> list[Column[Row]]:
-    """The columns of reports; `raw` shows plain numbers."""
+    """Return the columns of reports; `raw` shows plain numbers."""
     figure: Callable[[int], str] = str if raw else count
     length: Callable[[int], str] = str if raw else duration
     return [
@@ -222,7 +222,7 @@ def report_columns(raw: bool) -> list[Column[Row]]:
 def render_report(
     found: Progress, shown: Sequence[Column[Row]], order: Callable[[Sequence[Row]], list[Row]], now_ns: int
 ) -> Table:
-    """The report on a stream's consumers, with the totals below it."""
+    """Return the report on a stream's consumers, with the totals below it."""
     rows = order(found.infos)
     columns = [_with_share(column, found.messages) if column.title == "Unprocessed" else column for column in shown]
     title = f"Consumer report for {found.stream} with {plural(len(rows), 'consumer')}"
@@ -239,7 +239,7 @@ def render_report(
 
 
 def _with_share(column: Column[Row], messages: int) -> Column[Row]:
-    """The column with what part of the stream's messages that is, where it is about the whole stream."""
+    """Return the column with what part of the stream's messages that is, where it is about the whole stream."""
 
     def cell(row: Row) -> str:
         info = row.value
@@ -251,7 +251,7 @@ def _with_share(column: Column[Row], messages: int) -> Column[Row]:
 
 
 def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:
-    """How many consumers each server leads."""
+    """Return how many consumers each server leads."""
     most = max((number for _, _, number in led), default=1)
     rows = [
         (server, cluster, count(number), BAR * max(1, round(LONGEST_BAR * number / most)))
@@ -261,22 +261,25 @@ def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:
 
 
 def mode(info: ConsumerInfo) -> str:
-    """How it delivers."""
+    """Return how it delivers."""
     return "Push" if info.config.deliver_subject else "Pull"
 
 
 def filters(info: ConsumerInfo) -> list[str]:
-    """The subjects that it takes; none for all."""
+    """Return the subjects that it takes; none for all."""
     return [info.config.filter_subject] if info.config.filter_subject else list(info.config.filter_subjects or ())
 
 
 def level(info: ConsumerInfo) -> str:
-    """The API level that its configuration needs."""
+    """Return the API level that its configuration needs."""
     return (info.config.metadata or {}).get(REQUIRED_LEVEL, "")
 
 
 def servers(info: ConsumerInfo) -> str:
-    """The servers that have a copy: `n1*, n2, n3!`, the leader with a star, one that lags or is away with a mark."""
+    """Return the servers that have a copy: `n1*, n2, n3!`.
+
+    The leader has a star, one that lags or is away an exclamation mark.
+    """
     if info.cluster is None:
         return ""
     names = [f"{info.cluster.leader}*"] if info.cluster.leader else []
@@ -295,7 +298,7 @@ def _number(
 
 
 def _level() -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
-    """A number that older servers do not tell."""
+    """Return a number that older servers do not send."""
 
     def order(row: Row) -> int:
         told = level(row.value)
@@ -305,7 +308,7 @@ def _level() -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
 
 
 def _age(field: Callable[[ConsumerInfo], str | None], now_ns: int) -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
-    """Newest first, as the smallest age is."""
+    """Return a key that sorts the newest first, as the smallest age is."""
 
     def order(row: Row) -> int:
         moment = field(row.value)

@@ -41,7 +41,7 @@ _FILES = ("creds", "nkey", "cert", "key", "ca")
 
 
 def render_context(document: Mapping[str, Any]) -> Page:
-    """The page of a context, as `-j` shows it; files that are not there are told."""
+    """Return the page of a context, as `-j` shows it, with a note on files that do not exist."""
     chosen = " (selected)" if document["selected"] else ""
     page = Page(f"Context {safe(document['name'])}{chosen}")
     rows = page.section()
@@ -64,14 +64,14 @@ def _value(key: str, value: str) -> str:
 
 
 def reached(server: Mapping[str, Any] | None, fault: str) -> str:
-    """What a connection showed, or why there was none."""
+    """Return what a connection showed, or why there was none."""
     if server is None:
         return safe(fault)
     return safe(f"{server['server_name']} {server['version']} at {server['url']}, {duration(server['rtt'])}")
 
 
 def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """The table of all contexts; `*` marks the selected one."""
+    """Return the table of all contexts; `*` marks the selected one."""
     rows = [
         (
             one["name"] + ("*" if one["selected"] else ""),
@@ -80,13 +80,13 @@ def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
         )
         for one in documents
     ]
-    # What is wrong with a context stands where its description would.
+    # A fault of a context stands where its description would.
     least = () if any(one.get("fault") for one in documents) else ("Description",)
     return render_table("Known Contexts", ("Name", "Description", "Server URLs"), rows, least=least)
 
 
 def render_checks(found: Sequence[Checked]) -> Table:
-    """The table of what a check found."""
+    """Return the table of what a check found."""
     rows = [(one.name, one.fault or "OK", reached(one.server, "") if one.server else "") for one in found]
     connected = any(one.server for one in found)
     columns = ("Name", "Result", "Connection") if connected else ("Name", "Result")

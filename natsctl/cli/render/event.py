@@ -29,10 +29,10 @@ _RAFT = (("Leader", "leader"), ("Replicas", "replicas"))
 
 
 class Kind(NamedTuple):
-    """How one type of event is shown.
+    """Presentation of one type of event.
 
     `title`, `mark` and `line` may name facts in braces, `mark` and `line` are the short form. Of an event that names a
-    client, that is told too; `bodies` are keys of JSON texts shown whole.
+    client, it is shown too; `bodies` are keys of JSON texts shown whole.
     """
 
     title: str
@@ -211,7 +211,7 @@ _TIMES = frozenset(("start", "end", "pause_until"))
 
 
 def parse_event(payload: bytes) -> dict[str, Any] | None:
-    """The event as an object, or None for what is none."""
+    """Return the event as an object, or None for what is none."""
     try:
         event = json.loads(payload)
     except ValueError:
@@ -220,7 +220,7 @@ def parse_event(payload: bytes) -> dict[str, Any] | None:
 
 
 def render_event(subject: str, payload: bytes, now_ns: int) -> str:
-    """The event as a paragraph: a heading with time and id, then the facts in one column."""
+    """Return the event as a paragraph: a heading with time and id, then the facts in one column."""
     event = parse_event(payload)
     if event is None:
         return f"\n[{local(now_ns):%H:%M:%S}] Event on {safe(subject)}\n\n{body_text(payload)}"
@@ -244,7 +244,7 @@ def render_event(subject: str, payload: bytes, now_ns: int) -> str:
 
 
 def render_short(subject: str, payload: bytes, now_ns: int) -> str:
-    """The event on one line: time, kind, and what matters most."""
+    """Return the event on one line: time, kind, and what matters most."""
     event = parse_event(payload)
     if event is None:
         return f"{local(now_ns):%H:%M:%S} [{safe(subject)}] {safe(payload.decode('utf-8', 'backslashreplace'))}"
@@ -257,7 +257,7 @@ def render_short(subject: str, payload: bytes, now_ns: int) -> str:
 
 
 def cloud_event(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The event in a CloudEvents 1.0 envelope, as the nats tool writes it."""
+    """Return the event in a CloudEvents 1.0 envelope, as the nats tool writes it."""
     kind = str(event.get("type", ""))
     parts = kind.removeprefix(TYPE_PREFIX).split(".")
     schema = "/".join(parts) + ".json"
@@ -274,7 +274,7 @@ def cloud_event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kind_of(event: Mapping[str, Any]) -> Kind | None:
-    """How events of that type are shown."""
+    """Return the presentation of events of that type."""
     return KINDS.get(str(event.get("type", "")).removeprefix(TYPE_PREFIX))
 
 
@@ -314,7 +314,7 @@ def _filled(text: str, event: Mapping[str, Any], change: Callable[[str], str] = 
 
 
 def _fact(event: Mapping[str, Any], path: str) -> str:
-    """A fact of the event in words, "" where there is none."""
+    """Return a fact of the event in words, "" where there is none."""
     value: Any = event
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
@@ -333,7 +333,7 @@ def _fact(event: Mapping[str, Any], path: str) -> str:
 
 
 def _entry(value: Any) -> str:
-    """One of several: an object is told by its name."""
+    """Return one of several: an object stands for itself by its name."""
     return str(value.get("name", json.dumps(value))) if isinstance(value, dict) else str(value)
 
 

@@ -17,7 +17,7 @@ _USES = {"legacy": "older servers only", "reserved": "has a number, but is never
 
 
 def render_error_page(one: KnownError) -> Page:
-    """The page of one error; it tells too how a command ends that meets it."""
+    """Return the page of one error, with the exit status of a command that fails with it."""
     from natsctl.api.catalogue import ApiError
 
     page = Page(f"NATS Error {one.err_code}")
@@ -32,7 +32,7 @@ def render_error_page(one: KnownError) -> Page:
 
 
 def render_errors(found: Sequence[KnownError]) -> Table:
-    """The table of errors."""
+    """Return the table of errors."""
     rows = [(str(one.err_code), str(one.code), one.description, one.constant) for one in found]
     columns = ("NATS Code", "HTTP Code", "Description", "Go Constant")
     return render_table("NATS Errors", columns, rows, right=columns[:2], least=("Go Constant",))

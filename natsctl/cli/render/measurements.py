@@ -23,7 +23,7 @@ NARROWEST_BAR = 10
 
 
 def fine(ns: float) -> str:
-    """A length of time in three digits: `326µs`, `4.85ms`, `12.3s`; a minute and more in seconds."""
+    """Return a length of time in three digits: `326µs`, `4.85ms`, `12.3s`; a minute and more in seconds."""
     for unit, name in _UNITS:
         if ns >= unit:
             number = ns / unit
@@ -33,7 +33,7 @@ def fine(ns: float) -> str:
 
 
 def render_bins(bins: Sequence[tuple[int, int]], columns: int) -> list[str]:
-    """A line for each bin, with a bar as long as it is full; `columns` is what the widest line may have."""
+    """Return a line for each bin, with a bar as long as it is full; `columns` is what the widest line may have."""
     if not bins:
         return []
     most = max(number for _, number in bins)
@@ -48,7 +48,7 @@ def render_bins(bins: Sequence[tuple[int, int]], columns: int) -> list[str]:
 
 
 def render_latency(report: LatencyReport, columns: int) -> Page:
-    """The page of a latency test; `columns` is how wide its histogram may be."""
+    """Return the page of a latency test; `columns` is how wide its histogram may be."""
     page = Page("Latency")
     top = page.section()
     top.row("Published to", f"{safe(report.server_a)} (rtt {fine(report.rtt_a_ns)})")
@@ -80,7 +80,7 @@ _SPREAD = (
 
 
 def render_report(report: Report) -> Page:
-    """What all clients did together."""
+    """Return the page of a benchmark: the figures of all clients together."""
     page = Page(f"{KINDS[report.benchmark].title} benchmark")
     top = page.section()
     top.maybe("Subject", safe(report.subject))
@@ -99,12 +99,12 @@ def render_report(report: Report) -> Page:
 
 
 def rate(part: Part) -> str:
-    """`12,345 messages/s, 1.5 MiB/s`."""
+    """Return `12,345 messages/s, 1.5 MiB/s`."""
     return f"{count(round(part.msgs_per_s))} messages/s, {format_size(round(part.bytes_per_s))}/s"
 
 
 def render_clients(report: Report) -> Table:
-    """A row for each client, times where they were measured."""
+    """Return a row for each client, times where they were measured."""
     columns = ["Client", "Messages", "Messages/s", "Bytes/s"]
     timed = report.total.latency is not None
     if timed:

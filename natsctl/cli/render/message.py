@@ -30,14 +30,14 @@ class Received(NamedTuple):
 
     @property
     def delivery(self) -> acks.AckSubject | None:
-        """Where the message stands in its stream, and in the consumer that delivered it unless a direct get did."""
+        """Return the message's position in its stream, and in its consumer if no direct get delivered it."""
         if self.reply:
             return acks.parse(self.reply.encode("utf-8", "surrogateescape"))
         return _direct(dict(self.headers)) if self.headers else None
 
 
 def _direct(headers: dict[str, str]) -> acks.AckSubject | None:
-    """What the headers of a direct get say of the message; without a consumer in it."""
+    """Return what the headers of a direct get say of the message; without a consumer in it."""
     try:
         seq, ts_ns = int(headers["Nats-Sequence"]), parse_time(headers["Nats-Time-Stamp"])
         return acks.AckSubject(
@@ -48,7 +48,7 @@ def _direct(headers: dict[str, str]) -> acks.AckSubject | None:
 
 
 def render_received(number: int, message: Received, stamp: str = "") -> str:
-    """The line above a message that a subscription received; `stamp` is when that was."""
+    """Return the line above a message that a subscription received; `stamp` is when that was."""
     line = f'[#{number}]{f" @ {stamp}" if stamp else ""} Received on "{safe(message.subject)}"'
     delivery = message.delivery
     if delivery is not None:
@@ -61,7 +61,7 @@ def render_received(number: int, message: Received, stamp: str = "") -> str:
 
 
 def render_next(message: Received) -> str:
-    """The line above a message that a pull consumer delivered."""
+    """Return the line above a message that a pull consumer delivered."""
     line = f"--- received on {safe(message.subject)}"
     delivery = message.delivery
     if delivery is None:
@@ -73,12 +73,12 @@ def render_next(message: Received) -> str:
 
 
 def render_headers(headers: Sequence[tuple[str, str]]) -> list[str]:
-    """One `Key: value` line for each header."""
+    """Return one `Key: value` line for each header."""
     return [f"{safe(key)}: {safe(value)}" for key, value in headers]
 
 
 def message_document(message: Received) -> dict[str, Any]:
-    """The message as data: `data` in base64, `text` when the body is UTF-8, stream facts when a consumer sent it."""
+    """Return the message as data: `data` in base64, `text` if the body is UTF-8, stream facts if a consumer sent it."""
     document: dict[str, Any] = {"subject": message.subject}
     if message.reply:
         document["reply"] = message.reply
@@ -111,7 +111,7 @@ def _delivery_document(delivery: acks.AckSubject) -> dict[str, Any]:
 
 
 def answer_document(message: Received, rtt_ns: int, status: int, description: str) -> dict[str, Any]:
-    """The answer to a request as data, with the ns it took and the status of a status message."""
+    """Return the answer to a request as data, with the ns it took and the status of a status message."""
     document = {**message_document(message), "rtt": rtt_ns}
     if status:
         document |= {"status": status, "description": description}
@@ -137,7 +137,7 @@ def _text(token: bytes) -> str:
 
 
 def render_ack(ack: PubAck) -> str:
-    """What a stream says of a message that it has stored."""
+    """Return what a stream says of a message that it has stored."""
     parts = [f"Stored in Stream: {safe(ack.stream)}", f"Sequence: {ack.seq}"]
     if ack.batch:
         parts.append(f"Batch: {plural(ack.count, 'message')}")
@@ -151,7 +151,7 @@ def render_ack(ack: PubAck) -> str:
 
 
 def render_rtt(ns: int) -> str:
-    """How long an answer took."""
+    """Return how long an answer took."""
     return f"Received with rtt {duration(ns)}"
 
 
@@ -161,7 +161,7 @@ _BESIDE, _BELOW = "│  ", "   "
 
 
 def render_trace(report: Report, *, stamped: bool) -> str:
-    """The tree, and how many of each kind got the message; `stamped` shows how long after its arrival."""
+    """Return the tree, and how many of each kind got the message; `stamped` shows how long after its arrival."""
     lines = [*_server(report, "", _first_ns(report), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
     total = ", ".join(f"{label} {number}" for label, number in sorted(counts.items()))
@@ -184,7 +184,7 @@ def _server(report: Report, indent: str, began_ns: int, stamped: bool) -> Iterat
 
 
 def _event(event: dict[str, Any]) -> str:
-    """One thing that happened."""
+    """Return the line of one event."""
     kind = str(event.get("type", ""))
     failed = f"  {ERROR} {safe(str(event['error']))}" if event.get("error") else ""
     write = _EVENTS.get(kind)

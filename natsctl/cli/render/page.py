@@ -43,7 +43,7 @@ class Section:
 
 @dataclass(slots=True)
 class Page:
-    """A whole page; values must have been made harmless (`values.safe`) by whoever adds them."""
+    """A whole page; values must be made harmless (`text.safe`) before they are added."""
 
     heading: str
     sections: list[Section] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Page:
         return added
 
     def text(self, width: int | None = None, colour: bool = False) -> str:
-        """The page, ending in a line end; `width` in columns wraps long values, None never does."""
+        """Return the page, ending in a line end; `width` in columns wraps long values, None never does."""
         shown = [section for section in self.sections if section.rows]
         labels = [len(label) for section in shown for label, _ in section.rows]
         column = INDENT + max((length for length in labels if length <= LONGEST_LABEL), default=LONGEST_LABEL)

@@ -34,14 +34,14 @@ _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 
 def render_plan(plan: Plan, width: int | None = None, bold: bool = False) -> str:
-    """All changes in their order, what else is to be known, and the summary; `width` None folds nothing."""
+    """Return all changes in their order, what else is to be known, and the summary; `width` None folds nothing."""
     blocks = ["\n".join(_change(one, width, bold, plan.keep_messages)) for one in plan.changes]
     notes = [line for note in plan.notes for line in folded(safe(f"note: {note}"), width or len(note) * 4 + 8)]
     return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else []), hanging(render_plan_summary(plan), width)])
 
 
 def render_plan_summary(plan: Plan) -> str:
-    """How many assets go which way: `3 to create, 1 to update, 0 to replace, 0 to remove, 12 unchanged`."""
+    """Return the number of assets by change: `3 to create, 1 to update, 0 to replace, 0 to remove, 12 unchanged`."""
     taken = [change.action for change in plan.changes]
     said = [f"{count(taken.count(action))} {words}" for action, words in _COUNTED]
     refused = f"; {count(len(plan.refused))} refused" if plan.refused else ""
@@ -55,14 +55,14 @@ def _change(change: Change, width: int | None, bold: bool, kept: bool) -> Iterat
 
 
 def heading(sign: str, name: str, width: int | None, bold: bool) -> Iterator[str]:
-    """The line that names an asset."""
+    """Yield the line that names an asset."""
     text = f"{sign} {safe(name)}"
     for line in folded(text, width) if width else [text]:
         yield f"{_BOLD}{line}{_OFF}" if bold else line
 
 
 def indented(texts: Sequence[str] | Iterator[str], width: int | None) -> Iterator[str]:
-    """Lines below the heading; what goes on in a next line stands two columns further in."""
+    """Yield lines below the heading; a continued line stands two columns further in."""
     for text in texts:
         lines = folded(text, max(width - len(_INDENT) - 2, 16)) if width else [text]
         for at, line in enumerate(lines):
@@ -70,7 +70,7 @@ def indented(texts: Sequence[str] | Iterator[str], width: int | None) -> Iterato
 
 
 def _fields(change: Change) -> Iterator[str]:
-    """What an asset will have, or how it differs."""
+    """Yield the fields that an asset will have, or how it differs."""
     if change.action is Action.CREATE:
         config = stripped(change.config or {})
         shown = [fields.render_field(name, value) for name, value in config.items() if _tells(name, value)]
@@ -86,12 +86,12 @@ def _tells(name: str, value: object) -> bool:
 
 
 def render_difference(one: Difference) -> str:
-    """One field: `max_age: 1y → 2y`."""
+    """Return one field: `max_age: 1y → 2y`."""
     return fields.render_change(fields.Change(one.path, one.old, one.new))
 
 
 def _consequences(change: Change, kept: bool) -> Iterator[str]:
-    """What is lost, what must come first, what is refused and why."""
+    """Yield what is lost, what must come first, what is refused and why."""
     lost = change.action is Action.DELETE or (change.action is Action.REPLACE and not kept)
     if change.messages and lost:
         verb = "goes" if change.messages == 1 else "go"
@@ -109,7 +109,10 @@ def _consequences(change: Change, kept: bool) -> Iterator[str]:
 
 
 def render_drift(drift: Drift, width: int | None = None, bold: bool = False) -> str:
-    """Each asset that differs with its fields, what is missing, what nobody describes; `width` None folds nothing."""
+    """Return each asset that differs with its fields, those missing and those in no document.
+
+    `width` None folds nothing.
+    """
     blocks = [_asset("~", one, width, bold) for one in drift.different]
     blocks += [_asset("+", one, width, bold, ": not on the server") for one in drift.missing]
     blocks += [_asset("-", one, width, bold, ": not in any document") for one in drift.extra]
@@ -151,7 +154,7 @@ _OUTCOMES = ("created", "updated", "replaced", "deleted", "failed", "skipped", "
 
 
 def render_result(result: Result) -> str:
-    """The lines about one change: what became of which asset, and why."""
+    """Return the lines about one change: the asset, the outcome and the reason."""
     key = safe(str(result.key))
     if result.status is Status.SKIPPED:
         return f"skipped {key}: {_because(result.because)}"
@@ -163,7 +166,7 @@ def render_result(result: Result) -> str:
 
 
 def _because(why: str) -> str:
-    """What a change was skipped for: an asset, or a sentence."""
+    """Return the reason for a change that was skipped: an asset, or a sentence."""
     return f"{safe(why)} was not done" if why[:1].isupper() else safe(why)
 
 
@@ -176,7 +179,7 @@ def _failure(what: str, error: Failure) -> str:
 
 
 def render_losses(plan: Plan) -> str:
-    """What a plan removes and replaces, for a question: `delete 2 assets with 1,234 messages, replace 1 asset`."""
+    """Return what a plan removes and replaces: `delete 2 assets with 1,234 messages, replace 1 asset`."""
     parts = []
     for action in (Action.DELETE, Action.REPLACE):
         found = [change for change in plan.changes if change.action is action]
@@ -196,7 +199,7 @@ def render_losses(plan: Plan) -> str:
 
 
 def render_summary(outcome: Outcome) -> str:
-    """How many assets went which way, in one line."""
+    """Return the number of assets by outcome, in one line."""
     counts = outcome.summary
     said = [f"{count(number)} {name}" for name in _OUTCOMES if (number := getattr(counts, name))]
     if not outcome.results:
@@ -206,7 +209,7 @@ def render_summary(outcome: Outcome) -> str:
 
 
 def render_validated(verdict: Validated, width: int | None = None) -> str:
-    """One line for each file with its faults below it, and one that sums up; `width` None folds nothing."""
+    """Return a line for each file with its faults below it, and a summary; `width` None folds nothing."""
     lines = [line for file in verdict.files for line in _file(file, width)]
     faults = sum(len(file.faults) for file in verdict.files)
     assets = sum(len(file.assets) for file in verdict.files)

@@ -22,7 +22,7 @@ Unit = Callable[[float], str]
 
 
 def counted(value: float) -> str:
-    """`1,234`, `12.5`, `1.2M`: a number in few characters."""
+    """Return a number in few characters: `1,234`, `12.5`, `1.2M`."""
     for limit, divisor, letter in ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e5, 1e3, "K")):
         if abs(value) >= limit:
             return f"{value / divisor:.3g}{letter}"
@@ -30,12 +30,12 @@ def counted(value: float) -> str:
 
 
 def per_second(value: float) -> str:
-    """`1,234/s`."""
+    """Return `1,234/s`."""
     return f"{counted(value)}/s"
 
 
 def sized(value: float) -> str:
-    """`1.2 MiB`."""
+    """Return `1.2 MiB`."""
     return format_size(int(value))
 
 
@@ -53,7 +53,7 @@ class Series:
 
 
 class Rate(Series):
-    """How much a counter grows a second; what is added are counter and time."""
+    """Growth of a counter a second; what is added are counter and time."""
 
     def __init__(self, title: str, unit: Unit = per_second) -> None:
         super().__init__(title, unit)
@@ -68,7 +68,7 @@ class Rate(Series):
 
 
 def plot_lines(values: Sequence[float], width: int, height: int, unit: Unit = counted) -> list[str]:
-    """`height` lines of at most `width` columns: the newest values as bars, with the scale on the left.
+    """Return `height` lines of at most `width` columns: the newest values as bars, with the scale on the left.
 
     The scale begins at the smallest value unless that is near 0 beside the largest, as a level should be seen to move.
     """
@@ -97,7 +97,7 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
 
 
 def plot_text(series: Sequence[Series], width: int, height: int) -> str:
-    """All series below each other, each with its title and newest value, in the room that there is."""
+    """Return all series below each other, each with its title and newest value, in the room that there is."""
     each = max(2, height // max(1, len(series)) - 2)
     blocks = []
     for one in series:
@@ -107,7 +107,7 @@ def plot_text(series: Sequence[Series], width: int, height: int) -> str:
 
 
 def render_plots(heading: str, series: Sequence[Series], width: int, height: int) -> Text:
-    """A page of plots below a heading, for `live.watch`."""
+    """Return a page of plots below a heading, for `live.watch`."""
     from rich.text import Text
 
     body = Text(f"{heading[:width]}\n\n", style="bold", no_wrap=True)

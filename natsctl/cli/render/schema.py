@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def render_kinds(found: Sequence[Described], *, commands: bool) -> Table:
-    """The table of kinds, with what each is or with the commands that print it."""
+    """Return the table of kinds, with what each is or with the commands that print it."""
     rows = [(one.id, ", ".join(one.commands) if commands else one.description) for one in found]
     return render_table("Schemas", ("ID", "Printed By" if commands else "Description"), rows)

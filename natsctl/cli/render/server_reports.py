@@ -25,17 +25,17 @@ Value = Callable[[Row], Any]
 
 
 def text(*path: str) -> Value:
-    """A cell with the text of a field, which may lie in another one."""
+    """Return a cell with the text of a field, which may lie in another one."""
     return lambda row: safe(str(_at(row, path) or ""))
 
 
 def number(*path: str) -> Value:
-    """The number in a field, 0 where it is absent."""
+    """Return the number in a field, 0 where it is absent."""
     return lambda row: int(_at(row, path) or 0)
 
 
 def span(*path: str) -> Value:
-    """The length of time in a field, in nanoseconds."""
+    """Return the length of time in a field, in nanoseconds."""
     return lambda row: span_ns(_at(row, path))
 
 
@@ -47,19 +47,19 @@ def _at(row: Row, path: Sequence[str]) -> Any:
 
 
 def counted(title: str, *path: str, wide: bool = False) -> Column[Row]:
-    """A column of counts."""
+    """Return a column of counts."""
     value = number(*path)
     return Column(title, lambda row: count(value(row)), value, wide)
 
 
 def sized(title: str, *path: str, wide: bool = False) -> Column[Row]:
-    """A column of sizes."""
+    """Return a column of sizes."""
     value = number(*path)
     return Column(title, lambda row: format_size(value(row)), value, wide)
 
 
 def spanned(title: str, *path: str, wide: bool = False) -> Column[Row]:
-    """A column of lengths of time."""
+    """Return a column of lengths of time."""
     value = span(*path)
     return Column(title, lambda row: duration(value(row)), value, wide)
 
@@ -69,7 +69,7 @@ def _address(*path: str) -> Value:
 
 
 def account_name(row: Row) -> str:
-    """An account's name, with the tag that says what its public key is."""
+    """Return an account's name, with the tag that says what its public key is."""
     account, tag = str(row.get("account") or ""), str(row.get("name_tag") or "")
     return safe(f"{tag} ({account})" if tag and tag != account else account)
 
@@ -142,7 +142,7 @@ def render_connections(
     table: Sequence[Column[Row]], shown: Sequence[Row], rows: Sequence[Row], by: str, width: int | None,
     words: str | None, wide: bool,
 ) -> list[RenderableType]:  # fmt: skip
-    """The connections shown, the totals of all `rows`, and how many each server has."""
+    """Return the connections shown, the totals of all `rows`, and how many each server has."""
     title = f"Top {count(len(shown))} Connections out of {count(len(rows))} by {by}"
     totals = {
         "Name": f"all {count(len(rows))}",
@@ -169,7 +169,7 @@ _CLUSTER: Column[ServerAnswer] = Column("Cluster", lambda one: safe(one.cluster)
 def render_use(
     title: str, what: str, rows: Sequence[ServerAnswer], show: Callable[[Any], str], width: int | None
 ) -> Text:
-    """One line and bar a server, the longest for the largest value of the statistics' field `what`."""
+    """Return a line and a bar for each server, the longest for the largest value of the statistics' field `what`."""
     from rich.text import Text
 
     most = max((float(one.data.get(what) or 0) for one in rows), default=0) or 1
@@ -189,7 +189,7 @@ def healthy(answer: ServerAnswer) -> bool:
 
 
 def render_health(answers: Answers, width: int | None) -> list[RenderableType]:
-    """Every server with its state and what it complains about."""
+    """Return every server with its state and what it complains about."""
     rows = [
         {
             "name": one.name,
@@ -293,7 +293,7 @@ def render_jetstream(
     answers: Answers, rows: Sequence[ServerAnswer], account: str, with_leaders: bool, width: int | None,
     words: str | None, wide: bool,
 ) -> list[RenderableType]:  # fmt: skip
-    """Use of JetStream by server, and where there is a cluster its members."""
+    """Return the use of JetStream by server, and where there is a cluster its members."""
     title = f"JetStream Summary for Account {safe(account)}" if account else "JetStream Summary"
     totals = {"Server": plural(len(rows), "server")}
     for column, field, show in (
@@ -413,7 +413,7 @@ STATISTICS: tuple[Column[Row], ...] = (
 
 
 def render_statistics(rows: Sequence[Row], width: int | None, words: str | None, wide: bool) -> list[RenderableType]:
-    """One line a server, and the totals."""
+    """Return one line a server, and the totals."""
     totals = {
         "Server": plural(len(rows), "server"),
         "Connections": summed(rows, number("conns"), count),
@@ -434,7 +434,7 @@ def _number(field: str) -> Any:
 
 
 def uptime_ns(one: ServerAnswer) -> int:
-    """How long the server runs."""
+    """Return how long the server has been running."""
     start = one.data.get("start")
     return max(0, time.time_ns() - parse_time(str(start))) if start else 0
 
@@ -472,7 +472,7 @@ CLUSTERS: tuple[Column[Row], ...] = (
 def render_census(
     census: Answers, rows: Sequence[ServerAnswer], width: int | None, columns: str | None, wide: bool
 ) -> list[RenderableType]:
-    """The table of servers in the order of `rows`, and that of clusters where there is one."""
+    """Return the table of servers in the order of `rows`, and that of clusters where there is one."""
     totals = {
         "Name": plural(len(rows), "server"),
         "JS": str(sum(bool(one.server.get("jetstream")) for one in rows)),

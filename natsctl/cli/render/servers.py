@@ -24,7 +24,7 @@ Varz = Mapping[str, Any]
 
 
 def render_server(answer: ServerAnswer) -> Page:
-    """The page of a server's VARZ answer."""
+    """Return the page of a server's VARZ answer."""
     varz = answer.data
     page = Page(f"Server information for {safe(answer.name)} ({safe(answer.id)})")
     _process(page.section("Process Details"), varz)
@@ -179,7 +179,7 @@ Detail = Mapping[str, Any]
 
 
 def render_account_detail(detail: Detail, server: str) -> Page:
-    """The page of an account's details, as that server has them."""
+    """Return the page of an account's details, as that server has them."""
     name, tag = str(detail.get("account_name") or ""), str(detail.get("name_tag") or "")
     page = Page(f"Account information for account {safe(name)} on {safe(server)}")
     section = page.section("Details")
@@ -251,7 +251,10 @@ _SAID = (("Crit", "critical"), ("Unknown", "unknown"), ("Warn", "warning"), ("OK
 
 
 def nagios(check: Check) -> str:
-    """One line: the status, the name, what was found, and after a bar the measured values with their thresholds."""
+    """Return the result as one line for Nagios.
+
+    It has the status, the name, what was found, and after a bar the measured values with their thresholds.
+    """
     said = [f"{mark}:{text}" for mark, field in _SAID for text in getattr(check, field)]
     line = " ".join([check.status.name, check.name, *said]).replace("|", "/")
     measured = " ".join(_measured(metric) for metric in check.metrics)
@@ -271,7 +274,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def document(check: Check) -> dict[str, Any]:
-    """The result as a JSON object; lists that are empty are left out."""
+    """Return the result as a JSON object; lists that are empty are left out."""
     found: dict[str, Any] = {"status": check.status.name, "check_suite": check.suite, "check_name": check.name}
     for _, field in _SAID:
         if texts := getattr(check, field):
@@ -287,7 +290,7 @@ def _metric(metric: Metric) -> dict[str, Any]:
 
 
 def prometheus(check: Check, namespace: str) -> str:
-    """Gauges in Prometheus' text format, the status among them."""
+    """Return gauges in Prometheus' text format, the status among them."""
     item = f'item="{_label(check.name)}"'
     lines = []
     for metric in check.metrics:
@@ -305,7 +308,7 @@ def _label(text: str) -> str:
 
 
 def tables(check: Check) -> list[RenderableType]:
-    """What was found and what was measured, for a person."""
+    """Return tables of what was found and what was measured."""
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(safe(f"{check.name}: {check.status.name}"), style="bold")]

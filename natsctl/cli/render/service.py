@@ -24,14 +24,14 @@ _NUMBERS = ("Requests", "Errors", "Processing Time", "Average Time")
 
 
 def render_services(found: Sequence[ServiceInfo], service: str) -> Table:
-    """A row for each instance."""
+    """Return a row for each instance."""
     title = f"{service} Service Instances" if service else "All Services"
     rows = [(one.name, one.version, one.id, one.description) for one in found]
     return render_table(title, ("Name", "Version", "ID", "Description"), rows)
 
 
 def render_stats(found: Sequence[ServiceStats], service: str) -> Table:
-    """A row for each endpoint of each instance, and their sums."""
+    """Return a row for each endpoint of each instance, and their sums."""
     rows: list[Sequence[str]] = []
     every = [one for instance in found for one in instance.endpoints]
     for instance in found:
@@ -59,7 +59,7 @@ def _figures(one: EndpointStats) -> tuple[str, ...]:
 
 
 def render_instance(info: ServiceInfo, stats: ServiceStats) -> Page:
-    """What one instance is, does and has done."""
+    """Return the page of one instance: its description, and what it does and has done."""
     page = Page("Service Information")
     top = page.section()
     top.row("Service", safe(f"{info.name} ({info.id})"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def event_line(event: Event) -> str:
-    """`21:04:05 orders COMPLETED, ORDERS +1,234`, with a failure behind it."""
+    """Return `21:04:05 orders COMPLETED, ORDERS +1,234`, with a failure behind it."""
     what = f"{event.flow} {event.state}" if event.flow else event.message
     read = "".join(f", {name} +{count(number)}" for name, number in event.read.items())
     failure = f": {event.error}" if event.error else ""
@@ -49,7 +49,7 @@ def render_status(status: Status) -> Table:
 
 
 def render_known(pipelines: Sequence[Known]) -> Table:
-    """A row for each pipeline."""
+    """Return a row for each pipeline."""
     rows = [(one.pipeline, one.state, str(one.pid or ""), _ago(one.updated), one.folder) for one in pipelines]
     return render_table("Pipelines", ("Name", "State", "Process", "Updated", "Folder"), rows, ("Process",))
 
@@ -99,7 +99,7 @@ _SIGNS = {"good": "", "warning": "! ", "wrong": "✗ "}
 
 
 def render_checkup(found: Checkup) -> Page:
-    """A row for each finding, and what to do below it."""
+    """Return a row for each finding, and what to do below it."""
     page = Page("Spark is ready" if found.ready else "Spark cannot start")
     rows = page.section()
     for one in found.findings:
@@ -110,7 +110,7 @@ def render_checkup(found: Checkup) -> Page:
 
 
 def render_warm(done: WarmStart) -> Page:
-    """What was made, and what it brings."""
+    """Return what was made, and its effect."""
     page = Page("Spark starts quickly" if done.made else "Spark starts quickly already")
     rows = page.section()
     rows.row("Archive", safe(done.archive))
@@ -119,7 +119,7 @@ def render_warm(done: WarmStart) -> Page:
 
 
 def render_server(server: SparkServer) -> Page:
-    """What is known of the server in background."""
+    """Return the state of the server in the background."""
     page = Page("Spark is running in the background" if server.running else "Spark is not running in the background")
     rows = page.section()
     rows.maybe("Process", str(server.pid or ""))
@@ -138,7 +138,7 @@ LONGEST_CELL = 1000
 
 
 def render_result(result: Result) -> Table:
-    """The rows as a table below their number."""
+    """Return the rows as a table below their number."""
     from natsctl.spark.sql.result import shown, unique
 
     columns = unique(result.columns)
@@ -154,7 +154,7 @@ def _cut(text: str) -> str:
 
 
 def csv_text(result: Result, harmless: Callable[[str], str] = str) -> str:
-    """The rows as CSV with a line of names; `harmless` is for values that a terminal may see."""
+    """Return the rows as CSV with a line of names; `harmless` is for values that a terminal may see."""
     from natsctl.spark.sql.result import cell
 
     text = io.StringIO()
@@ -170,7 +170,7 @@ _MORE = "-j or --html shows them"
 
 
 def deep_page(report: DeepReport) -> Page:
-    """What the report says in single figures."""
+    """Return the single figures of the report."""
     page = Page(f"Messages of Stream {safe(report.stream)}")
     section = page.section()
     section.row("Messages", count(report.messages))
@@ -203,7 +203,7 @@ def _repeated(found: Repeats) -> str:
 
 
 def deep_tables(report: DeepReport) -> Iterator[RenderableType]:
-    """The tables below the page: subjects, headers, what is there twice and what is missing."""
+    """Yield the tables below the page: subjects, headers, what is there twice and what is missing."""
     if report.subjects:
         yield _subjects(report)
     if report.headers:
@@ -242,7 +242,7 @@ def _subjects(report: DeepReport) -> RenderableType:
 
 
 def deep_plot(report: DeepReport, width: int) -> str:
-    """Messages over time, as a plot of characters `width` columns wide."""
+    """Return messages over time, as a plot of characters `width` columns wide."""
     from natsctl.cli.render.plot import counted, plot_lines
     from natsctl.spark.report.page import slot_text
 

@@ -46,7 +46,7 @@ RETENTION = {"limits": "Limits", "interest": "Interest", "workqueue": "WorkQueue
 
 
 def render_stream(info: AnyStreamInfo) -> Page:
-    """Everything there is to know about a stream: configuration, then state."""
+    """Return the page of a stream: configuration, then state."""
     config = info.config
     page = Page(f"Information for Stream {safe(config.name)} created {when(info.created)}")
     _identity(page.section(), config)
@@ -64,7 +64,7 @@ def render_stream(info: AnyStreamInfo) -> Page:
 
 
 def render_template(info: StreamTemplateInfo) -> Page:
-    """A stream template: how its streams are configured, and which ones it has made."""
+    """Return a stream template: how its streams are configured, and which ones it has made."""
     config = info.config.config
     page = Page(f"Information for Stream Template {safe(info.config.name)}")
     section = page.section("Configuration")
@@ -80,7 +80,7 @@ def render_template(info: StreamTemplateInfo) -> Page:
 
 
 def render_stream_state(info: AnyStreamInfo) -> Page:
-    """A stream's state only."""
+    """Return a stream's state only."""
     page = Page(f"State for Stream {safe(info.config.name)} created {when(info.created)}")
     render_cluster(page, info.cluster, info.ts)
     _state(page.section("State"), info)
@@ -207,7 +207,7 @@ def render_version(section: Section, metadata: Mapping[str, str]) -> None:
 
 
 def _since(moment: str | None, ts: str) -> str:
-    """How long before `ts` that was, in brackets, where both are known."""
+    """Return how long before `ts` that was, in brackets, where both are known."""
     return "" if is_zero(moment) or is_zero(ts) else f" ({ago(moment, parse_time(ts))})"
 
 
@@ -242,7 +242,7 @@ def _state(section: Section, info: AnyStreamInfo) -> None:
 
 
 def _alternate(alternate: StreamAlternate) -> str:
-    """A mirror that can be read instead, and where it is."""
+    """Return a mirror that can be read instead, and where it is."""
     places = [("cluster", alternate.cluster), ("domain", alternate.domain)]
     where = ", ".join(f"{kind} {safe(name)}" for kind, name in places if name)
     return f"{safe(alternate.name)} ({where})" if where else safe(alternate.name)
@@ -253,13 +253,13 @@ def _sequence(seq: int, moment: str) -> str:
 
 
 def render_item(stream: str, seq: int, subject: str, moment: str, now_ns: int) -> str:
-    """The line above a message that was fetched from a stream by sequence."""
+    """Return the line above a message that was fetched from a stream by sequence."""
     age = duration(max(0, now_ns - parse_time(moment)))
     return f"Item: {safe(stream)}#{count(seq)} received {stamp(parse_time(moment))} ({age}) on Subject {safe(subject)}"
 
 
 def render_viewed(seq: int, subject: str, moment: str) -> str:
-    """The line above a message of a page of them."""
+    """Return the line above a message of a page of them."""
     return f"[{count(seq)}] Subject: {safe(subject)} Received: {stamp(parse_time(moment))}"
 
 
@@ -269,7 +269,7 @@ FRAME = 6
 
 
 def render_subjects(stream: str, rows: Sequence[tuple[str, int]], width: int | None) -> Table:
-    """The table of subjects and counts, in order down the first pair of columns, then the next."""
+    """Return the table of subjects and counts, in order down the first pair of columns, then the next."""
     pairs = _pairs(rows, width)
     height = -(-len(rows) // pairs)
     lines = []
@@ -297,7 +297,7 @@ class Row(NamedTuple):
 
 
 def stream_rows(infos: Iterable[StreamInfo], absent: Mapping[str, str], now_ns: int, *, raw: bool = False) -> list[Row]:
-    """A row for every stream, those that could not be seen included."""
+    """Return a row for every stream, those that could not be seen included."""
     from natsctl.api.stream import StreamConfig, StreamInfo
 
     seen = [Row(info, now_ns, raw) for info in infos]
@@ -309,7 +309,7 @@ def stream_rows(infos: Iterable[StreamInfo], absent: Mapping[str, str], now_ns: 
 def _number(
     title: str, value: Callable[[StreamInfo], int], show: Callable[[int], str] = count, **kind: Any
 ) -> Column[Row]:
-    """A column of numbers, which a stream that could not be seen does not have."""
+    """Return a column of numbers, which a stream that could not be seen does not have."""
 
     def cell(row: Row) -> str:
         if row.status:
@@ -326,7 +326,7 @@ def _text(title: str, value: Callable[[StreamInfo], str], **kind: Any) -> Column
 def _moment(
     title: str, value: Callable[[StreamInfo], str | None], show: Callable[[Row], str], **kind: Any
 ) -> Column[Row]:
-    """A column of times, written by `show` and sorted by the moment."""
+    """Return a column of times, written by `show` and sorted by the moment."""
 
     def order(row: Row) -> int:
         text = value(row.info)
@@ -350,7 +350,7 @@ def _placement(info: StreamInfo) -> str:
 
 
 def replicas(cluster: ClusterInfo | None) -> str:
-    """`n1*, n2, n3!`: the leader with a star, who lags behind with a mark of exclamation."""
+    """Return `n1*, n2, n3!`: the leader with a star, a replica that lags behind with an exclamation mark."""
     if cluster is None:
         return ""
     peers = [f"{peer.name}{'' if peer.current and not peer.offline else '!'}" for peer in cluster.replicas or ()]
@@ -420,12 +420,12 @@ SUMMED = ("Consumers", "Messages", "Bytes", "Lost", "Deleted")
 
 
 def render_stream_list(title: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> Table:
-    """The table of `stream ls`; where a stream could not be seen, the reason has a column."""
+    """Return the table of `stream ls`; where a stream could not be seen, the reason has a column."""
     return render_columns(title, _with_status(columns, LIST, rows), rows)
 
 
 def render_stream_report(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> Table:
-    """The table of `stream report`, with a row of totals where there is more than one stream."""
+    """Return the table of `stream report`, with a row of totals where there is more than one stream."""
     shown = _with_status(columns, REPORT, rows)
     table = render_columns("Stream Report", shown, rows)
     seen = [row for row in rows if not row.status]
@@ -463,7 +463,7 @@ class Flow(NamedTuple):
 
 
 def flows(infos: Iterable[StreamInfo]) -> list[Flow]:
-    """Everything that is copied between streams."""
+    """Yield every copy between streams."""
     found = []
     for info in infos:
         if info.config.mirror is not None:
@@ -479,7 +479,7 @@ def flows(infos: Iterable[StreamInfo]) -> list[Flow]:
 
 
 def render_replication(found: Sequence[Flow], *, raw: bool) -> Table:
-    """The table of mirrors and sources."""
+    """Return the table of mirrors and sources."""
     rows = [
         (
             flow.stream,
@@ -510,7 +510,7 @@ def _progress(info: StreamSourceInfo | None, raw: bool) -> tuple[str, str, str]:
 
 
 def leaders_of(infos: Iterable[StreamInfo]) -> list[tuple[str, str, int]]:
-    """How many streams each server leads: server, cluster and number, by name."""
+    """Return how many streams each server leads: server, cluster and number, by name."""
     led: dict[tuple[str, str], int] = {}
     for info in infos:
         cluster = info.cluster
@@ -523,14 +523,14 @@ def leaders_of(infos: Iterable[StreamInfo]) -> list[tuple[str, str, int]]:
 
 
 def render_leaders(found: Sequence[tuple[str, str, int]]) -> Table:
-    """The table of the streams that each server leads."""
+    """Return the table of the streams that each server leads."""
     most = max((number for *_, number in found), default=0) or 1
     rows = [(server, cluster, count(number), "*" * -(-10 * number // most)) for server, cluster, number in found]
     return render_table("RAFT Leader Report", ("Server", "Cluster", "Streams", "Distribution"), rows, ("Streams",))
 
 
 def dot_graph(found: Sequence[Flow], names: Iterable[str]) -> str:
-    """What is copied between streams, for GraphViz."""
+    """Return the copies between streams, for GraphViz."""
     nodes = dict.fromkeys([*names, *(flow.config.name for flow in found)])
     numbers = {name: f"n{at}" for at, name in enumerate(nodes, 1)}
     lines = ["digraph streams {", '\tlabel="Stream replication";', '\tnode [shape="box"];']

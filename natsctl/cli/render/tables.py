@@ -147,7 +147,7 @@ class Column(Generic[T]):
 
     @property
     def word(self) -> str:
-        """How the command line names it."""
+        """Return its name on the command line."""
         return self.title.lower().replace(" ", "-").replace("%", "").strip("-")
 
     @property
@@ -156,12 +156,12 @@ class Column(Generic[T]):
         return self.order is not None
 
     def key(self, row: T) -> Any:
-        """What a row is sorted by."""
+        """Return the key that a row is sorted by."""
         return (self.order or self.cell)(row)
 
 
 def chosen(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
-    """The columns to show. Raises UsageError for a name that none has."""
+    """Return the columns to show. Raises UsageError for a name that none has."""
     if words is None and not wide:
         return [column for column in table if not column.wide]
     asked = table if words is None else [_named(table, word, "--columns") for word in words.replace(",", " ").split()]
@@ -171,7 +171,7 @@ def chosen(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Co
 def ordered(
     rows: Iterable[T], table: Sequence[Column[T]], sort: str | None, reverse: bool, default: str = "name"
 ) -> list[T]:
-    """The rows by a column, smallest first. Raises UsageError for a name that none has."""
+    """Return the rows by a column, smallest first. Raises UsageError for a name that none has."""
     return sorted(rows, key=_named(table, sort or default, "--sort").key, reverse=reverse)
 
 
@@ -212,7 +212,7 @@ def render_sheet(
     wide: bool | None = None,
     none: str = "",
 ) -> Table | Text:
-    """The table, or without rows what `none` says.
+    """Return the table, or without rows what `none` says.
 
     Without `words` or `wide` (None: there is no such flag) the columns marked wide are left out, last first, where
     there is no room for them; without a `width` there is always room.
@@ -234,7 +234,7 @@ def render_sheet(
 
 
 def summed(rows: Sequence[T], value: Callable[[T], int], show: Callable[[int], str]) -> str:
-    """The total of a column."""
+    """Return the total of a column."""
     return show(sum(value(row) for row in rows))
 
 
@@ -258,7 +258,10 @@ class Fit:
 
 
 def fit(parts: Sequence[Part], least: Sequence[str], width: int) -> Fit | None:
-    """How the table is shown in `width`; the columns named in `least` are given up in that order. None: it is not."""
+    """Return the layout of the table in `width`, None if there is none.
+
+    The columns named in `least` are left out in that order.
+    """
     used = [at for at, part in enumerate(parts) if any(part.cells)] or list(range(len(parts)))
     for places in (range(len(parts)), used):
         kept = [parts[at] for at in places]
@@ -280,7 +283,7 @@ def fit(parts: Sequence[Part], least: Sequence[str], width: int) -> Fit | None:
 def _with_room(
     parts: Sequence[Part], used: Sequence[int], given_up: Sequence[int], width: int
 ) -> tuple[list[Part], list[int], list[int]] | None:
-    """The columns that have room without as few as can be, their widths, and which were given up."""
+    """Return the columns that have room without as few as can be, their widths, and which were given up."""
 
     def without(gone: Sequence[int], comfort: int = COMFORT) -> tuple[list[Part], list[int] | None]:
         kept = [parts[at] for at in used if at not in gone]
@@ -291,7 +294,7 @@ def _with_room(
         kept, widths = without(gone)
         if widths is None:
             continue
-        # What went before a wider column had to go may have room again.
+        # Columns that were left out before a wider one may have room again.
         for at in reversed(gone[:-1]):
             more, wider = without([one for one in gone if one != at])
             if wider is not None:
@@ -305,7 +308,7 @@ def _with_room(
 
 
 def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
-    """The columns with times that do not say their offset, where all have the same, and that offset."""
+    """Return the columns with times that do not say their offset, where all have the same, and that offset."""
     offsets = {found[2] for part in parts for cell in part.cells if (found := _MOMENT.fullmatch(cell))}
     if len(offsets) != 1:
         return list(parts), ""
@@ -317,7 +320,7 @@ def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
 
 
 def _widths(parts: Sequence[Part], width: int, comfort: int) -> list[int] | None:
-    """The width of each column: what it needs, then the rest to those that lack least; None for no room."""
+    """Return the width of each column: what it needs, then the rest to those that lack least; None for no room."""
     room = width - BETWEEN * len(parts) - 1
     lines = [max(map(length, (part.title, *set(_lines(part)))), default=1) for part in parts]
     widths = [_least_width(part, comfort) for part in parts]
@@ -392,7 +395,7 @@ def _titled(title: str, whole: int, most: int) -> Iterator[Segment]:
 def _row(
     cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], edges: tuple[str, str, str], rule: Style
 ) -> Iterator[Segment]:
-    """The lines of one row; with a coloured rule the letters between keep the terminal's own colour."""
+    """Yield the lines of one row; with a coloured rule the letters between keep the terminal's own colour."""
     from rich.segment import Segment
 
     if all(
@@ -425,7 +428,7 @@ def _placed(cell: str, width: int, is_right: bool) -> str:
 
 
 def _labelled(title: str, value: str, margin: int, width: int) -> Iterator[Text]:
-    """A label and its value, which goes on below itself; without a margin the label stands above."""
+    """Yield the lines of a label and its value, continued below itself; without a margin the label stands above."""
     from rich.text import Text
 
     indent = margin + 2 if margin else 2

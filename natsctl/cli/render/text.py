@@ -20,7 +20,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs", "Co"))
 
 
 def safe(text: str, block: bool = False) -> str:
-    r"""`text` with everything a terminal would obey written as `\x1b` or `\u202e`.
+    r"""Return `text` with everything a terminal would obey written as `\x1b` or `\u202e`.
 
     `block` keeps line ends and tabs: for bodies. Names and single values escape those as well.
     """
@@ -39,37 +39,43 @@ def _shown(char: str, block: bool) -> str:
 
 
 def body_text(payload: bytes) -> str:
-    r"""A payload for a terminal: UTF-8 where it is, `\xff` where it is not, nothing that the terminal would obey."""
+    r"""Return a payload for a terminal, without anything that the terminal would obey.
+
+    It is UTF-8 where it can be, `\xff` where it is not.
+    """
     return safe(payload.decode("utf-8", "backslashreplace").replace("\r\n", "\n"), block=True)
 
 
 def count(number: int) -> str:
-    """`1234567` as `1,234,567`."""
+    """Return `1234567` as `1,234,567`."""
     return f"{number:,}"
 
 
 def limit(number: int) -> str:
-    """A limit of a stream or consumer: a count, or the word for none."""
+    """Return a limit of a stream or consumer: a count, or the word for none."""
     return "unlimited" if number <= 0 else count(number)
 
 
 def size_limit(number: int) -> str:
-    """A limit in bytes, or the word for none."""
+    """Return a limit in bytes, or the word for none."""
     return "unlimited" if number <= 0 else format_size(number)
 
 
 def yes(value: bool) -> str:
-    """`true` or `false`."""
+    """Return `true` or `false`."""
     return "true" if value else "false"
 
 
 def listed(items: list[str] | tuple[str, ...] | None) -> str:
-    """Names in one line, each made harmless."""
+    """Return names in one line, each made harmless."""
     return ", ".join(safe(item) for item in items or ())
 
 
 def duration(ns: int) -> str:
-    """A length of time to read: `250ms`, `12.34s`, `5m3s`, `3d4h0m0s`, `1y0d0h0m0s`; `never` for Go's longest."""
+    """Return a length of time to read: `250ms`, `12.34s`, `5m3s`, `3d4h0m0s`, `1y0d0h0m0s`.
+
+    Go's longest is `never`.
+    """
     if ns < 0:
         return "-" + duration(-ns)
     if ns >= FOREVER_NS:
@@ -95,7 +101,7 @@ def duration(ns: int) -> str:
 
 
 def age_limit(ns: int) -> str:
-    """A maximum age, or the word for none."""
+    """Return a maximum age, or the word for none."""
     return "unlimited" if ns <= 0 else duration(ns)
 
 
@@ -105,31 +111,34 @@ def is_zero(moment: str | None) -> bool:
 
 
 def local(ns: int) -> datetime:
-    """The moment in the zone of the person who looks; parts of a microsecond are cut."""
+    """Return the moment in the local zone; parts of a microsecond are cut."""
     return datetime.fromtimestamp(ns // NS_PER_S, UTC).replace(microsecond=ns % NS_PER_S // 1000).astimezone()
 
 
 def when(moment: str | None) -> str:
-    """A time of the contract as local time with its offset, to the second: `2026-07-20 15:23:51 +02:00`."""
+    """Return a time of the contract as local time with its offset, to the second: `2026-07-20 15:23:51 +02:00`."""
     if moment is None or is_zero(moment):
         return "never"
     return stamp(parse_time(moment))
 
 
 def stamp(ns: int) -> str:
-    """Nanoseconds since the epoch as local time with its offset, to the second."""
+    """Return nanoseconds since the epoch as local time with its offset, to the second."""
     text = local(ns).isoformat(" ", "seconds")
     return f"{text[:19]} {text[19:]}"
 
 
 def exact_stamp(ns: int) -> str:
-    """Nanoseconds since the epoch in local time, with microseconds and without a year: `Jul 14 08:10:00.123456`."""
+    """Return nanoseconds since the epoch in local time, with microseconds and without a year.
+
+    For example `Jul 14 08:10:00.123456`.
+    """
     moment = local(ns)
     return f"{moment:%b} {moment.day:>2} {moment:%H:%M:%S.%f}"
 
 
 def ago(moment: str | None, now_ns: int) -> str:
-    """How long before `now_ns` a time of the contract was; `never` for the zero time."""
+    """Return how long before `now_ns` a time of the contract was; `never` for the zero time."""
     if moment is None or is_zero(moment):
         return "never"
     return duration(max(0, now_ns - parse_time(moment)))
@@ -148,7 +157,7 @@ _TIED: Final = "\0"
 
 
 def length(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -157,14 +166,14 @@ def length(text: str) -> int:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """A text in lines of at most `width`: broken between words, else within names and paths at their joints."""
+    """Return a text in lines of at most `width`: broken between words, else within names and paths at their joints."""
     if "\n" not in text and length(text) <= width:
         return [text]
     return [piece for line in text.splitlines() for piece in _folded_line(line, width)] or [""]
 
 
 def hanging(text: str, width: int | None) -> str:
-    """A text as lines of at most `width`, those after the first indented; as it is without a width."""
+    """Return a text as lines of at most `width`, those after the first indented; as it is without a width."""
     if width is None or ("\n" not in text and length(text) <= width):
         return text
     return "\n  ".join(folded(text, max(width - 2, 1)))
@@ -194,7 +203,7 @@ def _pieces(line: str, width: int) -> Iterator[str]:
 
 
 def _joint(line: str, most: int) -> int:
-    """Where a word goes on in the next line: at the best joint that leaves half of the line filled."""
+    """Return where a word is broken over lines: at the best joint that leaves half of the line filled."""
     for marks in _JOINTS:
         at = max((found.end() for found in marks.finditer(line, 0, most)), default=0)
         if at * 2 >= most:
@@ -203,7 +212,7 @@ def _joint(line: str, most: int) -> int:
 
 
 def _fitting(line: str, width: int) -> int:
-    """How many letters of a line that is too long have room."""
+    """Return how many letters of a line that is too long have room."""
     if line.isascii():
         return max(width, 1)
     taken = 0

@@ -1,4 +1,4 @@
-"""The kinds of documents by id: the contract's types by the names that the reference gives them, and natsctl's own.
+"""Kinds of documents by id: the contract's types by the names that nats-server gives them, and natsctl's own.
 
 An id that begins with `io.nats.` is a document of the NATS protocols, one that begins with `io.natsctl.` is ours.
 """
@@ -48,12 +48,12 @@ class UnknownSchemaError(NatsctlError):
 
 
 def kinds_of(answer: str) -> list[tuple[str, str]]:
-    """The ids of what a verb's `answer` names, each with its `[]` or `*`."""
+    """Return the ids of what a verb's `answer` names, each with its `[]` or `*`."""
     return [(_id(bare := one.rstrip("[]*")), one[len(bare) :]) for one in answer.split("|") if one]
 
 
 def _type(bare: str) -> Any:
-    """The type that a verb's `answer` names; raises LookupError for one that does not exist."""
+    """Return the type that a verb's `answer` names; raises LookupError for one that does not exist."""
     module, colon, name = bare.rpartition(":")
     if colon:
         room = "natsctl." if module.partition(".")[0] in _ROOMS else "natsctl.cli."
@@ -67,7 +67,7 @@ def _type(bare: str) -> Any:
 
 
 def _id(bare: str) -> str:
-    """The id of a type by its name in an `answer`."""
+    """Return the id of a type by its name in an `answer`."""
     module, colon, name = bare.rpartition(":")
     if not colon:
         tag = _tag(_type(bare))
@@ -80,7 +80,7 @@ def _id(bare: str) -> str:
 
 
 def _tag(kind: Any) -> str:
-    """The `type` that a document of the contract says of itself, or ""."""
+    """Return the `type` that a document of the contract says of itself, or ""."""
     tag = kind.__struct_config__.tag if hasattr(kind, "__struct_config__") else None
     return tag if isinstance(tag, str) and tag.startswith("io.") else ""
 
@@ -91,7 +91,7 @@ def _snake(name: str) -> str:
 
 @cache
 def kinds() -> dict[str, Any]:
-    """Every kind of document by its id."""
+    """Return every kind of document by its id."""
     found: dict[str, Any] = {}
     for part in _CONTRACT:
         module = importlib.import_module(f"natsctl.api.{part}")
@@ -110,7 +110,7 @@ def kinds() -> dict[str, Any]:
 
 @cache
 def printed_by() -> dict[str, list[str]]:
-    """The commands that print a kind of document with -j, by its id; an array of them counts as the kind."""
+    """Return the commands that print a kind of document with -j, by its id; an array of them counts as the kind."""
     found: dict[str, list[str]] = {}
     for path, verb in every_command():
         for id, _ in kinds_of(verb.answer):
@@ -119,7 +119,7 @@ def printed_by() -> dict[str, list[str]]:
 
 
 def full_id(given: str) -> str:
-    """The id that was given, or the only one that ends in it.
+    """Return the id that was given, or the only one that ends in it.
 
     Raises UnknownSchemaError with what may have been meant.
     """
@@ -138,7 +138,7 @@ def full_id(given: str) -> str:
 
 
 def schema_of(id: str) -> dict[str, Any]:
-    """The JSON schema of a kind of document, or of an array of them where the id ends in `[]`."""
+    """Return the JSON schema of a kind of document, or of an array of them where the id ends in `[]`."""
     bare = id.removesuffix("[]")
     kind = kinds()[bare]
     if kind is documents.Documents:

@@ -1,4 +1,4 @@
-"""What the commands about schemas print with -j, and the documents that every command may print."""
+"""Answers of the commands about schemas with -j, and the documents that every command may print."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Schema(Model, kw_only=True):
 
 
 class Verdict(Model, kw_only=True):
-    """Whether a document is of a kind; if not, where it is not and why. `unknown` are keys that the kind has not."""
+    """Result of a validation: whether a document is of a kind, else where it is not and why."""
 
     id: str
     valid: bool
@@ -38,7 +38,7 @@ class Verdict(Model, kw_only=True):
 
 
 class Failure(Model, kw_only=True):
-    """What went wrong; what is not known is null."""
+    """Failure of a command; what is not known is null."""
 
     code: int | None
     err_code: int | None
@@ -63,7 +63,7 @@ class Unsent(Model, kw_only=True):
 
 
 class DryRun(Model, kw_only=True):
-    """What a command with --dry-run and -j prints in place of its answer."""
+    """Answer of a command with --dry-run and -j, in place of its usual one."""
 
     dry_run: bool
     requests: list[Unsent]

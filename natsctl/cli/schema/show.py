@@ -52,7 +52,7 @@ def ls(
 
 
 def _first_line(kind: Any) -> str:
-    """What a kind says of itself; of an array or a map Python has words of its own."""
+    """Return the first line of a kind's docstring; for an array or a map Python has words of its own."""
     plain = _PLAIN.get(get_origin(kind) or kind)
     return plain or inspect.cleandoc(kind.__doc__ or "").split("\n")[0]
 

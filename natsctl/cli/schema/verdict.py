@@ -1,4 +1,4 @@
-"""Whether a document is of a kind: the first value that is not, by path and reason, and keys that the kind has not."""
+"""Validation of a document: the first value that is not of a kind, by path and reason, and unknown keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAULT = re.compile(r"(?P<reason>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
 
 
 def judge(document: Any, id: str) -> Verdict:
-    """The verdict about a parsed JSON document."""
+    """Return the verdict about a parsed JSON document."""
     bare = id.removesuffix("[]")
     kind: Any = kinds()[bare]
     if kind is Documents:
@@ -33,7 +33,7 @@ def judge(document: Any, id: str) -> Verdict:
 
 
 def _unknown(value: Any, kind: Any, path: str) -> Iterator[str]:
-    """The paths of keys that the type does not have."""
+    """Yield the paths of keys that the type does not have."""
     if isinstance(kind, msgspec.inspect.Metadata):
         kind = kind.type
     if isinstance(kind, msgspec.inspect.UnionType):

@@ -54,12 +54,12 @@ OUT = (
 
 
 def rows(kind: Kind, *names: tuple[str, str], default: str = "") -> tuple[Flag, ...]:
-    """A flag for each name and help."""
+    """Return a flag for each name and help."""
     return tuple(Flag(f"--{name}", kind, name, help, default=default) for name, help in names)
 
 
 def pairs(kind: Kind, *names: tuple[str, str]) -> tuple[Flag, ...]:
-    """The flags `NAME-warn` and `NAME-critical` for each name, `warn` and `critical` at `what`."""
+    """Return the flags `NAME-warn` and `NAME-critical` for each name, `warn` and `critical` at `what`."""
     return tuple(
         flag
         for name, what in names
@@ -185,7 +185,7 @@ class Metric(msgspec.Struct):
 
 
 class CheckResult(msgspec.Struct):
-    """How a check ended."""
+    """Result of a check."""
 
     status: str
     check_suite: str
@@ -201,7 +201,7 @@ Work = Callable[["Manager", "Check", dict[str, Any]], Awaitable[None]]
 
 
 def run_check(ctx: typer.Context, given: Given, json: bool, check: Check, work: Work) -> None:
-    """Do the work and end with the check's status; what goes wrong on the way is critical, but not a bad flag."""
+    """Run the check and end with its status; a failure on the way is critical, but not a bad flag."""
     session = session_of(ctx)
     limits = limits_of(given, check.suite)
     try:
@@ -219,7 +219,7 @@ def _told(failure: NatsctlError) -> str:
 
 
 def limits_of(given: Given, suite: str) -> dict[str, Any]:
-    """The thresholds that were given, over those that hold otherwise."""
+    """Return the thresholds that were given, over those that hold otherwise."""
     out = {flag.name for flag in OUT}
     return {
         **DEFAULTS.get(suite, {}),
@@ -228,7 +228,7 @@ def limits_of(given: Given, suite: str) -> dict[str, Any]:
 
 
 def readers(table: tuple[Flag, ...]) -> dict[str, Callable[[str], Any]]:
-    """How metadata that set a threshold are read."""
+    """Return how metadata that set a threshold are read."""
     return {flag.name.removeprefix("--"): _true if flag.kind.switch else flag.read for flag in table}
 
 

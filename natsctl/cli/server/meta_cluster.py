@@ -86,7 +86,7 @@ def balance(
 
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:
-    """How many went; those that had gone by themselves do not count."""
+    """Disconnect clients and return how many; those that had left by themselves do not count."""
     from natsctl.cli.live import progress
     from natsctl.client.system.cluster import send_away
 
@@ -112,7 +112,7 @@ def _seconds(text: str) -> float:
 
 
 class Election(msgspec.Struct):
-    """Who led the cluster, and who leads it now."""
+    """Leader of the cluster before and after an election."""
 
     previous: str
     leader: str
@@ -127,7 +127,7 @@ class Rescue(msgspec.Struct):
 
 
 class Balance(msgspec.Struct):
-    """How many connections were moved, and how many each server had before."""
+    """Number of connections that were moved, and how many each server had before."""
 
     balanced: int
     servers: list[dict[str, Any]]
@@ -251,7 +251,7 @@ def _show_members(members: Sequence[Member]) -> None:
 
 
 def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
-    """Say what each server did; raises NatsctlError where none has lowered its quorum."""
+    """Show what each server did; raises NatsctlError where none has lowered its quorum."""
     done = [one for one in answers if not one.get("error")]
     refused = [f"{one.get('server')}: {one['error'].get('description')}" for one in answers if one.get("error")]
     if answers and not done:

@@ -49,7 +49,7 @@ def scope_of(given: Given, expect: int = 0) -> Scope:
 
 
 def note_missing(answers: Answers) -> None:
-    """Say on stderr how many servers that the others know did not answer."""
+    """Warn on stderr of servers that the others know and that did not answer."""
     if answers.missing:
         output.note(f"warning: {len(answers)} of {answers.expected} servers answered")
 
@@ -67,7 +67,7 @@ def require_all(answers: Answers, expect: int) -> None:
 
 
 class Server(msgspec.Struct):
-    """Who answered."""
+    """Server that answered."""
 
     name: str
     id: str
@@ -86,14 +86,14 @@ class Statistics(msgspec.Struct):
 
 
 class Ping(msgspec.Struct):
-    """How quickly a server answered; `rtt` in nanoseconds."""
+    """Answer of a server to a ping; `rtt` in nanoseconds."""
 
     server: Server
     rtt: int
 
 
 class ServerAnswer(msgspec.Struct):
-    """What one server answered, as it sent it: `data`, or an `error` with `code` and `description`."""
+    """Answer of one server, as it sent it: `data`, or an `error` with `code` and `description`."""
 
     server: Server
     data: Any = None
@@ -101,7 +101,7 @@ class ServerAnswer(msgspec.Struct):
 
 
 class Success(msgspec.Struct):
-    """An answer of the JetStream API that has nothing but success to tell."""
+    """An answer of the JetStream API with nothing but its success."""
 
     type: str
     success: bool = False

@@ -18,7 +18,7 @@ _DONE = {"create": "Created", "update": "Updated", "replace": "Replaced", "delet
 
 
 def serve(words: Sequence[str]) -> int:
-    """The exit status of a server that was run with these flags."""
+    """Return the exit status of a server that was run with these flags."""
     from natsctl.server.process import import_msgspec
 
     import_msgspec()

@@ -156,7 +156,10 @@ SPELLED: Mapping[str, str] = {
 def top(
     rows: Sequence[T], table: Sequence[Column[T]], sort: str | None, reverse: bool, most: int, default: str
 ) -> tuple[list[T], str]:
-    """The first `most` rows (0: all) by a column and its name: numbers from the largest, text from its beginning."""
+    """Return the first `most` rows by a column and its name; 0 means all.
+
+    Numbers are sorted from the largest, text from its beginning.
+    """
     words = {column.word: column for column in table}
     word = sort or default
     if word not in words and SPELLED.get(word) in words:
@@ -167,7 +170,7 @@ def top(
 
 
 class Report(NamedTuple):
-    """What was found: a JSON document, the same as tables, and the answers that it was made of."""
+    """Report: a JSON document, the same as tables, and the answers that it was made of."""
 
     document: Any
     render: Callable[[int | None], list[RenderableType]]
@@ -176,7 +179,7 @@ class Report(NamedTuple):
 
 
 class View(NamedTuple):
-    """How a report is wanted: a bundle of flags for commands."""
+    """Presentation of a report: a bundle of flags for commands."""
 
     sort: Sort = None
     reverse: Reverse = False
@@ -265,7 +268,7 @@ def _connections(ctx: typer.Context, given: Given, view: View, expect: int, most
 
 
 def request_of(given: Given) -> dict[str, Any]:
-    """The body of a CONNZ request for those flags."""
+    """Return the body of a CONNZ request for those flags."""
     body = fields_of((ACCOUNT, *FILTERS), given, auth=True)
     if "--closed-reason" in given:
         body.setdefault("state", STATES["closed"])
@@ -273,7 +276,7 @@ def request_of(given: Given) -> dict[str, Any]:
 
 
 def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
-    """The report of CONNZ answers; what the request cannot say is filtered here."""
+    """Return the report of CONNZ answers; what the request cannot say is filtered here."""
     from natsctl.cli.render.server_reports import CONNECTIONS, REASON, render_connections
     from natsctl.client.system.reports import connections as every_connection
 
@@ -361,7 +364,7 @@ def gateways(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -
 
 
 class _Asked(NamedTuple):
-    """What servers are asked, and the rows of their answers."""
+    """Request to servers, and the rows of their answers."""
 
     what: str
     body: dict[str, Any]

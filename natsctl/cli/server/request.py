@@ -118,7 +118,7 @@ FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}, "HEALTHZ": {"detail
 
 
 def _asking(what: str, help: str) -> Callable[..., None]:
-    """The command that asks every server for `what`."""
+    """Return the command that asks every server for `what`."""
 
     @flagged((*KINDS[what], *SCOPE))
     def ask(ctx: typer.Context, given: Given, expect: Expect = 0, json: Json = False) -> None:

@@ -35,7 +35,7 @@ Number = Annotated[
 
 
 class Looks(NamedTuple):
-    """How often is looked, and how that is wanted: a bundle of flags for commands."""
+    """Interval and presentation of a watch: a bundle of flags for commands."""
 
     sort: Sort = None
     reverse: Reverse = False

@@ -104,7 +104,7 @@ def _create(session: Session, wanted: Config) -> Answer[Any]:
 
 
 def _taken_by(session: Session, wanted: Config) -> str:
-    """Which streams store the subjects already, and where to look."""
+    """Return a hint which streams store the subjects already, and where to look."""
     subjects = wanted.get("subjects") or [wanted["name"]]
 
     async def owners(manager: Manager) -> list[str]:
@@ -355,7 +355,7 @@ def _config_from_flags(session: Session, name: str | None, given: Given, default
 
 
 NOT_COPIED = ("sealed", "template_owner")
-"""Fields that a new stream can not begin with."""
+"""Fields that a new stream cannot begin with."""
 
 
 @flagged(STREAM_COPY)

@@ -65,14 +65,14 @@ def edit(
 
 
 def edit_in_editor(session: Session, config: Config, name: str) -> Config:
-    """The configuration as the person left it in the editor."""
+    """Return the configuration as the person left it in the editor."""
     from natsctl.cli.editing import edit_config
 
     return {**edit_config(session, config, StreamConfig, f"Stream {name}", MEANINGS), "name": name}
 
 
 def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:
-    """The configuration that flags then change; fields unknown to us stay in it."""
+    """Return the configuration that flags then change; fields unknown to us stay in it."""
     if path is None:
         return dict(live)
     from natsctl.cli.documents import load_config

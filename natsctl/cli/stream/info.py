@@ -27,12 +27,12 @@ OWNERS = (
 
 
 def bucket_named(stream: str) -> str:
-    """What keeps its data in the stream, "" for a stream of its own."""
+    """Return the bucket that keeps its data in the stream, "" for a stream of its own."""
     return next((owner.format(stream[len(mark) :]) for mark, owner, _ in OWNERS if stream.startswith(mark)), "")
 
 
 def warn_of_bucket(stream: str, *, json: bool = False) -> None:
-    """Warn on stderr where the stream is not its own; a program that reads JSON is not told."""
+    """Warn on stderr where the stream is not its own, but not with -j."""
     owner = bucket_named(stream)
     if not owner or json:
         return
@@ -42,7 +42,7 @@ def warn_of_bucket(stream: str, *, json: bool = False) -> None:
 
 
 def existing(session: Session, name: str) -> Answer[Any] | None:
-    """The stream of that name, or None."""
+    """Return the stream of that name, or None."""
     try:
         return session.run(lambda manager: manager.stream_info(name))
     except ApiResponseError as failure:
@@ -52,7 +52,7 @@ def existing(session: Session, name: str) -> Answer[Any] | None:
 
 
 def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
-    """Show the stream that an answer describes, after telling what was done."""
+    """Show the stream that an answer describes, below a line on what was done."""
     if json:
         output.emit_json(answer.raw)
         return

@@ -70,12 +70,12 @@ def is_meant(name: str, patterns: Sequence[str] | None, all_streams: bool) -> bo
 def list_streams(
     session: Session, *, subject: str = "", patterns: Sequence[str] | None = None, all_streams: bool = False
 ) -> Streams:
-    """The streams that are meant, with what the server said of those that it could not reach."""
+    """Return the streams that are meant, with what the server said of those that it could not reach."""
     return meant_streams(session.run(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
 
 
 def meant_streams(found: Listing[Answer[StreamInfo]], patterns: Sequence[str] | None, all_streams: bool) -> Streams:
-    """Those of a list, or of one page of it, that are meant."""
+    """Return the streams of a list, or of one page of it, that are meant."""
     kept = [one for one in found if is_meant(one.value.config.name, patterns, all_streams)]
     absent = {name: why for name, why in _absent(found.raw).items() if is_meant(name, patterns, all_streams)}
     return Streams(kept, absent, len(found) - len(kept))
@@ -90,7 +90,7 @@ def _absent(raw: dict[str, Any]) -> dict[str, str]:
 
 
 def nothing_found(streams: Streams, subject: str, patterns: Sequence[str] | None) -> str:
-    """What a list says that is empty."""
+    """Return the message for an empty list."""
     if patterns:
         return f"No Streams match {safe(' '.join(patterns))}"
     none = f"No Streams store {safe(subject)}" if subject else "No Streams defined"
@@ -264,5 +264,5 @@ def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:
     wanted = fields_of(FIND, given)
     for name in ("expression", "server_name", "cluster"):
         if name in wanted:
-            CRITERIA[name](wanted[name])  # a fault in it is told before anything is asked
+            CRITERIA[name](wanted[name])  # a fault in it is reported before anything is asked
     return wanted, str(wanted.pop("subject", "")), bool(wanted.pop("invert", False))

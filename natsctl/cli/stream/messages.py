@@ -39,7 +39,7 @@ Sequence = Annotated[
 
 
 def ask_sequence(session: Session, question: str, default: str = "") -> int:
-    """The sequence that the person gives. Raises UsageError where nobody can be asked."""
+    """Return the sequence that the person enters. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a message is needed: give SEQ")
     from natsctl.cli.flags import WHOLE
@@ -75,7 +75,7 @@ def get(
 
 
 def _ask_message(session: Session) -> tuple[int, str]:
-    """The sequence, or 0 and the subject whose last message is wanted."""
+    """Return the sequence, or 0 and the subject whose last message is wanted."""
     seq = ask_sequence(session, "Message Sequence to retrieve", "-1")
     if seq > 0:
         return seq, ""
@@ -214,7 +214,7 @@ class Removed(Model):
 
 
 class Purged(Model):
-    """What a purge removed that the server was asked for in several steps; `stream` where there were several."""
+    """Outcome of a purge that took several requests; `stream` where there were several."""
 
     success: bool
     purged: int
@@ -273,7 +273,7 @@ def purge(
 
 
 def _moment(older_than: str) -> int:
-    """The moment before which messages go, 0 for none."""
+    """Return the moment before which messages go, 0 for none."""
     if not older_than:
         return 0
     from natsctl.api.units import parse_length

@@ -43,7 +43,7 @@ def has_pattern(words: Sequence[str] | None) -> bool:
 
 
 def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
-    """The streams that are meant, each once: what was written, what patterns match, else what the person picks.
+    """Return the streams that are meant, each once: what was written, what patterns match, else what the person picks.
 
     A pattern matches streams of buckets only where it begins as their names do. Raises NoStreamMatchesError.
     """
@@ -132,7 +132,7 @@ def _effect(live: dict[str, Answer[StreamInfoAnswer]]) -> dict[str, int]:
 
 
 def _told(one: Answer[StreamInfoAnswer]) -> str:
-    """What goes with a stream, for a person who is about to be asked."""
+    """Return a description of what is removed with a stream, for a question."""
     from natsctl.api.units import format_size
 
     state = one.value.state
@@ -163,7 +163,7 @@ def _delete_one(session: Session, name: str) -> Answer[Any]:
 
 
 def _emit(answers: dict[str, Answer[Any]], several: bool) -> None:
-    """The server's answer, or for several streams a list of them; nothing to remove is done, too."""
+    """Show the server's answer, or for several streams a list of them; nothing to remove is no error."""
     if several:
         output.emit_json([{"stream": name, **answer.raw} for name, answer in answers.items()])
     else:

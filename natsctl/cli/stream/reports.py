@@ -56,7 +56,7 @@ NEVER = "1970-01-01T00:00:00Z"
 
 
 class DeepFlags(NamedTuple):
-    """What a deep report is asked for: a bundle of flags."""
+    """Options of a deep report: a bundle of flags."""
 
     deep: Annotated[
         bool, typer.Option("--deep", help="analyse every message of STREAM, with Spark", show_default=False)
@@ -71,7 +71,10 @@ class DeepFlags(NamedTuple):
     backup: FromBackup = None
 
     def check(self, stream: str | None, others: bool) -> None:
-        """Raises UsageError for what does not go together; `others` is whether flags of the other report were given."""
+        """Raise UsageError for flags that exclude each other.
+
+        `others` is whether flags of the other report were given.
+        """
         if self.deep and others:
             raise UsageError("--deep reports on one stream: it excludes flags about several, and --watch")
         if not self.deep and (stream or self.html or self.payloads or self.backup):
@@ -148,7 +151,7 @@ class Totals(Model):
 
 
 class Led(Model):
-    """How many streams a server leads."""
+    """Number of streams that a server leads."""
 
     server: str = field(default_factory=blank)
     cluster: str = field(default_factory=blank)
@@ -183,7 +186,7 @@ class Order(NamedTuple):
 
     @property
     def column(self) -> str:
-        """The column; raises UsageError where several were asked for."""
+        """Return the column; raises UsageError where several were asked for."""
         words = ("consumers", "messages", "stream", "storage", self.sort)
         asked = [word for word, given in zip(words, self, strict=True) if word and given]
         if len(asked) > 1:
@@ -290,7 +293,7 @@ def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
 def _tables(
     streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool
 ) -> RenderableType:
-    """The tables of a report below each other; one that would be empty is left out."""
+    """Return the tables of a report below each other; one that would be empty is left out."""
     from rich.console import Group
 
     from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
@@ -308,7 +311,7 @@ def _tables(
 
 
 def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
-    """The report as data: whole streams in order, and what the tables add to them."""
+    """Return the report as data: whole streams in order, and what the tables add to them."""
     from natsctl.cli.render.streams import SUMMED, leaders_of
 
     rows = _rows(streams, order, reverse, True)

@@ -124,13 +124,13 @@ def rm(
 
 
 def _info(session: Session, name: str) -> Answer[Any]:
-    """The template. Raises ApiResponseError with what may have been meant."""
+    """Return the template. Raises ApiResponseError with a suggestion."""
     with explaining(session, name):
         return session.run(lambda manager: manager.template_info(name))
 
 
 def _existing(session: Session, name: str) -> Answer[Any] | None:
-    """The template, None where there is none of that name."""
+    """Return the template, None where there is none of that name."""
     try:
         return _info(session, name)
     except ApiResponseError as failure:
@@ -140,7 +140,7 @@ def _existing(session: Session, name: str) -> Answer[Any] | None:
 
 
 def _pick(session: Session, given: str | None) -> str:
-    """The template that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    """Return the template that was given, or that the person picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:

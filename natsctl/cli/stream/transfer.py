@@ -242,7 +242,7 @@ FromBackup = Annotated[
 
 
 class ExportRange(NamedTuple):
-    """Which messages are meant: a bundle of flags."""
+    """Range of messages: a bundle of flags."""
 
     subject: Subjects = ""
     since: Since = ""
@@ -250,7 +250,7 @@ class ExportRange(NamedTuple):
     end_seq: EndSeq = None
 
     def options(self, stream: str) -> dict[str, str]:
-        """The options of the data source that mean them. Raises UsageError."""
+        """Return the options of the data source that mean them. Raises UsageError."""
         if self.since and self.start_seq:
             raise UsageError("--since and --start-seq exclude each other")
         if self.start_seq and self.end_seq and self.start_seq > self.end_seq:
@@ -274,7 +274,7 @@ def _read_since(text: str) -> str:
 
 
 class ExportForm(NamedTuple):
-    """What is made of the messages: a bundle of flags."""
+    """Form of the export: a bundle of flags."""
 
     format: Annotated[
         str,
@@ -308,7 +308,7 @@ class ExportForm(NamedTuple):
     ] = False
 
     def target(self, path: str) -> Target:
-        """Where and as what messages are written. Raises UsageError."""
+        """Return where and as what messages are written. Raises UsageError."""
         from natsctl.spark.files.export import target_of
 
         return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
@@ -367,7 +367,7 @@ def export(
 
 
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:
-    """Where the stream is; raises what tells that it is not there, before Spark starts."""
+    """Return the tables with the stream; raises if it does not exist, before Spark starts."""
     from natsctl.cli.resolve import check_stream
     from natsctl.cli.sql import BackupTables, ServerTables
 
@@ -394,7 +394,7 @@ def _show_exported(done: Exported, incremental: bool, json: bool) -> None:
 
 
 class Imported(Model, kw_only=True):
-    """How many messages were read, by how many the stream has grown, and how many it had already.
+    """Number of messages that were read, by how many the stream has grown, and how many it had already.
 
     `left_out` counts, by the name of headers that a server obeys, the messages that were stored without theirs.
     """
@@ -489,14 +489,14 @@ def load(
 
 
 class Stored:
-    """How many of `total` rows are stored, of which nothing is known before the first is."""
+    """Number of `total` rows that are stored; unknown before the first one is."""
 
     def __init__(self, stored: Callable[[], int]) -> None:
         self._stored = stored
         self._done = self.total = 0
 
     def __call__(self) -> Measured | None:
-        """The last that the server has said: that it cannot be asked now is nothing to end an import for."""
+        """Return the server's last answer: a request that fails now is no reason to end an import."""
         from natsctl.cli.spark_work import Measured
 
         if self.total:
@@ -506,7 +506,7 @@ class Stored:
 
 
 def _check_open(config: StreamConfig) -> None:
-    """Raises UsageError for a stream that takes no messages, or none with a payload."""
+    """Raise UsageError for a stream that takes no messages, or none with a payload."""
     if config.mirror is not None or config.sealed:
         why = "is a mirror" if config.mirror is not None else "is sealed"
         raise UsageError(f"Stream {config.name} {why}: it accepts no messages")
@@ -517,7 +517,7 @@ def _check_open(config: StreamConfig) -> None:
 
 
 def _name(stream: str, source: str) -> str:
-    """What an import is called in the ids of rows that have none: the same for the same files."""
+    """Return the name of an import in the ids of rows that have none: the same for the same files."""
     return f"import-{hashlib.blake2b(f'{stream} {source}'.encode(), digest_size=8).hexdigest()}"
 
 
@@ -534,7 +534,7 @@ def _effect(content: Content, subjects: int) -> dict[str, Any]:
 
 
 def _show_imported(stream: str, content: Content, stored: int, json: bool) -> None:
-    """Tell what was read and by how much the stream has grown, of which others may have a part."""
+    """Show what was read and by how much the stream has grown; other publishers may have a part in that."""
     known = max(content.messages - stored, 0)
     if json:
         counts = {"messages": content.messages, "stored": stored, "known": known}
