@@ -273,11 +273,11 @@ def open_if_there(
     except BucketNotFoundError:
         if not missing_ok:
             raise
-        tell_missing(bucket, json, **held)
+        report_missing(bucket, json, **held)
         return None
 
 
-def tell_missing(bucket: str, json: bool, **held: str | None) -> None:
+def report_missing(bucket: str, json: bool, **held: str | None) -> None:
     """Report that a bucket, or what it should hold (`key=…`, `name=…`), does not exist; not an error."""
     there = {field: name for field, name in held.items() if name}
     if json:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import UsageError
 from natsctl.cli.commands import COMMANDS
 from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
-from natsctl.cli.output import looking
+from natsctl.cli.output import display_settings
 from natsctl.cli.session import GlobalOptions, Session, given_on_stdin
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import Verb, find
@@ -48,7 +48,7 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
         print(render_command_help(command, path, rows[-1].examples))
         return 0
     before = signal.signal(signal.SIGTERM, _terminate)
-    with looking(given):
+    with display_settings(given):
         session = Session(_options(given_on_stdin(given)), json=wants_json(rest))
         try:
             return _run(command, arguments, path, session)

@@ -23,9 +23,9 @@ from natsctl.cli.buckets import (
     placed_in_cluster,
     placed_on_tags,
     remove_bucket,
+    report_missing,
     show_bucket,
     suggesting_in_bucket,
-    tell_missing,
 )
 from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.editing import Unset
@@ -314,7 +314,7 @@ def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json:
     except KeyNotFoundError:
         if not missing_ok:
             raise
-        tell_missing(bucket.name, json, key=key)
+        report_missing(bucket.name, json, key=key)
         return None
 
 

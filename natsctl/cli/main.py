@@ -58,7 +58,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     """
     from natsctl.api.errors import NatsctlError, UsageError
     from natsctl.cli.globals import wants_json
-    from natsctl.cli.output import exit_code_of, laid_out, render_error, stderr_width, tell
+    from natsctl.cli.output import exit_code_of, laid_out, render_error, stderr_width, write_stderr
 
     if isinstance(failure, UnicodeEncodeError):
         # Words that are no text reach as far as the wire or a file, as bodies and paths may be any bytes.
@@ -73,7 +73,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     except OSError:
         _drop_stdout()
     as_json = wants_json(words)
-    tell(laid_out(render_error(failure, as_json), None if as_json else stderr_width()))
+    write_stderr(laid_out(render_error(failure, as_json), None if as_json else stderr_width()))
     return exit_code_of(failure)
 
 

@@ -32,10 +32,10 @@ from natsctl.cli.buckets import (
     placed_in_cluster,
     placed_on_tags,
     remove_bucket,
+    report_missing,
     shared_fields,
     show_bucket,
     suggesting_in_bucket,
-    tell_missing,
 )
 from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.editing import Unset
@@ -449,7 +449,7 @@ def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool
     except ObjectNotFoundError:
         if not missing_ok:
             raise
-        tell_missing(bucket.name, json, name=name)
+        report_missing(bucket.name, json, name=name)
         return None
 
 

@@ -80,7 +80,7 @@ def _escaped(char: str) -> str:
 def note(text: str) -> None:
     """Print what is for the person at the terminal, and no part of the answer, on stderr; long lines are folded."""
     sys.stdout.flush()
-    tell(laid_out(text, stderr_width()))
+    write_stderr(laid_out(text, stderr_width()))
 
 
 def laid_out(text: str, columns: int | None) -> str:
@@ -97,7 +97,7 @@ def laid_out(text: str, columns: int | None) -> str:
     return "\n".join(lines)
 
 
-def tell(text: str) -> None:
+def write_stderr(text: str) -> None:
     """Write a line on stderr as it is; where that takes nothing, it and all that follows goes nowhere.
 
     What is for a person is no part of the work: a full disk below a log, or a reader that has gone, must not end a
@@ -199,7 +199,7 @@ _BOXES = ("rounded", "double")
 
 
 @contextmanager
-def looking(given: Mapping[str, Any]) -> Iterator[None]:
+def display_settings(given: Mapping[str, Any]) -> Iterator[None]:
     """Apply --utc and --colors while a command runs."""
     zone, colour = os.environ.get(_ZONE), os.environ.get(COLOUR)
     if given.get("colors"):
@@ -227,7 +227,7 @@ def _set_zone(zone: str | None) -> None:
         time.tzset()
 
 
-def table_look() -> tuple[Box, str]:
+def table_style() -> tuple[Box, str]:
     """Return the box of tables and the colour of its lines, "" for the terminal's own."""
     from rich.box import DOUBLE, ROUNDED
 

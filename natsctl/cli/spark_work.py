@@ -183,4 +183,4 @@ def _tell_all(session: Session, failure: NatsctlError) -> None:
     if session.options.trace:
         for text in (getattr(failure, "detail", ""), getattr(failure, "log", "")):
             if text:
-                output.tell(text)
+                output.write_stderr(text)

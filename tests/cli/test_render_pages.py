@@ -19,7 +19,7 @@ from natsctl.cli.render.event import render_event
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.streams import LIST, render_stream, render_stream_list, stream_rows
-from natsctl.cli.render.tables import chosen, ordered, render_columns
+from natsctl.cli.render.tables import render_columns, selected_columns, sorted_rows
 
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -170,7 +170,7 @@ def test_tables_are_rounded_fit_and_lose_no_letter_of_a_name(width: int) -> None
 
     name = "A_VERY_LONG_STREAM_NAME_THAT_SOMEBODY_CHOSE_ON_A_MONDAY"
     config = {**STREAM["config"], "name": name, "description": "[bold red]not markup[/] \x1b[31m"}
-    named = chosen(LIST, "name description messages size", False)
+    named = selected_columns(LIST, "name description messages size", False)
     out = io.StringIO()
     Console(file=out, width=width, no_color=True).print(
         render_stream_list("Streams", named, stream_rows([stream(config=config)], {}, NOW_NS))
@@ -222,7 +222,7 @@ def test_a_push_consumer_shows_its_interest_instead_of_pulls() -> None:
 def test_the_consumer_table_is_sorted_by_name() -> None:
     columns = consumer_columns(NOW_NS)
     rows = [SimpleNamespace(value=consumer(name=name)) for name in "BA"]
-    table = render_columns("Consumers", columns, ordered(rows, columns, None, False))
+    table = render_columns("Consumers", columns, sorted_rows(rows, columns, None, False))
     assert [row[0] for row in table.rows] == ["A", "B"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
-from natsctl.cli.render.tables import Column, chosen, ordered, render_columns, render_table
+from natsctl.cli.render.tables import Column, render_columns, render_table, selected_columns, sorted_rows
 from natsctl.cli.render.text import folded
 
 TITLES = ("Consumer", "Redelivered", "Unprocessed", "Acknowledgment Floor")
@@ -130,11 +130,14 @@ NUMBERS: tuple[Column[int], ...] = (
 
 
 def test_columns_are_chosen_in_their_order_and_sorted_by_what_they_mean() -> None:
-    assert [column.title for column in chosen(NUMBERS, None, False)] == ["Name", "Ack Pending"]
-    assert [column.title for column in chosen(NUMBERS, None, True)] == ["Name", "Ack Pending", "Extra"]
-    assert [column.title for column in chosen(NUMBERS, "extra ack_pending", False)] == ["Extra", "Ack Pending"]
-    assert ordered([10, 9, 100], NUMBERS, "ack-pending", False) == [9, 10, 100]
-    assert ordered([10, 9, 100], NUMBERS, None, True) == [9, 100, 10]
+    assert [column.title for column in selected_columns(NUMBERS, None, False)] == ["Name", "Ack Pending"]
+    assert [column.title for column in selected_columns(NUMBERS, None, True)] == ["Name", "Ack Pending", "Extra"]
+    assert [column.title for column in selected_columns(NUMBERS, "extra ack_pending", False)] == [
+        "Extra",
+        "Ack Pending",
+    ]
+    assert sorted_rows([10, 9, 100], NUMBERS, "ack-pending", False) == [9, 10, 100]
+    assert sorted_rows([10, 9, 100], NUMBERS, None, True) == [9, 100, 10]
     with pytest.raises(UsageError, match="--columns: there is no column 'nam'"):
-        chosen(NUMBERS, "nam", False)
+        selected_columns(NUMBERS, "nam", False)
     assert len(render_columns("T", NUMBERS, [1]).rows) == 1

@@ -28,7 +28,7 @@ from natsctl.cli.flags import (
     watch_seconds,
 )
 from natsctl.cli.live import Every, plot_room
-from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, chosen, ordered
+from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.client.leaders import leader_of
@@ -95,11 +95,11 @@ def report(
     session = session_of(ctx)
     where = pick_stream(session, stream, all_streams=all_streams)
     table = report_columns(raw)
-    shown = chosen(table, columns, wide)
-    ordered((), table, sort, reverse, "consumer")
+    shown = selected_columns(table, columns, wide)
+    sorted_rows((), table, sort, reverse, "consumer")
 
     def view() -> RenderableType:
-        return _view(session, where, shown, leaders, lambda rows: ordered(rows, table, sort, reverse, "consumer"))
+        return _view(session, where, shown, leaders, lambda rows: sorted_rows(rows, table, sort, reverse, "consumer"))
 
     def document() -> dict[str, Any]:
         return _document(_load(session, where), leaders)

@@ -96,12 +96,12 @@ def show_consumers(
 ) -> None:
     """Show consumers as a table, or with `json` as whole objects or their `names`."""
     from natsctl.cli.render.consumers import consumer_columns
-    from natsctl.cli.render.tables import chosen, ordered
+    from natsctl.cli.render.tables import selected_columns, sorted_rows
 
     table = consumer_columns(time.time_ns())
-    shown = chosen(table, columns, wide)
+    shown = selected_columns(table, columns, wide)
     # The columns are for people, but a wrong name is reported in any case.
-    rows = ordered(answers, table, sort, reverse)
+    rows = sorted_rows(answers, table, sort, reverse)
     if json:
         shown_rows = rows if sort or reverse else answers
         output.emit_json([one.raw["name"] if names else one.raw for one in shown_rows])

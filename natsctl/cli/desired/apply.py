@@ -160,7 +160,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
                 done += 1
                 tracker.at(done)
                 if not json:
-                    output.tell(render_result(result))
+                    output.write_stderr(render_result(result))
 
             return await carry_out(retrying, plan, options, tell)
 

@@ -212,7 +212,7 @@ def _asked(question: Asked) -> Any:
 
 
 def _explain(help: str) -> None:
-    output.tell(output.laid_out(f"  {help}", output.stderr_width()))
+    output.write_stderr(output.laid_out(f"  {help}", output.stderr_width()))
 
 
 def _folded(text: str, behind: str = "") -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.output import table_look
+from natsctl.cli.output import table_style
 from natsctl.cli.render.text import folded, length, safe
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Column(Generic[T]):
         return (self.order or self.cell)(row)
 
 
-def chosen(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
+def selected_columns(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
     """Return the columns to show. Raises UsageError for a name that none has."""
     if words is None and not wide:
         return [column for column in table if not column.wide]
@@ -168,7 +168,7 @@ def chosen(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Co
     return [replace(column, spare=0) for column in asked]
 
 
-def ordered(
+def sorted_rows(
     rows: Iterable[T], table: Sequence[Column[T]], sort: str | None, reverse: bool, default: str = "name"
 ) -> list[T]:
     """Return the rows by a column, smallest first. Raises UsageError for a name that none has."""
@@ -222,7 +222,7 @@ def render_sheet(
 
         return Text(none)
     totals = totals or {}
-    columns = chosen(table, words, True)
+    columns = selected_columns(table, words, True)
     if words is None and not wide and width is not None:
         last = len(columns)
         columns = [replace(one, spare=last - at) if one.wide else one for at, one in enumerate(columns)]
@@ -357,7 +357,7 @@ def _draw(
     """Yield the segments of a table of which this is shown, with lines below it."""
     from rich.segment import Segment
 
-    box, colour = table_look()
+    box, colour = table_style()
     box = box.substitute(options)
     rule = console.get_style(colour or "none")
     widths = found.widths

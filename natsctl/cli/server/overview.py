@@ -123,11 +123,11 @@ def ls(
     """List the servers that answer, and with EXPECT fail when they are fewer."""
     from natsctl.cli.output import console, width
     from natsctl.cli.render.server_reports import SERVERS, render_census
-    from natsctl.cli.render.tables import ordered
+    from natsctl.cli.render.tables import sorted_rows
     from natsctl.client.system.system_account import System
 
     census = session_of(ctx).run(lambda manager: System(manager).ping(scope_of(given, expect)))
-    rows = ordered(census, SERVERS, sort, reverse, default="rtt")
+    rows = sorted_rows(census, SERVERS, sort, reverse, default="rtt")
     if names:
         found = [one.name for one in rows]
         output.emit_json(found) if json else output.emit_names(found)

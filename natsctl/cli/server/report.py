@@ -28,7 +28,7 @@ from natsctl.cli.flags import (
     session_of,
     watch_seconds,
 )
-from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, ordered
+from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.server.overview import (
     SCOPE,
     AccountNotFoundError,
@@ -165,7 +165,7 @@ def top(
     if word not in words and SPELLED.get(word) in words:
         word = SPELLED[word]
     falling = word in words and words[word].right
-    found = ordered(rows, table, word, falling != reverse, default=default)
+    found = sorted_rows(rows, table, word, falling != reverse, default=default)
     return found[: most or None], word
 
 

@@ -131,13 +131,13 @@ def ls(
         _list_names(session, subject, meant, reverse=reverse, json=json)
         return
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
-    from natsctl.cli.render.tables import chosen, ordered
+    from natsctl.cli.render.tables import selected_columns, sorted_rows
 
-    picked = chosen(LIST, columns or (WIDE if wide else None), False)
+    picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
     streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)
     rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns())
     by = sort or ("name" if json and not details else "size")
-    in_order = ordered(ordered(rows, LIST, "name", False), LIST, by, reverse)
+    in_order = sorted_rows(sorted_rows(rows, LIST, "name", False), LIST, by, reverse)
     if json:
         raw = {one.value.config.name: one.raw for one in streams.answers}
         found = [row.info.config.name for row in in_order if not row.status]
@@ -206,12 +206,12 @@ def find(
         _find_names(session_of(ctx), given, all_streams)
         return
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
-    from natsctl.cli.render.tables import chosen, ordered
+    from natsctl.cli.render.tables import selected_columns, sorted_rows
 
     session = session_of(ctx)
-    picked = chosen(LIST, columns or (WIDE if wide else None), False)
+    picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
     streams, found = find_streams(session, given, all_streams)
-    rows = ordered(stream_rows([one.value for one in found], {}, time.time_ns()), LIST, sort, reverse)
+    rows = sorted_rows(stream_rows([one.value for one in found], {}, time.time_ns()), LIST, sort, reverse)
     in_order = [row.info.config.name for row in rows]
     if json:
         raw = {one.value.config.name: one.raw for one in found}

@@ -240,13 +240,13 @@ def report(
     from natsctl.cli.live import emit_each
     from natsctl.cli.live import watch as show_again
     from natsctl.cli.render.streams import REPORT
-    from natsctl.cli.render.tables import chosen
+    from natsctl.cli.render.tables import selected_columns
 
     order = by.column
     every_s = watch_seconds(watch, rounds)
     if every_s and dot:
         raise UsageError("--watch excludes --dot")
-    picked = chosen(REPORT, columns, False)
+    picked = selected_columns(REPORT, columns, False)
 
     def look() -> Streams:
         found = list_streams(session, subject=subject, all_streams=True)
@@ -284,10 +284,10 @@ def _cluster_of(info: StreamInfo) -> str:
 
 def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
     from natsctl.cli.render.streams import REPORT, stream_rows
-    from natsctl.cli.render.tables import ordered
+    from natsctl.cli.render.tables import sorted_rows
 
     rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns(), raw=raw)
-    return ordered(ordered(rows, REPORT, "stream", False), REPORT, order, reverse)
+    return sorted_rows(sorted_rows(rows, REPORT, "stream", False), REPORT, order, reverse)
 
 
 def _tables(
