@@ -54,7 +54,7 @@ HINTS: dict[int, str] = {
     ErrCode.STREAM_STORE_FAILED: "the bucket is full: raise --max-bucket-size with edit, or remove something",
     ErrCode.STREAM_SEALED: "the bucket is sealed: it is read-only",
 }
-"""What to do about the server's refusals, by err_code."""
+"""Hints for the server's refusals, by err_code."""
 
 
 def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:

@@ -45,7 +45,7 @@ ORDERS = {
     "http": lambda one: (one.code, one.err_code),
     "description": lambda one: (one.description.lower(), one.err_code),
 }
-"""What a list may be sorted by, and by what key."""
+"""Orders of a list, and the key of each."""
 
 
 def known_errors() -> list[KnownError]:

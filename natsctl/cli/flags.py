@@ -168,7 +168,7 @@ class Flag:
     edit: bool = True
     aliases: tuple[str, ...] = ()
     default: str = ""
-    """What it is without the flag, for `--help`."""
+    """Value without the flag, for `--help`."""
 
     def place(self, config: Config, value: Any) -> None:
         """Put the value into a configuration."""

@@ -102,7 +102,7 @@ _MAY_BE_EMPTY = ("password", "connection_name")
 """Any other that is empty would quietly mean another server, login or domain."""
 _ALL_STREAMS = GlobalFlag("all_streams", ("-a", "--all"), "", "include the streams of KV, object store and MQTT")
 OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
-"""What every verb of a noun takes, as the nats tool has it, unless it declares the same spelling itself."""
+"""Options of every verb of a noun, as in the nats tool, unless it declares the same spelling itself."""
 _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
 
 

@@ -263,7 +263,7 @@ class _Lines:
         self._what, self._total, self._unit, self._timed = what, total, unit, timed
         self._last_s = time.monotonic()
         self._begin: tuple[float, float] | None = None
-        """How much was done when that was first known, and when: what came before says nothing about the rate."""
+        """Amount done when it was first known, and the time of that: earlier work says nothing about the rate."""
 
     def at(self, done: float, total: float | None = None) -> None:
         """Write a line when the last one is old enough."""

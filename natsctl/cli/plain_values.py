@@ -22,7 +22,7 @@ for "not given" it would purge a whole stream, or remove a bucket in place of a 
 EMPTY = "it is empty"
 """Reason against "" where a value is needed."""
 WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
-"""What a number of the contract can be (Go's int64)."""
+"""Limits of a number of the contract (Go's int64)."""
 
 
 class PlainValue:

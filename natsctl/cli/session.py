@@ -109,7 +109,7 @@ class Session:
     options: GlobalOptions = field(default_factory=GlobalOptions)
     json: bool = False
     effect: dict[str, Any] = field(default_factory=dict)
-    """What a command has found out that it would do, for the end of a dry run."""
+    """Effect that a command would have, for the end of a dry run."""
     _runner: asyncio.Runner | None = None
     _manager: Manager | None = None
     _embedded: Any = None

@@ -33,7 +33,7 @@ LOOK_S = 0.5
 TASKS = "tasks"
 """The unit of Spark's own progress."""
 CANCEL_WAIT_S = 15.0
-"""How long work may take to end once its jobs were cancelled."""
+"""Time that work may take to end once its jobs were cancelled."""
 
 
 def run_on_spark(

@@ -225,7 +225,7 @@ COLUMNS = (
     Column("Last Activity", _active, number=True),
 )
 LEFT_OUT = ("Version", "Lang", "Last Activity", "Uptime", "Pending", "Bytes From", "Bytes To", "Name")
-"""What a narrow terminal goes without, in this order."""
+"""Columns that a narrow terminal leaves out, in this order."""
 SUBSCRIPTIONS = Column("Subscriptions", _subjects)
 
 

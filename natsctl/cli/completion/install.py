@@ -20,7 +20,7 @@ BASH_COMPLETION = (
     "/usr/local/etc/profile.d/bash_completion.sh",
     "/opt/homebrew/etc/profile.d/bash_completion.sh",
 )
-"""Where the package is that loads completions of bash by themselves."""
+"""Folder of the package that loads completions of bash by themselves."""
 
 
 class Place(NamedTuple):

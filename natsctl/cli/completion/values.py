@@ -100,7 +100,7 @@ _SOURCES: dict[str, Source] = {
     "FILTER": _on_server("subject"),
     "NAME|JSON": _on_server("stream"),
 }
-"""Where the words come from, by metavar."""
+"""Sources of the words, by metavar."""
 
 _BY_NOUN: dict[tuple[str, str], Source] = {
     ("stream", "SOURCE"): _on_server("stream"),

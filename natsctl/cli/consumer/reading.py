@@ -83,7 +83,7 @@ READING = (
     Flag("--priority", WHOLE, "place.priority", "prioritized: 0 is first, 9 is last"),
     Flag("--fail-empty", SWITCH, "fail_empty", "exit with 7 when no message arrived", default="yes"),
 )
-"""How messages are asked for and answered, the same for every verb that takes them."""
+"""Flags for the request and the answer to its messages, the same for every verb that takes them."""
 
 
 @flagged(READING)
@@ -365,7 +365,7 @@ class Reading(NamedTuple):
     deliver_group: str
     group: str
     most: int | None
-    """How many messages; None for one of a pull consumer that is not to be read until it rests, and else for all."""
+    """Number of messages; None for one of a pull consumer that is not to be read until it rests, and else for all."""
     idle_s: float | None
     show: Shown
 

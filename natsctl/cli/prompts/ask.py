@@ -21,7 +21,7 @@ CONFIRM_HINT = "(y/N)"
 NO_MATCH = "no match: backspace takes a letter back"
 """Stands in place of a list's choices while none of them has what was typed."""
 _HELP = object()
-"""What a list or a yes/no question gives when the person pressed the help key."""
+"""Answer of a list or a yes/no question when the help key was pressed."""
 
 _LOOK = {
     "qmark": "fg:default bold",

@@ -15,7 +15,7 @@ from natsctl.client.asset_config import window_of
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
 REQUIRED_MAX_BYTES = "256MB"
-"""What is offered when the account does not allow streams without a limit of bytes."""
+"""Limit that is offered when the account does not allow streams without a limit of bytes."""
 
 Skip = Callable[[Config, Given], bool]
 

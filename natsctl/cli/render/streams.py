@@ -396,7 +396,7 @@ LIST: tuple[Column[Row], ...] = (
 """The columns of `stream ls` and `stream find`."""
 
 WIDE = "name,subjects,storage,retention,replicas,consumers,messages,size,deleted,last-message,leader,status"
-"""What `--wide` shows: more than this no terminal has room for."""
+"""Columns of `--wide`: no terminal has room for more."""
 
 REPORT: tuple[Column[Row], ...] = (
     Column("Stream", lambda row: row.info.config.name),

@@ -13,7 +13,7 @@ from natsctl.api.units import format_size
 
 NS_PER_S = 1_000_000_000
 FOREVER_NS = 2**63 - 1
-"""What the contract uses for "no age at all" (Go's longest duration)."""
+"""Value of the contract for "no age at all" (Go's longest duration)."""
 
 _HIDDEN = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs", "Co"))
 """Unicode categories that move the cursor, reorder text or do not show."""

@@ -38,7 +38,7 @@ _IDS = {
 }
 """Ids that do not follow from the module of a type: they stay when a type moves."""
 _EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun", "schema.shapes:Names")
-"""What every command may print."""
+"""Documents that every command may print."""
 
 
 class UnknownSchemaError(NatsctlError):

@@ -9,7 +9,7 @@ from msgspec import field
 from natsctl.api.model import Model
 
 Names = list[str]
-"""What `-n -j` prints, and commands that know names only."""
+"""Names, as `-n -j` prints them, and commands that know names only."""
 
 
 class Described(Model, kw_only=True):

@@ -20,7 +20,7 @@ from natsctl.cli.schema.shapes import Verdict
 from natsctl.cli.schema.verdict import judge
 
 MAX_BYTES = 64 * 1024 * 1024
-"""What `validate` reads: the longest answer of a server is below it."""
+"""Limit of what `validate` reads: the longest answer of a server is below it."""
 
 
 def validate(

@@ -132,7 +132,7 @@ class Downgrade(msgspec.Struct):
 
 
 Use = dict[str, float]
-"""How busy each server is in percent, or how much memory it uses in bytes, by its name."""
+"""CPU of each server in percent, or its memory in bytes, by its name."""
 
 
 T = TypeVar("T")

@@ -112,7 +112,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
     ),
     "VARZ": (),
 }  # fmt: skip
-"""What is asked for, and the flags that go into its request."""
+"""Endpoints, and the flags that go into the request of each."""
 FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}, "HEALTHZ": {"details": True}, "IPQUEUESZ": {"all": True}}
 """Fields of a request unless a flag says otherwise: without the first connections lack their account and user."""
 

@@ -289,7 +289,7 @@ MEANINGS: dict[str, str] = {
     **{flag.to: flag.help for flag in STREAM_FLAGS if isinstance(flag.to, str)},
     **{field: _HELP_OF_FLAG[name] for field, name in _PLACED.items()},
 }
-"""What the fields of a stream are, in words."""
+"""Descriptions of a stream's fields."""
 
 
 @flagged(STREAM_ADD)

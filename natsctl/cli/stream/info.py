@@ -23,7 +23,7 @@ OWNERS = (
     ("OBJ_", "the object store {}", "natsctl object"),
     ("$MQTT_", "MQTT", ""),
 )
-"""What a prefix stands for, and the commands that know how to change it."""
+"""Owner that a prefix stands for, and the commands that can change it."""
 
 
 def bucket_named(stream: str) -> str:

@@ -181,7 +181,7 @@ FIND: tuple[Flag, ...] = (
     Flag("--expression", TEXT, "expression", "for which this is true, such as 'state.messages > 10'"),
     Flag("--invert", SWITCH, "invert", "invert every criterion except --subject"),
 )
-"""What streams are found by."""
+"""Criteria that streams are found by."""
 
 
 @flagged(FIND)

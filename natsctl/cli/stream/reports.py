@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 NEVER = "1970-01-01T00:00:00Z"
-"""When the first and the last message of an empty stream were stored."""
+"""Time of the first and the last message of an empty stream."""
 
 
 class DeepFlags(NamedTuple):
@@ -428,7 +428,7 @@ Counts = dict[str, int]
 
 
 SUBJECT_ORDERS = {"name": 0, "subjects": 0, "messages": 1, "count": 1}
-"""What rows of subject and count are sorted by first, by the word for it."""
+"""First sort key of rows of subject and count, by the word for it."""
 
 
 def subjects(
