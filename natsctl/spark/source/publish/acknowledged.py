@@ -68,6 +68,11 @@ class Acknowledged:
             self._add(self._duplicates, place.stream, place.seq + b"\n")
         self._suspects.add(messages, again)
 
+    def sequences(self, stream: str) -> set[bytes]:
+        """Return the sequences of a stream that were noted."""
+        lines = (*self._stored.get(stream, b"").split(), *self._duplicates.get(stream, b"").split())
+        return set(map(bytes, lines))
+
     def report(self, repeated: tuple[bytes, bytes]) -> Acknowledgement:
         """Return all that was noted."""
         streams = {}

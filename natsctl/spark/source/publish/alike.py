@@ -31,7 +31,7 @@ from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 from natsctl.spark.source.publish.acknowledged import Acknowledgement
 from natsctl.spark.source.publish.header_blocks import binary, header_blocks
-from natsctl.spark.source.publish.ids import digest_of, id_of
+from natsctl.spark.source.publish.ids import digest_of, digests_of, id_of
 from natsctl.spark.source.publish.job import WriteJob, Written
 from natsctl.spark.source.publish.ledger import look_up
 from natsctl.spark.source.publish.messages import Messages, Stored
@@ -108,6 +108,17 @@ class _Doubled:
         most = table.group_by("digest", use_threads=False).aggregate([("times", "max")]).combine_chunks()
         return _only(most.column("digest")), _only(most.column("times_max"))
 
+    def claimed(self, stream: str) -> pa.Int64Array:
+        """Return all sequences of a stream that stand for a row of any task."""
+        found = [
+            unpack(window, data)
+            for report in self._reports
+            if stream in report.streams
+            for packed in (report.streams[stream].stored, report.streams[stream].duplicates)
+            for window, data in packed.items()
+        ]
+        return pa.concat_arrays(found) if found else int_array([])
+
     def rows(self) -> dict[tuple[str, int], Row]:
         """Return the rows that tasks have reported as a whole, by where they are."""
         return {
@@ -133,7 +144,9 @@ class _Rest:
         self._next: dict[bytes, int] = {}
         self._rows = 0
         look = partial(look_up, job.settings, job.stream, key) if key else None
-        self._stored = look() if look else Stored()
+        stored = look() if look else Stored()
+        self._warnings = stored.warnings
+        self._known = _Known(stored, found.claimed(stored.stream))
         self._link = Link.open(job.settings)
         self._publisher = Publisher(self._link, job.limits, job.stream, look=look)
         self._expected = f"Nats-Expected-Stream: {job.stream}\r\n".encode() if job.stream else b""
@@ -165,7 +178,7 @@ class _Rest:
             first_seq=done.first_seq,
             last_seq=done.last_seq,
             stream=done.stream,
-            warnings=self._stored.warnings,
+            warnings=self._warnings,
         )
 
     def _publish_read(self, stream: str, wanted: dict[int, int]) -> None:
@@ -183,29 +196,61 @@ class _Rest:
             raise PublishError(_gone(name, min(left), len(left)))
 
     def _send(self, rows: list[Row]) -> None:
-        """Publish rows in parts of a window, without those that the ledger shows to be stored."""
+        """Publish rows in parts of a window, without those for which the ledger shows a message of no task."""
         size = max(self._job.limits.window, 1)
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
+            self._rows += len(some)
+            digests = [row[0] for row in some]
+            self._begin(digests)
+            some = [row for row in some if not self._known.take(row[0])]
             ids = self._ids([row[0] for row in some])
             subjects, headers, payloads = (binary_array([row[at] for row in some]) for at in range(1, 4))
-            messages = Messages(subjects, headers, payloads, binary_array(ids), self._expected)
-            if len(self._stored.ids):
-                messages = messages.where(pc.invert(pc.is_in(messages.ids, value_set=self._stored.ids)))
-            self._publisher.publish(messages)
-            self._rows += len(some)
+            self._publisher.publish(Messages(subjects, headers, payloads, binary_array(ids), self._expected))
 
-    def _ids(self, digests: list[bytes]) -> list[bytes]:
+    def _begin(self, digests: list[bytes]) -> None:
+        """Find the first numbers of contents: behind what any task has, and behind all that the ledger shows."""
         fresh = [digest for digest in dict.fromkeys(digests) if digest not in self._next]
         if fresh:
             places = pc.index_in(binary_array(fresh), value_set=self._digests).to_pylist()
-            for digest, place in zip(fresh, places, strict=True):
-                self._next[digest] = 1 if place is None else self._times[place].as_py()
+            known = self._known.look_up(fresh)
+            for digest, place, stored in zip(fresh, places, known, strict=True):
+                self._next[digest] = max(1 if place is None else self._times[place].as_py(), stored)
+
+    def _ids(self, digests: list[bytes]) -> list[bytes]:
         ids = []
         for digest in digests:
             ids.append(id_of(digest, self._next[digest]))
             self._next[digest] += 1
         return ids
+
+
+class _Known:
+    """Messages that the ledger shows to be stored, by the digest of their content."""
+
+    def __init__(self, stored: Stored, claimed: pa.Int64Array) -> None:
+        """`claimed` are the sequences that stand for a row of a task."""
+        free = pc.invert(pc.is_in(stored.seqs, value_set=claimed))
+        table = pa.Table.from_arrays([digests_of(stored.ids), free.cast(pa.int64())], ["digest", "free"])
+        counts = table.group_by("digest", use_threads=False).aggregate([("free", "count"), ("free", "sum")])
+        self._digests = _only(counts.column("digest"))
+        self._counts, self._free = _only(counts.column("free_count")), _only(counts.column("free_sum"))
+        self._left: dict[bytes, int] = {}
+        """The messages that stand for no row yet, of each content that was looked up."""
+
+    def look_up(self, digests: list[bytes]) -> list[int]:
+        """Return how many messages there are of each content."""
+        places = pc.index_in(binary_array(digests), value_set=self._digests).to_pylist()
+        for digest, place in zip(digests, places, strict=True):
+            self._left[digest] = 0 if place is None else self._free[place].as_py()
+        return [0 if place is None else self._counts[place].as_py() for place in places]
+
+    def take(self, digest: bytes) -> bool:
+        """Let a message that stands for no row stand for one of this content; return False if none is left."""
+        if self._left[digest]:
+            self._left[digest] -= 1
+            return True
+        return False
 
 
 def _rows(stream: str, batch: pa.RecordBatch) -> Iterator[Row]:
@@ -231,4 +276,6 @@ def _gone(stream: str, seq: int, number: int) -> str:
 
 def _only(column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece."""
+    if not column.num_chunks:
+        return pa.array([], column.type)
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -104,6 +104,11 @@ def digest_of(message_id: bytes) -> bytes:
     return message_id[:_ID_BYTES]
 
 
+def digests_of(ids: pa.BinaryArray) -> pa.BinaryArray:
+    """Return `digest_of` each id."""
+    return pc.binary_slice(ids, 0, _ID_BYTES)
+
+
 def id_of(digest: bytes, times: int) -> bytes:
     """Return the id of a row whose content came so many times before."""
     return digest + b".%d" % times if times else digest
@@ -114,7 +119,7 @@ def counted_ids(ids: pa.BinaryArray) -> pa.BinaryArray:
 
     A server that has forgotten an id stores rows that are alike in several tasks under the same one.
     """
-    digests = pc.binary_slice(ids, 0, _ID_BYTES)
+    digests = digests_of(ids)
     if pc.count_distinct(digests).as_py() == len(ids):
         return ids
     seen = Counter[bytes]()

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.publish.acks import Place
 from natsctl.spark.source.publish.header_blocks import MSG_ID_HEADER, constant, joined
+from natsctl.spark.source.publish.ids import digests_of
 
 FIRST_LINE = b"NATS/1.0\r\n"
 ID = f"{MSG_ID_HEADER}: ".encode()
@@ -131,6 +132,16 @@ class Stored:
         rows, seqs = pc.indices_nonzero(pc.is_valid(found)), self.seqs.take(found.drop_null())
         pairs = zip(rows.to_pylist(), seqs.to_pylist(), strict=True)
         return {row: Place(self.stream, b"%d" % seq) for row, seq in pairs}
+
+    def alike(self, digests: set[bytes]) -> dict[bytes, list[bytes]]:
+        """Return the sequences of the messages with these contents, oldest first."""
+        found: dict[bytes, list[bytes]] = {}
+        if digests and len(self.ids):
+            contents = digests_of(self.ids)
+            rows = pc.is_in(contents, value_set=binary_array(sorted(digests)))
+            for digest, seq in zip(contents.filter(rows).to_pylist(), self.seqs.filter(rows).to_pylist(), strict=True):
+                found.setdefault(digest, []).append(b"%d" % seq)
+        return found
 
 
 def content(column: pa.BinaryArray) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from natsctl.spark.source.publish.acks import COUNTED, Answers, Place, Refusal
+from natsctl.spark.source.publish.ids import digest_of
 from natsctl.spark.source.publish.messages import Messages, content
 
 
@@ -67,7 +68,8 @@ class CountedPart:
 
     def apart(self) -> NumberedPart:
         """Return the same messages, to be sent each under its own number."""
-        return NumberedPart(self.first, self.messages, self.inbox)
+        counted = frozenset((self.stored_seqs + self.duplicate_seqs).split())
+        return NumberedPart(self.first, self.messages, self.inbox, counted=counted)
 
     def excuse(self) -> str:
         """Return the subject of a message that is pending, and what the server said of it, if anything."""
@@ -90,6 +92,8 @@ class NumberedPart:
     """The places of the messages that are acknowledged, by their rows."""
     again: set[int] = field(default_factory=set)
     """Those of them that were there already."""
+    counted: frozenset[bytes] = frozenset()
+    """The sequences by which these messages were acknowledged while they were counted, each by one of them."""
     _pending: set[bytes] = field(init=False)
     _held: set[bytes] = field(init=False)
     """Those of `_pending` that are not sent yet, or have to be sent again."""
@@ -147,6 +151,14 @@ class NumberedPart:
                     return f"{self._subject(number)}: {refusal}"
                 self._refused[number] = refusal
         return ""
+
+    def made_rows(self) -> dict[int, bytes]:
+        """Return the digests of the pending messages whose ids were made of content, by their rows."""
+        made = self.messages.made
+        if made is None:
+            return {}
+        rows = sorted(int(number) - self.first for number in self._pending)
+        return {row: digest_of(self.messages.ids[row].as_py()) for row in rows if made[row].as_py()}
 
     def settle(self, places: dict[int, Place]) -> None:
         """Note where messages are that are stored, by their rows: they are not sent again."""

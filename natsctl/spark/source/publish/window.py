@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from natsctl.spark.source.publish.acknowledged import Acknowledged
-from natsctl.spark.source.publish.acks import Answers
+from natsctl.spark.source.publish.acks import Answers, Place
 from natsctl.spark.source.publish.messages import Stored
 from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
 
@@ -38,8 +40,7 @@ class Window:
         apart = [self._apart(part) for part in self.parts]
         self.parts = [*apart]
         if stored is not None:
-            for part in apart:
-                part.settle(stored.places(part.messages))
+            self._settle(apart, stored)
         self._drop_done()
 
     def release(self, only_first: bool) -> bytes:
@@ -60,6 +61,29 @@ class Window:
     def excuse(self) -> str:
         """Return the subject of the first message that is pending, and what the server said of it, if anything."""
         return self.parts[0].excuse()
+
+    def _settle(self, parts: list[NumberedPart], stored: Stored) -> None:
+        """Note which of the messages are stored: no two rows of this task by the same sequence.
+
+        Rows that are alike may have any of the messages with their content, but those by which other rows of this task
+        were acknowledged: a server that has forgotten an id stores a second message under it, so that ids alone do not
+        tell them apart.
+        """
+        counted = frozenset[bytes]().union(*(part.counted for part in parts))
+        taken = self._acknowledged.sequences(stored.stream) - counted if self._acknowledged else set[bytes]()
+        taken.update(place.seq for part in parts for place in part.places.values())
+        for part in parts:
+            made = part.made_rows()
+            places = {row: place for row, place in stored.places(part.messages).items() if row not in made}
+            free: dict[bytes, Iterator[bytes]] = {}
+            for digest, seqs in stored.alike(set(made.values())).items():
+                own = [seq for seq in seqs if seq in part.counted]
+                free[digest] = iter([seq for seq in (*own, *(s for s in seqs if s not in counted)) if seq not in taken])
+            for row, digest in made.items():
+                if seq := next(free.get(digest, iter(())), b""):
+                    places[row] = Place(stored.stream, seq)
+                    taken.add(seq)
+            part.settle(places)
 
     def _drop_done(self) -> None:
         done = [part for part in self.parts if not part.pending]
