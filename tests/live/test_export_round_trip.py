@@ -127,6 +127,8 @@ def made_to_last(account: Account) -> Account:
             one["inactive_threshold"] = max(HOUR_NS, one.get("inactive_threshold") or 0)
         elif not key.consumer and one.get("max_bytes", -1) > ROOM_BYTES:
             one["max_bytes"] = ROOM_BYTES
+        if not one.get("mirror"):
+            one.pop("mirror_direct", None)  # refused, with all consumers of the stream
         one.pop("pause_until", None)  # an operator's doing, which is not exported
         lasting[key] = one
     return lasting
