@@ -63,7 +63,7 @@ async def started(opts: ServerOptions, *paths: str, account: str = "", prune: bo
 
 async def names(server: ServerInstance, **login: object) -> dict[str, list[str]]:
     """The consumers by stream that a client sees."""
-    client: Client = await patient_client.connect(server.url, **login)  # type: ignore[arg-type]
+    client: Client = await patient_client.connect(server.url, **login)
     js = client.jetstream()
     found = {
         str(one.config.name): [info.name for info in await js.consumers_info(str(one.config.name))]

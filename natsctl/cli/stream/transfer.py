@@ -406,6 +406,18 @@ class Imported(Model, kw_only=True):
     left_out: dict[str, int]
 
 
+FileFormat = Annotated[
+    str,
+    typer.Option("--format", metavar="parquet|json|csv|delta", help="[by the endings of files]", show_default=False),
+]
+OneSubject = Annotated[
+    str,
+    typer.Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own", show_default=False),
+]
+RowAsJson = Annotated[
+    bool,
+    typer.Option("--row-as-json", help="the payload is the row as JSON", show_default=False),
+]
 Ids = Annotated[
     str,
     typer.Option(
@@ -423,19 +435,9 @@ def load(
     spark: SparkFlags,
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="parquet|json|csv|delta", help="[by the endings of files]", show_default=False
-        ),
-    ] = "",
-    subject: Annotated[
-        str,
-        typer.Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own", show_default=False),
-    ] = "",
-    as_json: Annotated[
-        bool, typer.Option("--row-as-json", help="the payload is the row as JSON", show_default=False)
-    ] = False,
+    format: FileFormat = "",
+    subject: OneSubject = "",
+    as_json: RowAsJson = False,
     ids: Ids = "auto",
     writers: Writers = 1,
     json: Json = False,

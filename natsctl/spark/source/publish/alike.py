@@ -8,7 +8,8 @@ All ids of a write are then `<digest>`, `<digest>.1`, … up to the number of ro
 which of them, and however often, and over how many tasks, it is all done again.
 
 What such a row contains is in the tasks' reports, or else is read from the stream. Nothing is kept in memory but the
-reports, less than a byte a row, one window of sequences, and a number for each content that is published here.
+reports, less than a byte a row, one window of sequences, and a number for each content that is published here; with the
+ledger also the ids and sequences of all that was stored since the batch began.
 """
 
 from __future__ import annotations
