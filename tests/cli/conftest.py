@@ -121,9 +121,12 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One server of each kind for all tests of commands."""
+    """One server of each kind for all tests of commands; examples reserve more than small disks have."""
     kind: Kind = request.param
-    with ServerProcess(tmp_path_factory.mktemp("server"), kind) as process:
+    folder = tmp_path_factory.mktemp("server")
+    limits = folder / "limits.conf"
+    limits.write_text("jetstream { max_file: 100G }\n")
+    with ServerProcess(folder, kind, "-c", str(limits)) as process:
         yield process
 
 
