@@ -133,7 +133,7 @@ def _read(path: str) -> str:
 
 def parse_document(path: str, text: str) -> Any:
     """Return the content of a text, JSON or YAML; `path` names it. Raises UsageError by path and line."""
-    from natsctl.plan.documents.texts import values_of
+    from natsctl.plan.documents.json_text import values_of
 
     documents = values_of(text, path)
     return _Several(documents) if len(documents) > 1 else documents[0] if documents else None

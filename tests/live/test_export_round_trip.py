@@ -23,8 +23,8 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.plan.labels import stripped, without_server_made
-from natsctl.plan.world import read_world
+from natsctl.plan.assets import stripped, without_server_made
+from natsctl.plan.live import read_world
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.plan.random_accounts import Account, accounts
 

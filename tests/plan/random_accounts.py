@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from natsctl.api.stream import StreamConfig
 from natsctl.client import asset_config
-from natsctl.plan.asset import AssetKey, Place
+from natsctl.plan.assets import OWNER, PROTECT, AssetKey, Place, Wanted
 from natsctl.plan.documents.rules import judged
-from natsctl.plan.labels import OWNER, PROTECT
-from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, settled, settled_stream
-from natsctl.plan.wanted import Wanted
-from natsctl.plan.world import Live, World
+from natsctl.plan.live import Live, World
+from natsctl.plan.server_defaults import ConfigRefusedError, Surroundings, settled, settled_stream
 
 Config = dict[str, Any]
 Account = dict[AssetKey, Config]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.plan import labels
-from natsctl.plan.asset import AssetKey, Place
-from natsctl.plan.change import Change, Plan
-from natsctl.plan.planner.settle import settled
-from natsctl.plan.wanted import DocumentSet, Wanted
-from natsctl.plan.world import Live, World
+from natsctl.plan.assets import AssetKey, DocumentSet, Place, Wanted, with_labels
+from natsctl.plan.live import Live, World
+from natsctl.plan.plan import Change, Plan
+from natsctl.plan.server_defaults import settled
 
 Config = dict[str, Any]
 SECOND = 1_000_000_000
@@ -47,7 +45,7 @@ def account(
         key = key_of(name)
         kept = settled(key, config)
         if owner:
-            kept = labels.labelled(kept, owner, name in protect, owner)
+            kept = with_labels(kept, owner, name in protect, owner)
         state = {"messages": 0, "bytes": 0, "consumer_count": 1, **(states or {}).get(name, {})}
         live[key] = Live(key, {"name": key.consumer or key.stream, "config": kept, "state": state})
     return World(live, rest.pop("server", SERVER), now_ns=NOW_NS, **rest)

@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.plan.asset import AssetKey
-from natsctl.plan.change import Action, Change, Difference, Plan
-from natsctl.plan.saved import FORMAT, changed_since, decode_plan, encode_plan, is_saved_plan, saved_document
-from natsctl.plan.world import Live, World
+from natsctl.plan.assets import AssetKey
+from natsctl.plan.live import Live, World
+from natsctl.plan.plan import (
+    FORMAT,
+    Action,
+    Change,
+    Difference,
+    Plan,
+    changed_since,
+    decode_plan,
+    encode_plan,
+    is_saved_plan,
+    saved_document,
+)
 
 BEFORE = {"name": "ORDERS", "subjects": ["ORDERS.>"], "max_age": 3600}
 

@@ -13,7 +13,7 @@ from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from natsctl.plan.wanted import DocumentSet
+    from natsctl.plan.assets import DocumentSet
 
 
 _ANSWER = "plan.export.export:PlainDocument|plan.export.export:TypedDocument[]|plan.export.folder:FilesWritten"
@@ -59,14 +59,14 @@ def documents(
     json: Json = False,
 ) -> None:
     """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
-    from natsctl.plan.planner.mentioned import as_created
+    from natsctl.plan.differ import as_created
 
     _write(ctx, as_created(named.load()), how, json, noted=True)
 
 
 def _write(ctx: typer.Context, wanted: DocumentSet, how: Writing, json: bool, *, noted: bool = False) -> None:
     from natsctl.cli.render.text import safe
-    from natsctl.plan.export.export import Exporter
+    from natsctl.plan.export import Exporter
 
     for text in () if noted else wanted.notes:
         output.note(f"note: {safe(text)}")

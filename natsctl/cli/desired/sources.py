@@ -14,7 +14,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.flags import Json, flagged
-from natsctl.plan.wanted import DocumentSet, Fault
+from natsctl.plan.assets import DocumentSet, Fault
 
 
 class CheckedAsset(Model, kw_only=True, omit_defaults=False):

@@ -9,16 +9,15 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli.render import change as fields
 from natsctl.cli.render.text import count, duration, folded, hanging, safe
 from natsctl.client.asset_config import DEFAULTS as PLAIN
-from natsctl.plan.apply.result import INTERRUPTED, LOST, Status
-from natsctl.plan.asset import Kind
-from natsctl.plan.change import Action, Change, Difference
-from natsctl.plan.labels import stripped
+from natsctl.plan.apply.results import INTERRUPTED, LOST, Status
+from natsctl.plan.assets import Kind, without_labels
+from natsctl.plan.plan import Action, Change, Difference
 
 if TYPE_CHECKING:
     from natsctl.cli.desired.plan import Asset, Drift
     from natsctl.cli.desired.sources import CheckedFile, Validated
-    from natsctl.plan.apply.result import Failure, Outcome, Result
-    from natsctl.plan.change import Plan
+    from natsctl.plan.apply.results import Failure, Outcome, Result
+    from natsctl.plan.plan import Plan
 
 
 SIGNS: Final = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-", Action.NONE: " "}
@@ -72,7 +71,7 @@ def indented(texts: Sequence[str] | Iterator[str], width: int | None) -> Iterato
 def _fields(change: Change) -> Iterator[str]:
     """Yield the fields that an asset will have, or how it differs."""
     if change.action is Action.CREATE:
-        config = stripped(change.config or {})
+        config = without_labels(change.config or {})
         shown = [fields.render_field(name, value) for name, value in config.items() if _tells(name, value)]
         if shown:
             yield ", ".join(shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
-    from natsctl.plan.wanted import DocumentSet
+    from natsctl.plan.assets import DocumentSet
     from natsctl.server.in_process import InProcessAddress
     from natsctl.server.process.provision import Apply, Documents
 
@@ -49,8 +49,8 @@ async def _carry(wanted: DocumentSet, prune: bool, address: InProcessAddress, te
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target, TargetKind
     from natsctl.client.settings import Settings
-    from natsctl.plan.apply.result import Result, Status
-    from natsctl.plan.provision import provide, told
+    from natsctl.plan.apply.apply import provide, told
+    from natsctl.plan.apply.results import Result, Status
 
     def say(result: Result) -> None:
         if result.status is Status.DONE:

@@ -35,8 +35,8 @@ from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
 from natsctl.client.requests import Answer
-from natsctl.plan.apply.conflict import PlanConflictError
-from natsctl.plan.apply.holding import MARKER, Holding, Marker, Phase, found_in, is_at_work
+from natsctl.plan.apply.changes import PlanConflictError
+from natsctl.plan.apply.holding_stream import MARKER, Holding, Marker, Phase, found_in, is_at_work
 
 WANTED: Final = "wanted"
 BEFORE: Final = "before"

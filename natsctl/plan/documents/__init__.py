@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 
-from natsctl.plan.wanted import DocumentError, DocumentSet, Fault
+from natsctl.plan.assets import DocumentError, DocumentSet, Fault
 
 
 def load_documents(

@@ -1,17 +1,17 @@
-"""JSON with lines: one value or several behind each other, in `Mapped` and `Listed`."""
+"""JSON with lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]  # json's own reader of strings, not in its types
 from typing import Any, Final
 
 from natsctl.api.documents import TOLD, Untyped
-from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextError
-from natsctl.plan.documents.lined import Listed, Mapped, Step
-from natsctl.plan.documents.yaml_text import Expand, Report, plain_value
+from natsctl.api.errors import UsageError
+from natsctl.plan.documents.locations import MAX_DEPTH, MAX_VALUES, Listed, Mapped, Step, TextError
+from natsctl.plan.documents.yaml_text import Expand, Report, plain_value, read_yaml
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _ATOM: Final = re.compile(
@@ -25,7 +25,7 @@ _MEMBER: Final = re.compile(
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
-def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
+def read_json(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
     """Return each value of a text with its line. Raises TextError where the text is no JSON."""
     reader = _Reader(text, report, expand)
     while not reader.at_end():
@@ -179,3 +179,28 @@ class _Reader:
             raise self._fail(f"expected , or {close}")
         self._at += 1
         return found == close
+
+
+def values_of(text: str, name: str) -> list[Any]:
+    """Return the value of each document of a text that is called `name`.
+
+    Raises UsageError with the first fault's line.
+    """
+    try:
+        if text.lstrip().startswith(("{", "[")):
+            try:
+                return _read(read_json, text)
+            except TextError:
+                if name.endswith(".json"):
+                    raise
+                # YAML may start in the same way.
+        return _read(read_yaml, text)
+    except TextError as fault:
+        raise UsageError(f"{name}:{fault.line}: {fault.reason}") from fault
+
+
+def _read(read: Any, text: str) -> list[Any]:
+    def report(line: int, path: Sequence[Step], reason: str) -> None:
+        raise TextError(line, reason)
+
+    return [value for _, value in read(text, report, None)]

@@ -1,19 +1,67 @@
-"""YAML with lines: what a text says, document by document, in `Mapped` and `Listed`.
-
-It is read event by event (libyaml's parser, where PyYAML has it): no tree of nodes is made. Plain scalars mean what
-YAML 1.1 says, but for times and numbers to the base of 60, which stay text.
-"""
+"""YAML with lines, and `${NAME}` in its texts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from natsctl.api.documents import TOLD, Untyped
-from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextError
-from natsctl.plan.documents.interpolation import is_one_reference
-from natsctl.plan.documents.lined import Listed, Mapped, Step
+from natsctl.plan.documents.locations import MAX_DEPTH, MAX_VALUES, Listed, Mapped, Step, TextError
+
+_OPEN: Final = "${"
+_REFERENCE: Final = re.compile(r"(?P<literal>\$\$\{)|\$\{(?P<body>[^}]*)(?P<close>\}?)")
+_BODY: Final = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<how>:[-?])(?P<rest>.*))?", re.DOTALL)
+_FORMS: Final = "expected ${NAME}, ${NAME:-default} or ${NAME:?message}, and $${ for a literal ${"
+
+
+class InterpolationError(ValueError):
+    """A `${…}` is malformed, or names a variable that is not set; the text is for users."""
+
+
+def has_references(text: str) -> bool:
+    """Return whether there may be references to expand."""
+    return _OPEN in text
+
+
+def is_one_reference(text: str) -> bool:
+    """Return whether a text is one `${…}` and nothing else."""
+    found = _REFERENCE.fullmatch(text)
+    return found is not None and found["body"] is not None
+
+
+def escaped(text: str) -> str:
+    """Return the text that `expanded` turns into `text`, whatever the environment."""
+    return text.replace(_OPEN, "$${")
+
+
+def expanded(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with its references replaced, once: their values are not expanded again.
+
+    Raises InterpolationError.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        return _OPEN if found["literal"] else _value(found, values)
+
+    return _REFERENCE.sub(replace, text)
+
+
+def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
+    body = _BODY.fullmatch(found["body"])
+    if body is None or not found["close"]:
+        raise InterpolationError(f"{found[0]}: {_FORMS}")
+    name, how, rest = body["name"], body["how"], body["rest"] or ""
+    if _OPEN in rest:
+        raise InterpolationError(f"{found[0]}: a default can not hold another ${{…}}")
+    value = values.get(name)
+    if value or (value is not None and how is None):
+        return value
+    if how == ":-":
+        return rest
+    unset = "is not set" if value is None else "is empty"
+    raise InterpolationError(f"{name} {unset}{f': {rest}' if rest else ': set it, or give --var ' + name + '=VALUE'}")
+
 
 Report = Callable[[int, Sequence[Step], str], None]
 """Reports a fault that does not end the reading: its line, the steps to it, and the reason."""
@@ -32,7 +80,7 @@ _ODD_FLOATS: Final = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 _NUMERIC: Final = frozenset("0123456789+-.")
-_REFERENCE: Final = re.compile(r"""\$?\$\{[^}\n\r"'\\]*\}""")
+_REFERENCE_IN_YAML: Final = re.compile(r"""\$?\$\{[^}\n\r"'\\]*\}""")
 _HIDES, _SHOWS = "\ue000", "\ue001"
 """Characters of the private use area around a reference, in which those of ASCII are moved to a private plane."""
 _PLANE: Final = 0xF0000
@@ -73,7 +121,7 @@ def _int(text: str) -> Any:
     return sign * int(bare, base) if bare else text
 
 
-def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
+def read_yaml(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
     """Return each document of a text with its first line, None for an empty one.
 
     Raises TextError if the text is not YAML or too long; earlier documents are valid.
@@ -111,7 +159,7 @@ def hidden(text: str) -> str:
     """
     if _HIDES in text or "${" not in text:
         return text
-    return _REFERENCE.sub(lambda found: _HIDES + found[0].translate(_HIDDEN) + _SHOWS, text)
+    return _REFERENCE_IN_YAML.sub(lambda found: _HIDES + found[0].translate(_HIDDEN) + _SHOWS, text)
 
 
 def shown(text: str) -> str:

@@ -7,6 +7,6 @@ attributes; assets.py makes configurations of them. Nothing is asked of a server
 
 from __future__ import annotations
 
-from natsctl.plan.terraform.convert import read_terraform
+from natsctl.plan.terraform.conversion import read_terraform
 
 __all__ = ["read_terraform"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.world import World
+from natsctl.plan.live import World
 
 ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 
@@ -246,15 +246,15 @@ def test_an_interrupted_replacement_is_named_by_plan_and_finished_by_apply(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a kill -9 between the backup and the removal leaves."""
-    from natsctl.plan.apply import keeping
+    from natsctl.plan.apply import replacement
 
     async def killed(*arguments: Any) -> None:
         raise RuntimeError("killed")
 
     natsctl("apply", "-f", document(A))
     with monkeypatch.context() as patched:
-        patched.setattr(keeping.Keeping, "_check_untouched", killed)
-        patched.setattr(keeping.Keeping, "_take_back", killed)
+        patched.setattr(replacement.Keeping, "_check_untouched", killed)
+        patched.setattr(replacement.Keeping, "_take_back", killed)
         natsctl("apply", "-f", document({**A, "storage": "memory"}), "--allow-replace", "--keep-messages", "--yes")
     path = document(A)
     unfinished = "the replacement of A is not finished: apply does that first"
@@ -373,16 +373,16 @@ def test_more_removals_than_usual_are_refused(natsctl: Run, document: Run) -> No
 def test_what_somebody_else_does_meanwhile_is_not_counted(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from natsctl.plan.planner import account_plan
+    from natsctl.plan import planner
 
     path = document({**A, "consumers": [consumer("C")]})
-    made = account_plan.make_plan
+    made = planner.make_plan
 
     def overtaken(*arguments: Any) -> Any:
         return made(arguments[0], World(), *arguments[2:])
 
     natsctl("apply", "-f", path)
-    monkeypatch.setattr(account_plan, "make_plan", overtaken)
+    monkeypatch.setattr(planner, "make_plan", overtaken)
     second = natsctl("apply", "-f", path, "-j")
     assert second.code == 0, second.err
     assert (second.json["summary"]["created"], second.json["summary"]["unchanged"]) == (0, 2)

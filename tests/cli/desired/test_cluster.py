@@ -12,8 +12,8 @@ import pytest
 
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
-from natsctl.plan.apply import recovery, steps
-from natsctl.plan.apply.keeping import Keeping
+from natsctl.plan.apply import changes, recovery
+from natsctl.plan.apply.replacement import Keeping
 from tests.support.servers import Cluster
 
 Run = Callable[..., Any]
@@ -106,15 +106,15 @@ def test_a_server_that_dies_during_an_apply_does_not_keep_it_from_its_end(
 ) -> None:
     streams = {f"S{number}": {"subjects": [f"s{number}"], "num_replicas": 3} for number in range(4)}
     path = written(tmp_path, streams=streams)
-    take, taken = steps.Steps.take, threading.Event()
+    take, taken = changes.Steps.take, threading.Event()
 
-    async def dying(self: steps.Steps, change: Any) -> Any:
+    async def dying(self: changes.Steps, change: Any) -> Any:
         if not taken.is_set():
             taken.set()
             three.servers[0].kill()
         return await take(self, change)
 
-    monkeypatch.setattr(steps.Steps, "take", dying)
+    monkeypatch.setattr(changes.Steps, "take", dying)
     try:
         done = run("--timeout", "5s", "apply", "-f", path)
         assert done.code == 0, done.err

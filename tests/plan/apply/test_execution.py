@@ -12,8 +12,8 @@ from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.plan.apply.execution import Done, Execution
-from natsctl.plan.apply.result import Outcome, Result, Status
-from natsctl.plan.change import Action, Change
+from natsctl.plan.apply.results import Outcome, Result, Status
+from natsctl.plan.plan import Action, Change
 
 
 def change(name: str, *needs: str, action: Action = Action.CREATE) -> Change:

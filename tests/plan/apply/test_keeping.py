@@ -20,16 +20,16 @@ from natsctl.client.connection import Connection
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import pull
-from natsctl.plan.apply import holding as holding_module
-from natsctl.plan.apply import keeping
-from natsctl.plan.apply.carry import ApplyOptions, carry_out, preview
-from natsctl.plan.apply.conflict import PlanConflictError
-from natsctl.plan.apply.holding import Alive, Holding, holding_name, is_at_work, names_of
-from natsctl.plan.apply.keeping import Keeping
+from natsctl.plan.apply import holding_stream as holding_module
+from natsctl.plan.apply import replacement
+from natsctl.plan.apply.apply import ApplyOptions, carry_out, preview
+from natsctl.plan.apply.changes import PlanConflictError
+from natsctl.plan.apply.holding_stream import Alive, Holding, holding_name, is_at_work, names_of
 from natsctl.plan.apply.recovery import COPY, NameTakenError, finish, recover
 from natsctl.plan.apply.recovery import WANTED as AS_WANTED
-from natsctl.plan.change import Action, Change, Plan
-from natsctl.plan.labels import without_server_made
+from natsctl.plan.apply.replacement import Keeping
+from natsctl.plan.assets import without_server_made
+from natsctl.plan.plan import Action, Change, Plan
 from natsctl.testing.process import ServerProcess
 
 pytestmark = pytest.mark.both
@@ -55,7 +55,7 @@ async def manager(
         yield manager
 
 
-async def replacement(manager: Manager, config: dict[str, Any] = WANTED) -> Plan:
+async def replacement_plan(manager: Manager, config: dict[str, Any] = WANTED) -> Plan:
     before = without_server_made((await manager.stream_info("ORDERS")).raw["config"])
     change = Change(action=Action.REPLACE, kind="Stream", stream="ORDERS", config=config, before=before)
     return Plan(owner="default", changes=[change], keep_messages=True)
@@ -64,7 +64,7 @@ async def replacement(manager: Manager, config: dict[str, Any] = WANTED) -> Plan
 async def saved(manager: Manager, config: dict[str, Any] = WANTED) -> Holding:
     """A replacement as far as its holding stream, whose process is gone."""
     doing = Keeping(RetryingManager(manager), Path())
-    change = (await replacement(manager, config)).changes[0]
+    change = (await replacement_plan(manager, config)).changes[0]
     marker = await doing._marker(change, (await manager.stream_info("ORDERS")).raw)
     holding = Holding(RetryingManager(manager), marker)
     await holding.create()
@@ -126,7 +126,7 @@ async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
     for at in range(1, MOST_REQUESTS):
         has = (await manager.stream_info("ORDERS")).raw["config"]["storage"]
         config = {**WANTED, "storage": storages[has == "file"]}
-        plan = await replacement(manager, config)
+        plan = await replacement_plan(manager, config)
         async with connected(server.url) as doomed:
             with Dying(at, heard) as dying, contextlib.suppress(Killed):
                 await Keeping(RetryingManager(doomed), Path()).replace(plan.changes[0], (await info(doomed)))
@@ -145,7 +145,7 @@ async def info(manager: Manager) -> dict[str, Any]:
 
 
 async def test_messages_and_consumers_come_through_a_replacement_and_nothing_is_left(manager: Manager) -> None:
-    plan = await replacement(manager)
+    plan = await replacement_plan(manager)
     outcome = await carry_out(manager, plan)
     assert [(one.error, one.detail, one.warnings) for one in outcome.results] == [(None, f"kept {COUNT} messages", [])]
     await is_whole(manager, "memory")
@@ -155,7 +155,7 @@ async def test_messages_and_consumers_come_through_a_replacement_and_nothing_is_
 
 
 async def test_a_backup_stays_where_that_is_asked(manager: Manager, tmp_path: Path) -> None:
-    plan = await replacement(manager)
+    plan = await replacement_plan(manager)
     outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path / "kept", keep_backup=True))
     (path,) = (tmp_path / "kept").iterdir()
     assert f"the backup is {path}" in outcome.results[0].detail
@@ -163,7 +163,7 @@ async def test_a_backup_stays_where_that_is_asked(manager: Manager, tmp_path: Pa
 
 
 async def test_a_configuration_that_the_server_refuses_leaves_the_stream_as_it_was(manager: Manager) -> None:
-    outcome = await carry_out(manager, await replacement(manager, {**WANTED, "num_replicas": 7}))
+    outcome = await carry_out(manager, await replacement_plan(manager, {**WANTED, "num_replicas": 7}))
     assert outcome.results[0].error is not None
     await is_whole(manager, "file")
     assert await left(manager) == []
@@ -174,7 +174,7 @@ async def test_messages_before_the_first_sequence_that_is_wanted_are_kept_or_the
     manager: Manager,
 ) -> None:
     """nats-server restores a stream in memory empty whose first_seq is beyond its messages."""
-    outcome = await carry_out(manager, await replacement(manager, {**WANTED, "first_seq": 1000}))
+    outcome = await carry_out(manager, await replacement_plan(manager, {**WANTED, "first_seq": 1000}))
     found = (await info(manager))["config"]["storage"]
     assert (outcome.results[0].error is None) == (found == "memory")
     await is_whole(manager, found)
@@ -182,7 +182,7 @@ async def test_messages_before_the_first_sequence_that_is_wanted_are_kept_or_the
 
 
 async def test_limits_that_the_plan_lowers_may_remove_messages(manager: Manager) -> None:
-    outcome = await carry_out(manager, await replacement(manager, {**WANTED, "max_msgs": 5}))
+    outcome = await carry_out(manager, await replacement_plan(manager, {**WANTED, "max_msgs": 5}))
     assert outcome.results[0].error is None
     state = (await info(manager))["state"]
     assert (state["messages"], state["last_seq"]) == (5, COUNT)
@@ -197,13 +197,13 @@ async def test_a_restore_that_breaks_off_once_is_begun_again(manager: Manager, m
         return await send(sending, manager)
 
     monkeypatch.setattr(RestoreTransfer, "send", fails_once)
-    outcome = await carry_out(manager, await replacement(manager))
+    outcome = await carry_out(manager, await replacement_plan(manager))
     assert outcome.results[0].error is None
     await is_whole(manager, "memory")
 
 
 async def test_a_dry_run_names_the_requests_and_changes_nothing(manager: Manager) -> None:
-    plan = await replacement(manager)
+    plan = await replacement_plan(manager)
     manager.connection.dry_run = True
     planned = await preview(manager, plan)
     manager.connection.dry_run = False
@@ -226,8 +226,8 @@ async def test_ctrl_c_while_it_is_saved_leaves_the_stream_as_it_was(
     async def interrupted(*arguments: Any) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(keeping, "save_stream", interrupted)
-    outcome = await carry_out(manager, await replacement(manager))
+    monkeypatch.setattr(replacement, "save_stream", interrupted)
+    outcome = await carry_out(manager, await replacement_plan(manager))
     assert outcome.results[0].error is not None
     await is_whole(manager, "file")
     assert await left(manager) == []
@@ -333,7 +333,7 @@ async def test_a_stream_whose_consumers_do_not_come_back_gets_its_old_configurat
 async def test_a_stream_that_somebody_else_replaces_is_not_changed(manager: Manager, tmp_path: Path) -> None:
     """Another machine would give it its subjects back while it is saved: messages would get acks and be lost."""
     await saved(manager)
-    plan = await replacement(manager)
+    plan = await replacement_plan(manager)
     for action in (Action.UPDATE, Action.REPLACE, Action.DELETE):
         plan.changes[0].action = action
         outcome = await carry_out(manager, plan)
@@ -346,15 +346,15 @@ async def test_a_stream_that_somebody_else_replaces_is_not_changed(manager: Mana
 async def test_messages_that_come_in_spite_of_it_keep_a_stream_from_being_replaced(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = keeping.save_stream
+    save = replacement.save_stream
 
     async def disturbed(*arguments: Any) -> None:
         await save(*arguments)
         await manager.stream_update(LIVE)
         await messages.publish(manager, "ORDERS.new", b"late")
 
-    monkeypatch.setattr(keeping, "save_stream", disturbed)
-    outcome = await carry_out(manager, await replacement(manager))
+    monkeypatch.setattr(replacement, "save_stream", disturbed)
+    outcome = await carry_out(manager, await replacement_plan(manager))
     assert outcome.results[0].error is not None
     assert "somebody else has changed ORDERS while it was saved" in outcome.results[0].error.description
     assert (await info(manager))["state"]["messages"] == COUNT + 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.plan.apply.schedule import Schedule
-from natsctl.plan.change import Action, Change
+from natsctl.plan.apply.execution import Schedule
+from natsctl.plan.plan import Action, Change
 
 
 def change(name: str, *needs: str) -> Change:

@@ -10,10 +10,9 @@ import pytest
 
 from natsctl.api.errors import ApiResponseError
 from natsctl.client.manager import Manager
-from natsctl.plan.apply.conflict import PlanConflictError
+from natsctl.plan.apply.changes import PlanConflictError, Steps
 from natsctl.plan.apply.execution import Done
-from natsctl.plan.apply.steps import Steps
-from natsctl.plan.change import Action, Change, Difference
+from natsctl.plan.plan import Action, Change, Difference
 
 Config = dict[str, Any]
 Fake = Callable[..., Any]

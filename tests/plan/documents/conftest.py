@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from natsctl.plan.assets import DocumentSet
 from natsctl.plan.documents import load_documents, read_documents
-from natsctl.plan.wanted import DocumentSet
 
 Read = Callable[..., DocumentSet]
 Faults = list[tuple[int, str, str]]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.documents.lower import BucketFieldError, lowered, raise_bucket
+from natsctl.plan.assets import AssetKey, Kind
+from natsctl.plan.documents.bucket_fields import BucketFieldError, lowered, raise_bucket
 
 HOUR = 3600 * 10**9
 # What `nats kv add CFG --history 5 --ttl 1h --max-value-size 1024 --marker-ttl 1m` and `nats object add FILES --ttl 1h`

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.asset import AssetKey
+from natsctl.plan.assets import AssetKey
 from natsctl.plan.documents import load_documents
-from natsctl.plan.documents.controller import KINDS
-from natsctl.plan.documents.controller_fields import CONNECTION, LIFE, Field
+from natsctl.plan.documents.controller import CONNECTION, KINDS, LIFE, Field
 
 HERE = Path(__file__).parent / "controller"
 HOUR = 3600 * 10**9

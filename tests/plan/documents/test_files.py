@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from natsctl.api.errors import UsageError
+from natsctl.plan.assets import DocumentSet
 from natsctl.plan.documents import load_documents, read_documents
-from natsctl.plan.wanted import DocumentSet
 
 
 def write(folder: Path, **texts: str) -> None:

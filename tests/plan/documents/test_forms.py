@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.change import Action, Plan
-from natsctl.plan.planner.planner import make_plan
-from natsctl.plan.saved import encode_plan
-from natsctl.plan.world import Live, World
+from natsctl.plan.assets import AssetKey, Kind
+from natsctl.plan.live import Live, World
+from natsctl.plan.plan import Action, Plan, encode_plan
+from natsctl.plan.planner import make_plan
 
 HOUR = 3600 * 10**9
 PLAIN = """

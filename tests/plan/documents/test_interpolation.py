@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.plan.asset import AssetKey
+from natsctl.plan.assets import AssetKey
 from natsctl.plan.documents import load_documents
-from natsctl.plan.documents.interpolation import InterpolationError, escaped, expanded
+from natsctl.plan.documents.yaml_text import InterpolationError, escaped, expanded
 
 STREAM = AssetKey("A")
 

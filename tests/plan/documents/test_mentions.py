@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from natsctl.client.asset_config import new_kv_bucket
+from natsctl.plan.assets import DocumentSet, Wanted
+from natsctl.plan.differ import as_created
 from natsctl.plan.documents import read_text_documents
-from natsctl.plan.export.export import Exporter
-from natsctl.plan.planner.mentioned import as_created
-from natsctl.plan.planner.planner import make_plan
-from natsctl.plan.wanted import DocumentSet, Wanted
-from natsctl.plan.world import Live, World
+from natsctl.plan.export import Exporter
+from natsctl.plan.live import Live, World
+from natsctl.plan.planner import make_plan
 from tests.plan.sets import NOW_NS, SERVER, account, change_of, key_of, paths
 
 MINUTE = 60 * 10**9

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from natsctl.api.subjects import overlaps
 from natsctl.plan.documents import read_documents
-from natsctl.plan.documents.subject_tree import SubjectTree
+from natsctl.plan.documents.rules import SubjectTree
 
 
 @pytest.mark.parametrize(

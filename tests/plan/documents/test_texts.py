@@ -9,11 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from natsctl.api.errors import UsageError
-from natsctl.plan.documents import faults as limits
+from natsctl.plan.assets import DocumentError
 from natsctl.plan.documents import json_text, load_documents, read_documents, yaml_text
-from natsctl.plan.documents.lined import Spot
-from natsctl.plan.documents.texts import values_of
-from natsctl.plan.wanted import DocumentError
+from natsctl.plan.documents import locations as limits
+from natsctl.plan.documents.json_text import read_json, values_of
+from natsctl.plan.documents.locations import Spot
+from natsctl.plan.documents.yaml_text import plain_value, read_yaml
 
 
 def never(line: int, path: object, reason: str) -> None:
@@ -21,7 +22,7 @@ def never(line: int, path: object, reason: str) -> None:
 
 
 def parsed(text: str) -> list[object]:
-    return [value for _, value in yaml_text.documents(text, never, None)]
+    return [value for _, value in read_yaml(text, never, None)]
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -36,7 +37,7 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_json_says_what_the_standard_reader_says(value: object) -> None:
     text = json.dumps(value, indent=1)
-    assert [read for _, read in json_text.documents(text, never, None)] == [value]
+    assert [read for _, read in read_json(text, never, None)] == [value]
 
 
 @settings(max_examples=50)
@@ -59,15 +60,15 @@ def test_plain_words_mean_what_the_standard_reader_says(word: str) -> None:
         expected = yaml.safe_load(f"[{word}]")[0] if ":" not in word else word
     except ValueError:  # it takes 0x_ for a number, and then finds no digit
         expected = word
-    assert repr(yaml_text.plain_value(word)) == repr(expected)
+    assert repr(plain_value(word)) == repr(expected)
 
 
 def test_every_value_knows_its_line() -> None:
-    ((_, root),) = yaml_text.documents("a: 1\nb:\n  - x\n  - c: {d: 1,\n      e: 2}\n", never, None)
+    ((_, root),) = read_yaml("a: 1\nb:\n  - x\n  - c: {d: 1,\n      e: 2}\n", never, None)
     spot = Spot("f", root)
     assert spot.at("b", 1, "c", "e").place == ("f", 5, "$.b[1].c.e")
     assert spot.at("b", 0).place.line == 3
-    ((_, root),) = json_text.documents('{"a": 1,\n "b": [1,\n {"c": 2}]}', never, None)
+    ((_, root),) = read_json('{"a": 1,\n "b": [1,\n {"c": 2}]}', never, None)
     assert Spot("f", root).at("b", 1, "c").place == ("f", 3, "$.b[1].c")
 
 

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from natsctl.plan.asset import AssetKey
+from natsctl.plan.assets import AssetKey, DocumentSet
+from natsctl.plan.differ import created
 from natsctl.plan.documents import load_documents
-from natsctl.plan.export.export import Exporter, exported, wanted_of
-from natsctl.plan.export.written import json_text, yaml_text
-from natsctl.plan.planner.mentioned import created
-from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, settled, settled_stream
-from natsctl.plan.wanted import DocumentSet
-from natsctl.plan.world import Live, World
+from natsctl.plan.documents.files import json_text, yaml_text
+from natsctl.plan.export import Exporter, exported, wanted_of
+from natsctl.plan.live import Live, World
+from natsctl.plan.server_defaults import ConfigRefusedError, Surroundings, settled, settled_stream
 from tests.plan.random_accounts import SECOND, Account, accounts, world_of
 
 LAYOUTS = ("plain.yaml", "split.yaml", "plain.json", "split.json")

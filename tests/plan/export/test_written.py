@@ -14,12 +14,19 @@ from natsctl.api.errors import UsageError
 from natsctl.api.shapes import shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import parse_duration, parse_size
-from natsctl.plan.documents.extra import known_of, merged, unknown_of
-from natsctl.plan.documents.interpolation import expanded
+from natsctl.plan.documents.asset_documents import known_of, merged, unknown_of
+from natsctl.plan.documents.files import (
+    file_names,
+    is_folder,
+    json_text,
+    other_documents,
+    stream_of,
+    write_files,
+    yaml_text,
+)
 from natsctl.plan.documents.yaml_text import documents as documents_in
-from natsctl.plan.export.folder import file_names, is_folder, other_documents, stream_of, write_files
-from natsctl.plan.export.wording import duration_words, size_words, worded
-from natsctl.plan.export.written import json_text, yaml_text
+from natsctl.plan.documents.yaml_text import expanded
+from natsctl.plan.export import duration_words, size_words, worded
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 values = st.one_of(texts, st.integers(-(2**63), 2**64 - 1), st.booleans(), st.none(), st.lists(texts, max_size=3))

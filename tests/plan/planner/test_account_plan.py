@@ -14,10 +14,9 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.plan.change import Plan
-from natsctl.plan.planner.account_plan import plan_for
-from natsctl.plan.planner.planner import DEFAULT, PlanOptions
-from natsctl.plan.wanted import DocumentSet
+from natsctl.plan.assets import DocumentSet
+from natsctl.plan.plan import Plan
+from natsctl.plan.planner import DEFAULT, PlanOptions, plan_for
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.plan.sets import SECOND, actions, documents, key_of, paths
 from tests.support.random_programs import Maker

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.planner.compare import differences, without_passed_pause
+from natsctl.plan.plan import differences, without_passed_pause
 
 SECOND = 1_000_000_000
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.planner.planner import PlanOptions, make_plan
-from natsctl.plan.world import World
+from natsctl.plan.live import World
+from natsctl.plan.planner import PlanOptions, make_plan
 from tests.plan.sets import account, change_of, documents
 
 OLD = {"version": "2.9.25"}

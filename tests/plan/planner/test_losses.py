@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.times import format_time
-from natsctl.plan.planner.planner import make_plan
+from natsctl.plan.planner import make_plan
 from tests.plan.sets import NOW_NS, SECOND, account, change_of, documents
 
 HOUR = 3600 * SECOND

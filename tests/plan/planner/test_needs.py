@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.plan.planner.planner import PlanOptions, make_destruction, make_plan
-from natsctl.plan.world import World
+from natsctl.plan.live import World
+from natsctl.plan.planner import PlanOptions, make_destruction, make_plan
 from tests.plan.sets import account, actions, change_of, documents
 
 C = {"durable_name": "c", "ack_policy": "explicit"}

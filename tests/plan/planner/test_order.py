@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.plan.planner.order import ordered
+from natsctl.plan.dependencies import ordered
 
 edges = st.dictionaries(st.integers(0, 11), st.sets(st.integers(0, 11), max_size=4), max_size=12)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.planner.planner import PlanOptions, make_destruction, make_plan
-from natsctl.plan.world import World
+from natsctl.plan.live import World
+from natsctl.plan.planner import PlanOptions, make_destruction, make_plan
 from tests.plan.sets import SECOND, account, actions, change_of, documents, key_of, paths
 
 A = {"subjects": ["a.>"], "max_age": 3600 * SECOND}

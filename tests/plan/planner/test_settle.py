@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from natsctl.api.stream import StreamConfig
-from natsctl.plan.asset import AssetKey
-from natsctl.plan.planner.settle import ConfigRefusedError, Surroundings, kept, settled
+from natsctl.plan.assets import AssetKey
+from natsctl.plan.server_defaults import ConfigRefusedError, Surroundings, kept, settled
 
 SECOND = 1_000_000_000
 STREAM, CONSUMER = AssetKey("A"), AssetKey("A", "c")

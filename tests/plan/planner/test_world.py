@@ -9,8 +9,8 @@ import pytest
 from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError
 from natsctl.client.requests import Answer
-from natsctl.plan.asset import AssetKey
-from natsctl.plan.world import read_world
+from natsctl.plan.assets import AssetKey
+from natsctl.plan.live import read_world
 
 
 class Electing:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.planner.settle import settled
+from natsctl.plan.assets import AssetKey, DocumentError, DocumentSet, Kind
+from natsctl.plan.server_defaults import settled
 from natsctl.plan.terraform import read_terraform
-from natsctl.plan.wanted import DocumentError, DocumentSet
 
 SECOND = 1_000_000_000
 Read = Callable[..., DocumentSet]
