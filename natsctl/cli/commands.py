@@ -123,7 +123,8 @@ COMMANDS: Mapping[str, Verb] = {
         Verb(
             "export",
             export.export,
-            answer="plan.export.export:PlainDocument|plan.export.export:TypedDocument[]|plan.export.folder:FilesWritten",
+            answer="natsctl.desired.export:PlainDocument|natsctl.desired.export:TypedDocument[]"
+            "|natsctl.desired.documents.files:FilesWritten",
             examples=(
                 "natsctl export > account.yaml",
                 "natsctl export 'ORDERS*' --output streams/ --force",
@@ -133,7 +134,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb(
             "plan",
             plan.plan,
-            answer="plan.saved:SavedPlan",
+            answer="natsctl.desired.plan:SavedPlan",
             examples=("natsctl plan -f orders.yaml", "natsctl plan -f deploy/ --prune --out changes.json"),
         ),
         Verb("diff", plan.diff, answer="desired.plan:Drift", examples=("natsctl diff -f orders.yaml",)),

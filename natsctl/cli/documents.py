@@ -55,7 +55,7 @@ def _is_set(document: Any) -> bool:
 
 
 def _one_of_set(path: str, kind: str, name: str | None, stream: str | None) -> Mapping[str, Any]:
-    from natsctl.plan.documents import load_documents
+    from natsctl.desired.documents import load_documents
 
     wanted = load_documents([path], os.environ).wanted
     found = {key: one for key, one in wanted.items() if one.kind == kind and stream in (None, key.stream)}
@@ -133,7 +133,7 @@ def _read(path: str) -> str:
 
 def parse_document(path: str, text: str) -> Any:
     """Return the content of a text, JSON or YAML; `path` names it. Raises UsageError by path and line."""
-    from natsctl.plan.documents.json_text import values_of
+    from natsctl.desired.documents.json_text import values_of
 
     documents = values_of(text, path)
     return _Several(documents) if len(documents) > 1 else documents[0] if documents else None

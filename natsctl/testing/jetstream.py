@@ -45,8 +45,8 @@ class JetStreamServer:
 
         Without `store_dir` everything is removed at the end. Raises UsageError with every mistake in the documents.
         """
-        from natsctl.plan.assets import DocumentSet
-        from natsctl.plan.documents import load_documents
+        from natsctl.desired.assets import DocumentSet
+        from natsctl.desired.documents import load_documents
 
         paths = [str(path) for path in documents]
         self.wanted = load_documents(paths, os.environ, variables=variables) if paths else DocumentSet({})
@@ -101,7 +101,7 @@ class JetStreamServer:
             folder.cleanup()
 
     async def _provide(self, manager: Manager) -> None:
-        from natsctl.plan.apply.apply import provide
+        from natsctl.desired.apply.apply import provide
 
         await provide(manager, self.wanted)
 

@@ -23,10 +23,10 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.plan.assets import stripped, without_server_made
-from natsctl.plan.live import read_world
+from natsctl.desired.assets import stripped, without_server_made
+from natsctl.desired.live import read_world
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from tests.plan.random_accounts import Account, accounts
+from tests.desired.random_accounts import Account, accounts
 
 T = TypeVar("T")
 EXAMPLES = 30

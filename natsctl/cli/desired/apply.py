@@ -18,18 +18,18 @@ from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemov
 from natsctl.cli.desired.sources import AllowEmpty, Named
 from natsctl.cli.flags import Json, Progress, flagged, session_of
 from natsctl.cli.render.text import safe
-from natsctl.plan.apply import CONCURRENCY
-from natsctl.plan.apply.results import Result, Summary
-from natsctl.plan.plan import SavedPlan
+from natsctl.desired.apply import CONCURRENCY
+from natsctl.desired.apply.results import Result, Summary
+from natsctl.desired.plan import SavedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
-    from natsctl.plan.apply.apply import ApplyOptions
-    from natsctl.plan.apply.results import Outcome
-    from natsctl.plan.plan import Plan
+    from natsctl.desired.apply.apply import ApplyOptions
+    from natsctl.desired.apply.results import Outcome
+    from natsctl.desired.plan import Plan
 
 
 Yes = Annotated[bool, typer.Option("--yes", "--force", help="remove and replace without asking", show_default=False)]
@@ -71,7 +71,7 @@ class Running(NamedTuple):
 
     def options(self, backup_folder: Path = Path(), keep_backup: bool = False) -> ApplyOptions:
         """Return the same as options of desired/apply. Raises UsageError."""
-        from natsctl.plan.apply.apply import ApplyOptions
+        from natsctl.desired.apply.apply import ApplyOptions
 
         if self.on_failure not in _ON_FAILURE:
             raise UsageError(f"--on-failure {self.on_failure}: expected {' or '.join(_ON_FAILURE)}")
@@ -115,12 +115,12 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
     from natsctl.client.backup.transfer import RetryingManager
 
     async def work(manager: Manager) -> list[str]:
-        from natsctl.plan.apply.holding_stream import names_of
+        from natsctl.desired.apply.holding_stream import names_of
 
         retrying = RetryingManager(manager, say=sayer(json))
         if session.dry_run or not await retrying.patiently(lambda: names_of(retrying.manager)):
             return []
-        from natsctl.plan.apply.recovery import recover
+        from natsctl.desired.apply.recovery import recover
 
         return await retrying.patiently(lambda: recover(retrying, concerned))
 
@@ -130,8 +130,8 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
 def still_valid(session: Session, saved: Plan) -> Plan:
     """Return the plan if the account has not changed since; raises PlanChangedError, which lists the changes."""
     from natsctl.cli.desired.plan import patiently
-    from natsctl.plan.live import read_world
-    from natsctl.plan.plan import PlanChangedError, changed_since
+    from natsctl.desired.live import read_world
+    from natsctl.desired.plan import PlanChangedError, changed_since
 
     names = {change.stream for change in saved.changes}
     told = changed_since(saved, session.run(lambda manager: patiently(manager, lambda one: read_world(one, names))))
@@ -145,7 +145,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
     from natsctl.cli.live import progress
     from natsctl.cli.render.plans import render_result
     from natsctl.client.backup.transfer import RetryingManager
-    from natsctl.plan.apply.apply import carry_out
+    from natsctl.desired.apply.apply import carry_out
 
     total = len(plan.changes)
     shown = bar and not json and total >= BAR_FROM and sys.stderr.isatty()
@@ -179,7 +179,7 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
     if json:
         from msgspec import to_builtins
 
-        from natsctl.plan.plan import saved_document
+        from natsctl.desired.plan import saved_document
 
         document = to_builtins(outcome)
         output.emit_json({"plan": saved_document(plan), **document, "notes": notes})
@@ -194,8 +194,8 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
     """End a dry run: print the plan and its requests. Drift is an exit status of its own."""
     from natsctl.cli.consent import show_preview
     from natsctl.client.message import DryRunError
-    from natsctl.plan.apply.apply import preview
-    from natsctl.plan.plan import saved_document
+    from natsctl.desired.apply.apply import preview
+    from natsctl.desired.plan import saved_document
 
     planned = session.run(lambda manager: preview(manager, plan, options))
     if not json:
@@ -251,8 +251,8 @@ def apply(
     --keep-messages a replaced stream keeps its messages and consumers: it is saved, removed and restored. If that is
     interrupted, the next apply finishes it, from any machine.
     """
-    from natsctl.plan.apply.apply import check_allowed
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.desired.apply.apply import check_allowed
+    from natsctl.desired.planner import PlanOptions
 
     session = session_of(ctx)
     how = running.options(backup_folder, keep_backup)
@@ -276,8 +276,8 @@ def apply(
 
 def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
     """Return the saved plan that was given in place of documents, None for documents. Raises UsageError."""
-    from natsctl.plan.documents.files import STDIN
-    from natsctl.plan.plan import decode_plan, is_saved_plan
+    from natsctl.desired.documents.files import STDIN
+    from natsctl.desired.plan import decode_plan, is_saved_plan
 
     if plan_file is not None:
         if named:
@@ -323,8 +323,8 @@ def destroy(
     What does not exist counts as removed. If anything is protected, or natsctl did not create it and has not taken it
     over, or another owner has it, nothing is removed.
     """
-    from natsctl.plan.apply.apply import check_allowed
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.desired.apply.apply import check_allowed
+    from natsctl.desired.planner import PlanOptions
 
     session = session_of(ctx)
     how = running.options()

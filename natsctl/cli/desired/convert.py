@@ -13,10 +13,13 @@ from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from natsctl.plan.assets import DocumentSet
+    from natsctl.desired.assets import DocumentSet
 
 
-_ANSWER = "plan.export.export:PlainDocument|plan.export.export:TypedDocument[]|plan.export.folder:FilesWritten"
+_ANSWER = (
+    "natsctl.desired.export:PlainDocument|natsctl.desired.export:TypedDocument[]"
+    "|natsctl.desired.documents.files:FilesWritten"
+)
 
 
 @flagged()
@@ -45,7 +48,7 @@ def terraform(
     """
     import os
 
-    from natsctl.plan.terraform import read_terraform
+    from natsctl.desired.terraform import read_terraform
 
     wanted = read_terraform(paths, os.environ, variables=variables or (), variable_files=variable_files or ())
     _write(ctx, wanted, how, json)
@@ -59,14 +62,14 @@ def documents(
     json: Json = False,
 ) -> None:
     """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
-    from natsctl.plan.differ import as_created
+    from natsctl.desired.differ import as_created
 
     _write(ctx, as_created(named.load()), how, json, noted=True)
 
 
 def _write(ctx: typer.Context, wanted: DocumentSet, how: Writing, json: bool, *, noted: bool = False) -> None:
     from natsctl.cli.render.text import safe
-    from natsctl.plan.export import Exporter
+    from natsctl.desired.export import Exporter
 
     for text in () if noted else wanted.notes:
         output.note(f"note: {safe(text)}")

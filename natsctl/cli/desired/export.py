@@ -17,9 +17,9 @@ from natsctl.cli.flags import Json, flagged, session_of
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
-    from natsctl.plan.assets import DocumentSet
-    from natsctl.plan.export import Exporter, Written
-    from natsctl.plan.live import World
+    from natsctl.desired.assets import DocumentSet
+    from natsctl.desired.export import Exporter, Written
+    from natsctl.desired.live import World
 
 
 Format = Annotated[
@@ -92,7 +92,7 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
         _print(exporter, to)
         return
     from natsctl.client.message import DryRunError
-    from natsctl.plan.documents.files import write_files
+    from natsctl.desired.documents.files import write_files
 
     texts = _texts(exporter, to)
     if session.dry_run:
@@ -110,7 +110,7 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
 def _print(exporter: Exporter, to: Destination) -> None:
     import sys
 
-    from natsctl.plan.documents.files import yaml_text
+    from natsctl.desired.documents.files import yaml_text
 
     documents: Any = exporter.typed() if to.split else exporter.plain()
     if to.is_json:
@@ -124,7 +124,7 @@ def _print(exporter: Exporter, to: Destination) -> None:
 
 def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
     """Return the files to write."""
-    from natsctl.plan.documents.files import file_names, is_folder
+    from natsctl.desired.documents.files import file_names, is_folder
 
     if not is_folder(to.path):
         return {Path(to.path): _text(exporter, exporter.written(), to)}
@@ -136,7 +136,7 @@ def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
 
 
 def _text(exporter: Exporter, assets: list[Written], to: Destination) -> str:
-    from natsctl.plan.documents.files import json_text, yaml_text
+    from natsctl.desired.documents.files import json_text, yaml_text
 
     documents: Any = exporter.typed(assets) if to.split else exporter.plain(assets)
     return json_text(documents) if to.is_json else yaml_text(documents if to.split else [documents], to.header)
@@ -144,7 +144,7 @@ def _text(exporter: Exporter, assets: list[Written], to: Destination) -> str:
 
 def _stale(to: Destination, written: list[Path]) -> list[str]:
     """Return the files of streams that no longer exist, or that have a file in the other format too."""
-    from natsctl.plan.documents.files import is_folder, other_documents, stream_of
+    from natsctl.desired.documents.files import is_folder, other_documents, stream_of
 
     if to.is_meant is None or not is_folder(to.path):
         return []
@@ -189,7 +189,7 @@ def export(
     Streams include their durable consumers, buckets are written as buckets. What servers create themselves is left out,
     and what they fill in again. The order is stable: the same account gives the same text.
     """
-    from natsctl.plan.export import Exporter, wanted_of
+    from natsctl.desired.export import Exporter, wanted_of
 
     session = session_of(ctx)
     names = streams or []
@@ -203,7 +203,7 @@ def export(
 
 async def _read(manager: Manager, names: list[str]) -> World:
     """Return the named streams, or all but those of MQTT. Raises ApiResponseError for a name without a stream."""
-    from natsctl.plan.live import read_world
+    from natsctl.desired.live import read_world
 
     every = await manager.stream_names()
     if not names:
@@ -219,7 +219,7 @@ async def _read(manager: Manager, names: list[str]) -> World:
 def _is_named(stream: str, name: str) -> bool:
     """Return whether a word means a stream: its name, or the name of its bucket."""
     from natsctl.cli.resolve import is_match
-    from natsctl.plan.assets import AssetKey
+    from natsctl.desired.assets import AssetKey
 
     return is_match(stream, name) or is_match(AssetKey(stream).name, name)
 
@@ -260,7 +260,7 @@ async def _templates(manager: Manager) -> list[str]:
 def _told(world: World, wanted: DocumentSet, templates: list[str]) -> int:
     """Report parts of the account that documents cannot hold, and streams that could not be read: these are missing."""
     from natsctl.cli.render.text import safe
-    from natsctl.plan.export import remarks
+    from natsctl.desired.export import remarks
 
     for text in remarks(wanted):
         output.note(f"note: {safe(text)}")

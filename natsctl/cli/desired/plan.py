@@ -16,16 +16,16 @@ from natsctl.cli import output
 from natsctl.cli.desired.sources import AllowEmpty, Named
 from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.render.text import safe
-from natsctl.plan.assets import AssetKey
-from natsctl.plan.plan import Action, Change, Difference, Plan
+from natsctl.desired.assets import AssetKey
+from natsctl.desired.plan import Action, Change, Difference, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
-    from natsctl.plan.assets import DocumentSet
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.desired.assets import DocumentSet
+    from natsctl.desired.planner import PlanOptions
 
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
     from datetime import UTC, datetime
 
     from natsctl.api.units import plural
-    from natsctl.plan.planner import destruction_for, plan_for
+    from natsctl.desired.planner import destruction_for, plan_for
 
     if options.prune:
         check_owned(wanted)
@@ -102,7 +102,7 @@ def check_owned(wanted: DocumentSet) -> None:
 
 async def _unfinished(manager: Manager) -> list[str]:
     """Return notes on interrupted or running replacements, which an apply would finish first."""
-    from natsctl.plan.apply.holding_stream import PREFIX, names_of
+    from natsctl.desired.apply.holding_stream import PREFIX, names_of
 
     names = [name.removeprefix(PREFIX) for name in await names_of(manager)]
     return [f"the replacement of {name} is not finished: apply does that first" for name in names]
@@ -139,7 +139,7 @@ def plan(
 
     The signs: + created, ~ changed in place, ± removed and created again, - removed.
     """
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.desired.planner import PlanOptions
 
     session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
@@ -148,7 +148,7 @@ def plan(
     if out is not None:
         _save(made, out, json)
     if json:
-        from natsctl.plan.plan import saved_document
+        from natsctl.desired.plan import saved_document
 
         output.emit_json(saved_document(made))
     else:
@@ -161,7 +161,7 @@ def plan(
 def _save(made: Plan, path: Path, json: bool) -> None:
     """Write the plan to a file that only the user can read. Raises UsageError."""
     from natsctl.client.atomic_file import PRIVATE, atomic_write
-    from natsctl.plan.plan import encode_plan
+    from natsctl.desired.plan import encode_plan
 
     if str(path) == "-":
         raise UsageError("--out -: a plan is saved to a file", hint="-j prints one")
@@ -193,7 +193,7 @@ def diff(
         check_owned(wanted)
 
     async def work(manager: Manager) -> Plan:
-        from natsctl.plan.planner import PlanOptions, plan_for
+        from natsctl.desired.planner import PlanOptions, plan_for
 
         return await plan_for(manager, wanted, PlanOptions(prune=prune))
 

@@ -14,7 +14,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.flags import Json, flagged
-from natsctl.plan.assets import DocumentSet, Fault
+from natsctl.desired.assets import DocumentSet, Fault
 
 
 class CheckedAsset(Model, kw_only=True, omit_defaults=False):
@@ -125,7 +125,7 @@ class Named(NamedTuple):
         """
         import os
 
-        from natsctl.plan.documents import load_documents
+        from natsctl.desired.documents import load_documents
 
         documents = load_documents(self.all, os.environ, owner=self.owner, variables=self.values)
         show_notes(documents)
@@ -165,7 +165,7 @@ def validate(
     Ends with 2 where anything is wrong. They are not compared with a server: natsctl plan does that.
     """
     from natsctl.cli.render.plans import render_validated
-    from natsctl.plan.documents import read_documents
+    from natsctl.desired.documents import read_documents
 
     documents, faults = read_documents(named.all, os.environ, owner=named.owner, variables=named.values)
     verdict = Validated.of(documents, faults)

@@ -9,15 +9,15 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli.render import change as fields
 from natsctl.cli.render.text import count, duration, folded, hanging, safe
 from natsctl.client.asset_config import DEFAULTS as PLAIN
-from natsctl.plan.apply.results import INTERRUPTED, LOST, Status
-from natsctl.plan.assets import Kind, without_labels
-from natsctl.plan.plan import Action, Change, Difference
+from natsctl.desired.apply.results import INTERRUPTED, LOST, Status
+from natsctl.desired.assets import Kind, without_labels
+from natsctl.desired.plan import Action, Change, Difference
 
 if TYPE_CHECKING:
     from natsctl.cli.desired.plan import Asset, Drift
     from natsctl.cli.desired.sources import CheckedFile, Validated
-    from natsctl.plan.apply.results import Failure, Outcome, Result
-    from natsctl.plan.plan import Plan
+    from natsctl.desired.apply.results import Failure, Outcome, Result
+    from natsctl.desired.plan import Plan
 
 
 SIGNS: Final = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-", Action.NONE: " "}

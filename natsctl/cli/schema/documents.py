@@ -17,14 +17,14 @@ class Documents:
     @staticmethod
     def schema() -> dict[str, Any]:
         """Return its JSON schema."""
-        from natsctl.plan.documents.json_schema import document_schema
+        from natsctl.desired.documents.json_schema import document_schema
 
         return document_schema(ID)
 
     @staticmethod
     def judge(document: Any) -> Verdict:
         """Return the verdict about a parsed JSON document, by the rules of servers too."""
-        from natsctl.plan.documents import read_text_documents
+        from natsctl.desired.documents import read_text_documents
 
         _, faults = read_text_documents(json.dumps(document), "the document", os.environ)
         if not faults:

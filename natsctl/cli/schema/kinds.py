@@ -29,8 +29,12 @@ _NAMES = {
     "ApiError": API + "error",
 }
 """Types whose id does not follow from the tag or the name."""
-_ROOMS = ("cli", "client", "plan", "spark")
+_ROOMS = ("cli", "client", "spark")
 _IDS = {
+    "natsctl.desired.documents.files:FilesWritten": OURS + "export.v1.files_written",
+    "natsctl.desired.export:PlainDocument": OURS + "export.v1.plain_document",
+    "natsctl.desired.export:TypedDocument": OURS + "export.v1.typed_document",
+    "natsctl.desired.plan:SavedPlan": OURS + "saved.v1.saved_plan",
     "client.latency:Trips": OURS + "rtt.v1.trips",
     "cli.spark:SparkServer": OURS + "shapes.v1.spark_server",
     "cli.spark:WarmStart": OURS + "shapes.v1.warm_start",
@@ -56,8 +60,9 @@ def _type(bare: str) -> Any:
     """Return the type that a verb's `answer` names; raises LookupError for one that does not exist."""
     module, colon, name = bare.rpartition(":")
     if colon:
-        room = "natsctl." if module.partition(".")[0] in _ROOMS else "natsctl.cli."
-        return getattr(importlib.import_module(room + module), name)
+        first = module.partition(".")[0]
+        package = "" if first == "natsctl" else "natsctl." if first in _ROOMS else "natsctl.cli."
+        return getattr(importlib.import_module(package + module), name)
     for part in _CONTRACT:
         # An enumeration may have the name of a document.
         found = getattr(importlib.import_module(f"natsctl.api.{part}"), bare, None)

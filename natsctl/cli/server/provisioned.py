@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
-    from natsctl.plan.assets import DocumentSet
+    from natsctl.desired.assets import DocumentSet
     from natsctl.server.in_process import InProcessAddress
     from natsctl.server.process.provision import Apply, Documents
 
@@ -31,7 +31,7 @@ def provisioner(documents: Documents) -> Apply:
     """Read documents, and return what carries them out. Raises UsageError with all that is wrong in them."""
     import os
 
-    from natsctl.plan.documents import load_documents
+    from natsctl.desired.documents import load_documents
 
     wanted = load_documents(documents.paths, os.environ)
     if documents.prune and not wanted.wanted:
@@ -49,8 +49,8 @@ async def _carry(wanted: DocumentSet, prune: bool, address: InProcessAddress, te
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target, TargetKind
     from natsctl.client.settings import Settings
-    from natsctl.plan.apply.apply import provide, told
-    from natsctl.plan.apply.results import Result, Status
+    from natsctl.desired.apply.apply import provide, told
+    from natsctl.desired.apply.results import Result, Status
 
     def say(result: Result) -> None:
         if result.status is Status.DONE:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.live import World
+from natsctl.desired.live import World
 
 ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 
@@ -246,7 +246,7 @@ def test_an_interrupted_replacement_is_named_by_plan_and_finished_by_apply(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a kill -9 between the backup and the removal leaves."""
-    from natsctl.plan.apply import replacement
+    from natsctl.desired.apply import replacement
 
     async def killed(*arguments: Any) -> None:
         raise RuntimeError("killed")
@@ -373,7 +373,7 @@ def test_more_removals_than_usual_are_refused(natsctl: Run, document: Run) -> No
 def test_what_somebody_else_does_meanwhile_is_not_counted(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from natsctl.plan import planner
+    from natsctl.desired import planner
 
     path = document({**A, "consumers": [consumer("C")]})
     made = planner.make_plan

@@ -12,8 +12,8 @@ import pytest
 
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
-from natsctl.plan.apply import changes, recovery
-from natsctl.plan.apply.replacement import Keeping
+from natsctl.desired.apply import changes, recovery
+from natsctl.desired.apply.replacement import Keeping
 from tests.support.servers import Cluster
 
 Run = Callable[..., Any]

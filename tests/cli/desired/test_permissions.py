@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.main import run as run_main
-from natsctl.plan.apply.replacement import Keeping
+from natsctl.desired.apply.replacement import Keeping
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.permission_table.document import REPLACING
 
@@ -93,7 +93,7 @@ def test_who_may_replace_a_stream_needs_what_the_page_says(
     wanted("file")
     with monkeypatch.context() as patched:
         patched.setattr(Keeping, "_take_back", nothing)
-        patched.setattr("natsctl.plan.apply.replacement.finish", fails)
+        patched.setattr("natsctl.desired.apply.replacement.finish", fails)
         assert by("replacer", *words)[0] == 1
     finished = by("replacer", *words)
     assert (finished[0], "finished with 40 messages" in finished[2]) == (0, True), finished

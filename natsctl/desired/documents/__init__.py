@@ -1,0 +1,54 @@
+"""Documents that people keep: YAML and JSON in several forms, read into one set of wanted assets.
+
+A text becomes containers that know their lines (yaml_text, json_text, lined), with references to the environment
+replaced (interpolation); forms.py tells what kind of document it is; assets.py and lower.py make wire configurations
+of it, and rules.py holds them to what servers refuse. Every mistake is kept (found.py) and told with its place.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+
+from natsctl.desired.assets import DocumentError, DocumentSet, Fault
+
+
+def load_documents(
+    paths: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    owner: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> DocumentSet:
+    """Return the documents in files, folders, globs and stdin (`-`); `variables` come before `environ` in `${NAME}`.
+
+    Raises DocumentError with all mistakes in all of them, UsageError for a path that does not exist.
+    """
+    documents, faults = read_documents(paths, environ, owner=owner, variables=variables)
+    if faults:
+        raise DocumentError(faults)
+    return documents
+
+
+def read_documents(
+    paths: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    owner: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> tuple[DocumentSet, list[Fault]]:
+    """Return the documents as far as they could be read, and all faults. Raises UsageError as `load_documents` does."""
+    from natsctl.desired.documents.loader import Loader
+
+    loader = Loader(ChainMap(dict(variables or {}), dict(environ)))
+    loader.read(paths)
+    return loader.found.finished(owner)
+
+
+def read_text_documents(text: str, name: str, environ: Mapping[str, str]) -> tuple[DocumentSet, list[Fault]]:
+    """Return the same for a text that is called `name`: JSON or YAML, by its first characters."""
+    from natsctl.desired.documents.loader import Loader
+
+    loader = Loader(environ)
+    loader.read_text(text, name)
+    return loader.found.finished("")

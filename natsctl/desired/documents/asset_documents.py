@@ -1,0 +1,396 @@
+"""Streams, consumers and buckets as documents write them, and the configurations that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.documents import TOLD, DocumentFault, Untyped, did_you_mean, is_info, read_document
+from natsctl.api.model import Model
+from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.stream import StreamConfig
+from natsctl.desired.assets import AssetKey, Kind, Wanted, is_protected, without_labels, without_server_made
+from natsctl.desired.documents.bucket_fields import ALIASES, WORD_OF, WORDS, BucketFieldError, lowered
+from natsctl.desired.documents.collector import Found, items
+from natsctl.desired.documents.locations import Listed, Mapped, Spot
+
+IGNORE: Final = "ignore"
+"""The key of a document, or of an asset in it, that lists fields to leave unchanged where the asset exists."""
+NAMES: Final = frozenset(("name", "durable_name"))
+_SEVERAL: Final[dict[str, tuple[str, ...]]] = {
+    "limit_marker_ttl": ("subject_delete_marker_ttl", "allow_msg_ttl"),
+    "mirror": ("mirror", "mirror_direct", "subjects"),
+    "sources": ("sources",),
+    "compression": ("compression",),
+}
+"""Bucket fields that stand for more than one field of the stream, or for one of the same name."""
+_FIELDS_OF: Final = {word: (field,) for field, word in WORD_OF.items()} | _SEVERAL
+_MAKES: Final[dict[Kind, frozenset[str]]] = {
+    Kind.KEY_VALUE: frozenset(("name", "discard", "allow_rollup_hdrs", "deny_delete")),
+    Kind.OBJECT_STORE: frozenset(("name", "discard", "allow_rollup_hdrs")),
+}
+"""Fields that make a stream a bucket: implied by every document of a bucket."""
+_FOR_GOOD: Final = frozenset(("allow_msg_ttl",))
+"""Fields that a server does not switch off again: null has no effect on them."""
+
+
+class Described(NamedTuple):
+    """A configuration as a document gives it; the other members are those of `Wanted`."""
+
+    config: dict[str, Any]
+    nulls: frozenset[str] = frozenset()
+    at_creation: frozenset[str] = frozenset()
+
+
+def nulls_of(where: Spot, model: type[Model]) -> frozenset[str]:
+    """Return the fields that a document sets to null, keys of metadata as `metadata.KEY`."""
+    value = where.value
+    if not isinstance(value, Mapped) or is_info(value):
+        return frozenset()
+    named = {name for name in value if value[name] is None and name in shape_of(model).fields}
+    return frozenset(named - NAMES | _null_keys(value))
+
+
+def _null_keys(value: Mapping[str, Any]) -> set[str]:
+    below = value.get("metadata")
+    return {f"metadata.{key}" for key in below if below[key] is None} if isinstance(below, Mapping) else set()
+
+
+def described_bucket(kind: Kind, config: dict[str, Any], words: Mapping[str, Any]) -> Described:
+    """Return the stream of a bucket with the fields that the document mentions, those at null included."""
+    fields = {field for word in words for field in _FIELDS_OF.get(word, ())}
+    nulls = fields - config.keys() - _FOR_GOOD | _null_keys(words)
+    return Described(config, frozenset(nulls), frozenset(config.keys() - fields - _MAKES[kind]))
+
+
+def ignored_fields(key: AssetKey, kind: Kind, spot: Spot, found: Found) -> frozenset[str]:
+    """Return the fields that an asset ignores by its own list and its document's; unknown ones are faults."""
+    known = _known(key, kind)
+    named: set[str] = set()
+    for one in ignore_list(spot, found):
+        if one.value.partition(".")[0] in known:
+            named.add(str(one.value))
+        else:
+            found.fault(one, f"{one.value} is no field of it{did_you_mean(one.value, known)}")
+    named |= {name for name in found.ignored if name.partition(".")[0] in known}
+    return frozenset(field for name in named for field in _fields_of(name, kind))
+
+
+def ignore_list(spot: Spot, found: Found) -> Iterable[Spot]:
+    """Return the entries of a list of fields to ignore; any other entry is a fault."""
+    if spot.value is None or spot.value is TOLD:
+        return
+    if not isinstance(spot.value, Listed):
+        found.fault(spot, "expected a list of fields")
+        return
+    for index, value in enumerate(spot.value):
+        one = spot.at(index)
+        if isinstance(value, str) and value:
+            yield one
+        elif value is not TOLD:
+            found.fault(one, "expected the name of a field")
+
+
+def known_anywhere() -> frozenset[str]:
+    """Return all names that the list of a document may have: fields of streams, consumers and buckets."""
+    kinds = (AssetKey("s"), Kind.STREAM), (AssetKey("s", "c"), Kind.CONSUMER), (AssetKey("s"), Kind.KEY_VALUE)
+    return frozenset().union(*(_known(key, kind) for key, kind in kinds))
+
+
+def _known(key: AssetKey, kind: Kind) -> frozenset[str]:
+    model = ConsumerConfig if key.consumer else StreamConfig
+    words = {*shape_of(WORDS[kind]).fields, *ALIASES} if kind in WORDS else set()
+    return frozenset({*shape_of(model).fields, *words} - NAMES - {"bucket"})
+
+
+def _fields_of(name: str, kind: Kind) -> tuple[str, ...]:
+    """Return the fields that a name stands for."""
+    if kind not in WORDS:
+        return (name,)
+    return _FIELDS_OF.get(ALIASES.get(name, name), (name,))
+
+
+EXTRA: Final = "extra"
+"""The key of a document whose content is sent beside the configuration, objects merged with those there."""
+
+
+def unknown_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """Return the unknown fields, in their objects; a list is whole if one of its items has such fields."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        known = shape.fields.get(name)
+        if known is None:
+            found[name] = value
+        elif known.shape.kind == "struct" and isinstance(value, Mapping):
+            if inner := unknown_of(value, known.shape):
+                found[name] = inner
+        elif known.shape.kind == "list" and _has_unknown(value, known.shape.elements()):
+            found[name] = value
+    return found
+
+
+def _has_unknown(items: Any, shape: Shape) -> bool:
+    return shape.kind == "struct" and any(isinstance(item, Mapping) and unknown_of(item, shape) for item in items or ())
+
+
+def known_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """Return the known fields, in all of its objects."""
+    return {
+        name: _known_value(value, shape.fields[name].shape) for name, value in config.items() if name in shape.fields
+    }
+
+
+def _known_value(value: Any, shape: Shape) -> Any:
+    if shape.kind == "struct" and isinstance(value, Mapping):
+        return known_of(value, shape)
+    if shape.kind == "list" and isinstance(value, list):
+        return [_known_value(item, shape.elements()) for item in value]
+    return value
+
+
+def merged(config: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the content of `extra`: objects are merged, other values replaced."""
+    result = dict(config)
+    for name, value in extra.items():
+        there = result.get(name)
+        if isinstance(value, Untyped):
+            value = value.meant
+        if value is None:
+            continue  # null has no effect
+        if isinstance(value, Mapping):
+            result[name] = merged(there if isinstance(there, Mapping) else {}, value)
+        else:
+            result[name] = [*map(_plain, value)] if isinstance(value, list) else value
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in plain containers, without lines."""
+    if isinstance(value, Untyped):
+        return value.meant
+    if isinstance(value, Mapping):
+        return merged({}, value)
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+Read: TypeAlias = "Callable[[Spot, Kind, Found], None]"
+"""Reads the asset at a spot."""
+
+PROTECT: Final = "protect"
+"""Neither removed nor replaced."""
+CREATE_ONLY: Final = "create_only"
+"""The asset is created if it does not exist, and left unchanged if it does."""
+SWITCHES: Final = (PROTECT, CREATE_ONLY, IGNORE)
+_STREAM_KEYS: Final = ("consumers", EXTRA, *SWITCHES)
+_CONSUMER_KEYS: Final = ("stream", "stream_name", EXTRA, *SWITCHES)
+
+
+def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
+    """Add a stream, and the consumers below it."""
+    if not _is_object(spot, found):
+        return
+    where = config_spot(spot, _STREAM_KEYS)
+    config, good = _config(spot, where, StreamConfig, found)
+    name = config.get("name")
+    if not name:
+        _unnamed(spot, "a stream needs a name", found)
+        return
+    keep(AssetKey(name), kind, Described(config, nulls_of(where, StreamConfig)), spot, where, found, good)
+    for item in items(spot.at("consumers"), "name", found):
+        read_consumer(item, Kind.CONSUMER, found, name)
+
+
+def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> None:
+    """Add a consumer; `stream` is the stream above it in the document."""
+    if not _is_object(spot, found):
+        return
+    stream = _stream_of(spot, stream, found)
+    where = config_spot(spot, _CONSUMER_KEYS)
+    config, good = _config(spot, where, ConsumerConfig, found)
+    said = is_info(spot.value)
+    # Servers before 2.9 give the name of a consumer that is not durable beside its configuration only.
+    name = config.get("durable_name") or config.get("name") or (said and _text(spot.value.get("name")))
+    if not name:
+        _unnamed(spot, "a consumer needs a name or durable_name", found)
+    if not name or not stream:
+        return
+    if config.get("name", name) != name:
+        found.fault(where.at("name"), f"expected {name}, which is its durable_name, got {config['name']}")
+    if not said and not config.get("inactive_threshold"):
+        config.setdefault("durable_name", name)
+    if said:
+        config.pop("pause_until", None)  # an action of a client, not a field of a document
+    nulls = nulls_of(where, ConsumerConfig) - config.keys()
+    keep(AssetKey(stream, name), kind, Described(config, nulls), spot, where, found, good)
+
+
+def keep(key: AssetKey, kind: Kind, said: Described, spot: Spot, where: Spot, found: Found, good: bool) -> None:
+    """Add an asset without the metadata that servers and plans write.
+
+    `spot` is its document, `where` its configuration in that; `good`: no part of it is missing because of a fault.
+    """
+    config = said.config
+    protect = _switched(spot, PROTECT, is_protected(config), found)
+    create_only = _switched(spot, CREATE_ONLY, False, found)
+    if "metadata" in config:
+        config = without_server_made(without_labels(config))
+    at_creation = said.at_creation | ignored_fields(key, kind, spot.at(IGNORE), found)
+    asset = Wanted(key, kind, config, where.place, protect, create_only, said.nulls, at_creation)
+    found.add(asset, where, good)
+
+
+def _stream_of(spot: Spot, above: str, found: Found) -> str:
+    said = [spot.at(key) for key in ("stream", "stream_name") if spot.value.get(key) is not None]
+    for one in said:
+        if not isinstance(one.value, str) or not one.value:
+            if one.value is not TOLD:
+                found.fault(one, "expected the name of a stream")
+            return ""
+        if above and one.value != above:
+            found.fault(one, f"expected {above}, as it stands below that stream, got {one.value}")
+    if not above and not said:
+        found.fault(spot, "a consumer needs its stream: add stream: NAME, or put it below the stream's consumers:")
+    return above or (str(said[0].value) if said else "")
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, str) else ""
+
+
+def _is_object(spot: Spot, found: Found) -> bool:
+    if isinstance(spot.value, Mapped):
+        return True
+    found.fault(spot, "expected an object")
+    return False
+
+
+def _unnamed(spot: Spot, reason: str, found: Found) -> None:
+    """Report a missing name, unless the value there was a fault itself."""
+    config = config_spot(spot, ())
+    if all(config.value.get(key) in (None, "") for key in ("name", "durable_name")):
+        found.fault(config, reason)
+
+
+def config_spot(spot: Spot, own_keys: tuple[str, ...]) -> Spot:
+    """Return the spot of the configuration: below `config` in a server's answer, else the document itself."""
+    if isinstance(spot.value.get("config"), Mapped):
+        return spot.at("config")
+    return spot.holding(spot.value.without(*own_keys)) if own_keys else spot
+
+
+def _config(spot: Spot, where: Spot, model: type[Model], found: Found) -> tuple[dict[str, Any], bool]:
+    """Return the wire's values that a document gives, and whether none is missing because of a fault."""
+    values, faults = read_document(where.value, model, lenient=is_info(spot.value))
+    good = tell(where, faults, found)
+    said: Any = {} if spot.value.get(EXTRA) is None else spot.value[EXTRA]
+    extra = unknown_of(where.value, shape_of(model)) if is_info(spot.value) else said
+    if not isinstance(extra, dict):
+        found.fault(spot.at(EXTRA), "expected an object")
+        return values, False
+    return merged(values, extra), good
+
+
+def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:
+    """Report the faults below a spot, and return whether all known fields are there nevertheless."""
+    for fault in faults:
+        if fault.reason:
+            spot = where.at(*fault.path)
+            unquoted = fault.reason.startswith("expected a text") and isinstance(spot.value, int | float)
+            found.fault(spot, f"{fault.reason}: put it in quotes" if unquoted else fault.reason)
+    return not any(fault.lost for fault in faults)
+
+
+def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:
+    """Return whether a document sets a switch of an asset."""
+    said = spot.at(key)
+    if said.value is None:
+        return otherwise
+    value = said.value.meant if isinstance(said.value, Untyped) else said.value
+    if not isinstance(value, bool):
+        found.fault(said, "expected true or false")
+        return False
+    return value
+
+
+_ORIGINS: Final = ("mirror", "sources")
+
+
+def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
+    """Add the stream of a bucket."""
+    if not isinstance(spot.value, Mapped):
+        found.fault(spot, "expected an object")
+        return
+    if is_bucket_info(spot.value):
+        read_stream(spot.at("stream_info"), kind, found)
+        return
+    if isinstance(spot.value.get("config"), Mapped):
+        read_stream(spot, kind, found)
+        return
+    keep_bucket(spot, kind, in_own_words(spot.holding(spot.value.without(*SWITCHES)), found), found)
+
+
+def is_bucket_info(value: Mapped) -> bool:
+    """Return whether a value is the information about a bucket, with that of its stream."""
+    stream = value.get("stream_info")
+    return isinstance(stream, Mapped) and isinstance(stream.get("config"), Mapped)
+
+
+def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
+    """Add the bucket that `words` describe; `spot` is its document."""
+    values, faults = read_document(words.value, WORDS[kind])
+    good = tell(words, faults, found)
+    if not values.get("bucket"):
+        if words.value.get("bucket") in (None, ""):
+            found.fault(spot, "a bucket needs its name: add bucket: NAME")
+        return
+    if not good:
+        return  # without it, it may not even be a bucket
+    try:
+        config = lowered(kind, values)
+    except BucketFieldError as fault:
+        found.fault(words.at(fault.word), str(fault))
+        return
+    said = described_bucket(kind, config, {**words.value, **values})
+    keep(AssetKey(config["name"]), kind, said, spot, words, found, good)
+
+
+def in_own_words(spot: Spot, found: Found) -> Spot:
+    """Return the fields of a bucket by their first names, and origins that are given by a name alone as objects."""
+    words = Mapped(spot.value.line)
+    for key, value in spot.value.items():
+        word = ALIASES.get(key, key)
+        if word in words:
+            found.fault(spot.at(key), f"{key} is another word for {word}, which stands here too")
+        else:
+            shown = (key,) if key != word else None
+            words.put(word, _value(word, value, spot.at(key)), spot.value.lines[key], shown)
+    return spot.holding(words)
+
+
+def _value(word: str, value: Any, spot: Spot) -> Any:
+    if word == "compression" and value in ("s2", "none"):
+        return value == "s2"
+    if word not in _ORIGINS:
+        return value
+    if word == "mirror":
+        return _origin(value, spot)
+    if isinstance(value, str):
+        single = Listed(spot.line)
+        single.lines = [spot.line]
+        single.append(_origin(value, spot))
+        return single
+    if not isinstance(value, Listed):
+        return value
+    items = Listed(value.line)
+    items.lines = value.lines
+    items.extend(_origin(item, spot.at(index)) for index, item in enumerate(value))
+    return items
+
+
+def _origin(value: Any, spot: Spot) -> Any:
+    if not isinstance(value, str):
+        return value
+    named = Mapped(spot.line)
+    named.put("name", value, spot.line)
+    return named

@@ -1,0 +1,182 @@
+"""Buckets in their own words, converted to the streams that they are, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import field
+
+from natsctl.api.config.stream_config import settle
+from natsctl.api.config.stream_draft import Draft
+from natsctl.api.errors import UsageError
+from natsctl.api.model import Duration, Int, Model, Size32, Size64
+from natsctl.api.stream import Placement, RePublish, StorageType, StreamConfig, StreamSource
+from natsctl.client import asset_config
+from natsctl.client.buckets import KV, OBJECTS
+from natsctl.desired.assets import Kind, without_labels, without_server_made
+
+
+class ObjectStoreWords(Model):
+    """An object store; absent fields have the default of `natsctl object add`."""
+
+    bucket: str = ""
+    description: str = ""
+    ttl: Duration = 0
+    max_bucket_size: Size64 = -1
+    storage: StorageType = StorageType.FILE
+    replicas: Int = 1
+    placement: Placement | None = None
+    compression: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class KeyValueWords(ObjectStoreWords):
+    """A key-value bucket; absent fields have the default of `natsctl kv add`."""
+
+    history: Int = 1
+    max_value_size: Size32 = -1
+    limit_marker_ttl: Duration = 0
+    republish: RePublish | None = None
+    mirror: StreamSource | None = None
+    sources: list[StreamSource] = field(default_factory=list)
+
+
+ALIASES = {
+    "name": "bucket",
+    "max_bytes": "max_bucket_size",
+    "num_replicas": "replicas",
+    "compressed": "compression",
+    "compress": "compression",
+    "marker_ttl": "limit_marker_ttl",
+    "source": "sources",
+}
+"""Other names of the same fields, in client libraries and flags."""
+
+
+Config = dict[str, Any]
+
+WORDS: Final[dict[Kind, type[ObjectStoreWords]]] = {
+    Kind.KEY_VALUE: KeyValueWords,
+    Kind.OBJECT_STORE: ObjectStoreWords,
+}
+_FIELDS: Final = {
+    "description": "description",
+    "max_bucket_size": "max_bytes",
+    "max_value_size": "max_msg_size",
+    "storage": "storage",
+    "replicas": "num_replicas",
+    "placement": "placement",
+    "republish": "republish",
+    "metadata": "metadata",
+    "history": "max_msgs_per_subject",
+    "ttl": "max_age",
+    "limit_marker_ttl": "subject_delete_marker_ttl",
+}
+"""Bucket fields whose value is that of a field of the stream."""
+WORD_OF: Final = {field: word for word, field in _FIELDS.items()}
+"""The bucket fields by the fields of the stream."""
+_STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
+    Kind.KEY_VALUE: {
+        "history": asset_config.set_history,
+        "ttl": asset_config.set_ttl,
+        "limit_marker_ttl": asset_config.set_marker_ttl,
+        "mirror": asset_config.set_mirror,
+        "sources": asset_config.add_sources,
+    },
+    Kind.OBJECT_STORE: {"ttl": asset_config.set_object_ttl},
+}
+"""Bucket fields that stand for more than one field."""
+
+
+_ORIGINS: Final = ("mirror", "sources")
+
+
+class BucketFieldError(ValueError):
+    """A bucket field has an invalid value."""
+
+    def __init__(self, word: str, reason: str) -> None:
+        super().__init__(reason)
+        self.word = word
+
+
+def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
+    """Return the configuration of a bucket's stream; `words` have the wire's values. Raises BucketFieldError."""
+    new_bucket = asset_config.new_kv_bucket if kind is Kind.KEY_VALUE else asset_config.new_object_bucket
+
+    word = "bucket"
+    try:
+        config: Config = new_bucket(str(words.get("bucket", "")))
+        for word, value in words.items():
+            if word in _ORIGINS and not all(one.get("name") for one in (value if isinstance(value, list) else [value])):
+                raise ValueError("the bucket to copy needs its name")
+            if word in _STEPS[kind]:
+                _STEPS[kind][word](config, value)
+            elif word == "compression":
+                config["compression"] = "s2" if value else "none"
+            elif word in _FIELDS:
+                config[_FIELDS[word]] = value
+        word = "mirror"
+        if kind is Kind.KEY_VALUE:
+            asset_config.settle(config)
+    except (ValueError, UsageError) as fault:
+        raise BucketFieldError(word, str(fault)) from fault
+    return config
+
+
+def raise_bucket(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the bucket document, with its `kind`, for exactly this stream; None if there is none.
+
+    Labels and server-written metadata do not count.
+    """
+    name = str(config.get("name", ""))
+    kind = Kind.KEY_VALUE if KV.is_mine(name) else Kind.OBJECT_STORE if OBJECTS.is_mine(name) else None
+    if kind is None:
+        return None
+    own = without_server_made(without_labels(config))
+    words = _raised(kind, own)
+    try:
+        same = _settled(lowered(kind, words)) == _settled(own)
+    except (BucketFieldError, msgspec.ValidationError):
+        return None
+    return {"kind": str(kind), **words} if same else None
+
+
+def _raised(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields whose values are not the defaults of a new bucket."""
+    bucket = (KV if kind is Kind.KEY_VALUE else OBJECTS).bucket_of(str(config["name"]))
+    plain = msgspec.to_builtins(WORDS[kind]())
+    words: dict[str, Any] = {"bucket": bucket}
+    for word, key in _FIELDS.items():
+        value = config.get(key)
+        if word in WORDS[kind].__struct_fields__ and value and value != _default(kind, word, plain):
+            words[word] = value
+    if config.get("compression", "none") != "none":
+        words["compression"] = True
+    if kind is Kind.KEY_VALUE:
+        if config.get("mirror"):
+            words["mirror"] = {**config["mirror"], "name": KV.bucket_of(config["mirror"]["name"])}
+        if config.get("sources"):
+            words["sources"] = [_raised_source(source, bucket) for source in config["sources"]]
+    return words
+
+
+def _default(kind: Kind, word: str, plain: Mapping[str, Any]) -> Any:
+    return plain.get(word, getattr(WORDS[kind](), word))
+
+
+def _raised_source(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+    """Return a source by its bucket's name, without the mapping of keys that all buckets have."""
+    origin = KV.bucket_of(source["name"])
+    usual = [{"src": f"$KV.{origin}.>", "dest": f"$KV.{bucket}.>"}]
+    if source.get("subject_transforms") == usual:
+        return {**{key: value for key, value in source.items() if key != "subject_transforms"}, "name": origin}
+    return dict(source)
+
+
+def _settled(config: Mapping[str, Any]) -> StreamConfig:
+    """Return the configuration as a server keeps it, as far as that is known without one."""
+    typed = msgspec.convert(dict(config), StreamConfig)
+    settle(Draft(config=typed))
+    return typed

@@ -1,0 +1,247 @@
+"""Manifests of the Kubernetes controller (nats-io/nack), read as it reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from natsctl.api.documents import did_you_mean
+from natsctl.desired.assets import Kind
+from natsctl.desired.documents.asset_documents import (
+    CREATE_ONLY,
+    PROTECT,
+    Read,
+    read_bucket,
+    read_consumer,
+    read_stream,
+)
+from natsctl.desired.documents.collector import Found
+from natsctl.desired.documents.locations import Listed, Mapped, Spot
+
+
+class Field(NamedTuple):
+    """The target of a field: a key, or one below another; `below` are the fields of an object, or of each of a list."""
+
+    to: tuple[str, ...]
+    below: dict[str, Field] | None = None
+
+
+def _plain(**names: str) -> dict[str, Field]:
+    """Return fields that keep their value, by their names in a configuration."""
+    return {name: Field((to,)) for name, to in names.items()}
+
+
+_TRANSFORM: Final = _plain(source="src", dest="dest")
+_PLACEMENT: Final = _plain(cluster="cluster", tags="tags")
+_REPUBLISH: Final = _plain(source="src", destination="dest", headersOnly="headers_only")
+_ORIGIN: Final = {
+    **_plain(name="name", optStartSeq="opt_start_seq", optStartTime="opt_start_time", filterSubject="filter_subject"),
+    "externalApiPrefix": Field(("external", "api")),
+    "externalDeliverPrefix": Field(("external", "deliver")),
+    "subjectTransforms": Field(("subject_transforms",), _TRANSFORM),
+}
+_ORIGINS: Final = {
+    "placement": Field(("placement",), _PLACEMENT),
+    "republish": Field(("republish",), _REPUBLISH),
+    "mirror": Field(("mirror",), _ORIGIN),
+    "sources": Field(("sources",), _ORIGIN),
+}
+
+STREAM: Final = {
+    **_plain(
+        name="name",
+        description="description",
+        subjects="subjects",
+        retention="retention",
+        maxConsumers="max_consumers",
+        maxMsgs="max_msgs",
+        maxMsgsPerSubject="max_msgs_per_subject",
+        maxBytes="max_bytes",
+        maxAge="max_age",
+        maxMsgSize="max_msg_size",
+        storage="storage",
+        discard="discard",
+        discardPerSubject="discard_new_per_subject",
+        replicas="num_replicas",
+        noAck="no_ack",
+        duplicateWindow="duplicate_window",
+        compression="compression",
+        sealed="sealed",
+        denyDelete="deny_delete",
+        denyPurge="deny_purge",
+        allowDirect="allow_direct",
+        allowRollup="allow_rollup_hdrs",
+        mirrorDirect="mirror_direct",
+        firstSequence="first_seq",
+        allowMsgTtl="allow_msg_ttl",
+        subjectDeleteMarkerTtl="subject_delete_marker_ttl",
+        allowMsgCounter="allow_msg_counter",
+        allowAtomicPublish="allow_atomic",
+        allowMsgSchedules="allow_msg_schedules",
+        persistMode="persist_mode",
+        metadata="metadata",
+    ),
+    **_ORIGINS,
+    "subjectTransform": Field(("subject_transform",), _TRANSFORM),
+    "consumerLimits": Field(
+        ("consumer_limits",), _plain(inactiveThreshold="inactive_threshold", maxAckPending="max_ack_pending")
+    ),
+}
+CONSUMER: Final = _plain(
+    streamName="stream",
+    durableName="durable_name",
+    description="description",
+    deliverPolicy="deliver_policy",
+    optStartSeq="opt_start_seq",
+    optStartTime="opt_start_time",
+    deliverSubject="deliver_subject",
+    deliverGroup="deliver_group",
+    ackPolicy="ack_policy",
+    ackWait="ack_wait",
+    maxDeliver="max_deliver",
+    backoff="backoff",
+    filterSubject="filter_subject",
+    filterSubjects="filter_subjects",
+    replayPolicy="replay_policy",
+    sampleFreq="sample_freq",
+    maxWaiting="max_waiting",
+    rateLimitBps="rate_limit_bps",
+    maxAckPending="max_ack_pending",
+    flowControl="flow_control",
+    headersOnly="headers_only",
+    heartbeatInterval="idle_heartbeat",
+    maxRequestBatch="max_batch",
+    maxRequestExpires="max_expires",
+    maxRequestMaxBytes="max_bytes",
+    inactiveThreshold="inactive_threshold",
+    pauseUntil="pause_until",
+    priorityPolicy="priority_policy",
+    priorityGroups="priority_groups",
+    pinnedTtl="priority_timeout",
+    replicas="num_replicas",
+    memStorage="mem_storage",
+    metadata="metadata",
+)
+_BUCKET: Final = _plain(
+    bucket="bucket",
+    description="description",
+    ttl="ttl",
+    maxBytes="max_bucket_size",
+    storage="storage",
+    replicas="replicas",
+    compression="compression",
+)
+OBJECT_STORE: Final = {**_BUCKET, **_plain(metadata="metadata"), "placement": _ORIGINS["placement"]}
+KEY_VALUE: Final = {
+    **_BUCKET,
+    **_plain(maxValueSize="max_value_size", history="history", limitMarkerTtl="limit_marker_ttl"),
+    **_ORIGINS,
+}
+
+CONNECTION: Final = ("account", "creds", "nkey", "servers", "tls", "tlsFirst", "jsDomain")
+"""The connection and login of the controller, for which natsctl has flags and contexts."""
+LIFE: Final = ("preventDelete", "preventUpdate")
+"""The changes that the controller may make to an existing asset."""
+DELIVER_POLICIES: Final = {
+    "byStartSequence": "by_start_sequence",
+    "byStartTime": "by_start_time",
+    "lastPerSubject": "last_per_subject",
+}
+"""Values that the controller spells differently."""
+
+
+GROUP: Final = "jetstream.nats.io/"
+KINDS: Final[dict[str, tuple[Kind, Read, dict[str, Field]]]] = {
+    "Stream": (Kind.STREAM, read_stream, STREAM),
+    "Consumer": (Kind.CONSUMER, read_consumer, CONSUMER),
+    "KeyValue": (Kind.KEY_VALUE, read_bucket, KEY_VALUE),
+    "ObjectStore": (Kind.OBJECT_STORE, read_bucket, OBJECT_STORE),
+}
+PASSED_OVER: Final = {
+    "Account": "it says where the controller connects to; natsctl has --server and --context for that",
+    "StreamTemplate": "servers have no stream templates any more",
+}
+REQUIRED: Final = {"Stream": "name", "Consumer": "durableName", "KeyValue": "bucket", "ObjectStore": "bucket"}
+
+
+def read_manifest(spot: Spot, found: Found, read: Callable[[Spot], Iterator[Spot]]) -> Iterator[Spot]:
+    """Add the assets of a Kubernetes resource; `read` takes the items of a List, and returns their includes."""
+    version, kind = str(spot.value.get("apiVersion")), str(spot.value.get("kind"))
+    items = spot.at("items")
+    if kind == "List" and isinstance(items.value, Listed):
+        for index in range(len(items.value)):
+            yield from read(items.at(index))
+    elif not version.startswith(GROUP):
+        found.note(spot, f"{version} {kind} is passed over: it is none of {GROUP}*")
+    elif kind in PASSED_OVER:
+        found.note(spot, f"{kind} is passed over: {PASSED_OVER[kind]}")
+    elif kind not in KINDS:
+        known = did_you_mean(kind, KINDS)
+        found.fault(spot.at("kind"), f"expected {', '.join(KINDS)}, got {kind}{known}")
+    else:
+        _resource(spot, kind, found)
+
+
+def _resource(spot: Spot, kind: str, found: Found) -> None:
+    spec = spot.at("spec")
+    if not isinstance(spec.value, Mapped):
+        found.fault(spec, f"expected an object: the {kind}")
+        return
+    asset, reader, fields = KINDS[kind]
+    if not spec.value.get(REQUIRED[kind]):
+        found.fault(spec, f"a {kind} needs its {REQUIRED[kind]}")
+        return
+    passed = [key for key in CONNECTION if spec.value.get(key)]
+    if passed:
+        found.note(spec, f"{', '.join(passed)} passed over: natsctl connects as its flags or its context say")
+    own = spec.value.without(*CONNECTION, *LIFE)
+    made = _made(spec.holding(own), fields, found)
+    if kind == "Stream" and "storage" not in made:
+        found.note(spec, "no storage is given: memory, the controller's default")
+        made.put("storage", "memory", spec.line)
+    if kind == "Stream" and "allow_direct" not in made:
+        made.put("allow_direct", False, spec.line)  # the controller's default; natsctl's is true
+    for key, to in zip(LIFE, (PROTECT, CREATE_ONLY), strict=True):
+        if spec.value.get(key) is not None:
+            made.put(to, spec.value[key], spec.value.lines[key], (key,))
+    reader(spec.holding(made), asset, found)
+
+
+def _made(spot: Spot, fields: dict[str, Field], found: Found) -> Mapped:
+    """Return the object in the fields of a configuration, each key with its line and its original name."""
+    made = Mapped(spot.value.line)
+    for key, value in spot.value.items():
+        field, line = fields.get(key), spot.value.lines[key]
+        if field is None:
+            found.fault(spot.at(key), f"unknown key{did_you_mean(key, (*fields, *CONNECTION, *LIFE))}")
+            continue
+        if _is_absent(value):
+            continue
+        into = made
+        for step in field.to[:-1]:
+            if step not in into:
+                into.put(step, Mapped(line), line, ())
+            into = into[step]
+        into.put(field.to[-1], _value(spot.at(key), field, found), line, (key,))
+    return made
+
+
+def _is_absent(value: Any) -> bool:
+    """Return whether the controller treats a value as absent."""
+    return value is None or (not value and not isinstance(value, bool | Mapped | Listed))
+
+
+def _value(spot: Spot, field: Field, found: Found) -> Any:
+    value = spot.value
+    if field.to == ("deliver_policy",) and isinstance(value, str):
+        return DELIVER_POLICIES.get(value, value)
+    if field.below is None:
+        return value
+    if isinstance(value, Mapped):
+        return _made(spot, field.below, found)
+    if not isinstance(value, Listed):
+        return value
+    made = Listed(value.line)
+    made.lines = value.lines
+    made.extend(_value(spot.at(index), field, found) for index in range(len(value)))
+    return made

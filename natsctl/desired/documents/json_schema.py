@@ -1,0 +1,534 @@
+"""The JSON schema of documents, for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
+from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.stream import StreamConfig
+from natsctl.desired.assets import Kind
+from natsctl.desired.documents.asset_documents import EXTRA, IGNORE
+from natsctl.desired.documents.bucket_fields import ALIASES, WORDS, KeyValueWords, ObjectStoreWords
+from natsctl.desired.documents.controller import (
+    CONNECTION,
+    DELIVER_POLICIES,
+    GROUP,
+    KINDS,
+    LIFE,
+    PASSED_OVER,
+    REQUIRED,
+    Field,
+)
+from natsctl.desired.documents.loader import COLLECTIONS, CONSUMER_ONLY, KEY_VALUE_ONLY, NAMES, SETTINGS
+
+_NAMED: Final = {"description": "A text for people", "metadata": "Keys and values of your own"}
+_PLACED: Final = {"placement": "Where in a cluster it shall live", "num_replicas": "Copies in a cluster, 1 to 5"}
+
+TEXTS: Final[dict[str, dict[str, str]]] = {
+    "StreamConfig": {
+        **_NAMED,
+        **_PLACED,
+        "name": "The stream's name",
+        "subjects": "Subjects that the stream stores; * and > are wildcards. Default: the stream's name",
+        "retention": "When messages may go: by limits, when all consumers have them, or when one has",
+        "max_consumers": "Most consumers; -1 for no limit",
+        "max_msgs": "Most messages that are kept; -1 for no limit",
+        "max_bytes": "Most bytes that are kept; -1 for no limit",
+        "max_age": "Longest time that messages are kept; 0 for ever",
+        "max_msgs_per_subject": "Most messages kept of one subject; -1 for no limit",
+        "max_msg_size": "Largest message that is taken; -1 for no limit",
+        "discard": "What gives way at a limit: the oldest message, or the new one",
+        "discard_new_per_subject": "Refuse new messages at the limit of their subject; needs discard: new",
+        "storage": "Where messages are kept; cannot be changed later",
+        "no_ack": "Do not acknowledge published messages",
+        "duplicate_window": "How long message ids are remembered. Default: 2m, or max_age where that is less",
+        "template_owner": "The template that made it, on servers of 2020",
+        "mirror": "Copy this stream, and nothing else",
+        "sources": "Copy messages of these streams too",
+        "compression": "Compression of what is stored",
+        "first_seq": "Sequence of the first message",
+        "subject_transform": "Store messages under other subjects",
+        "republish": "Publish what was stored on other subjects again",
+        "allow_direct": "Let every replica answer gets of single messages",
+        "mirror_direct": "Let a mirror answer direct gets of its origin",
+        "sealed": "Take no more messages, and lose none",
+        "deny_delete": "Refuse to delete single messages; cannot be taken back",
+        "deny_purge": "Refuse to purge; cannot be taken back",
+        "allow_rollup_hdrs": "Allow messages that replace the ones before them",
+        "consumer_limits": "Defaults and limits of its consumers",
+        "allow_msg_ttl": "Allow a time to live on each message; cannot be taken back",
+        "subject_delete_marker_ttl": "Keep markers of subjects whose last message aged out, for so long",
+        "allow_msg_counter": "Let subjects be counters",
+        "allow_atomic": "Allow atomic batches of publishes",
+        "allow_msg_schedules": "Allow scheduled messages",
+        "persist_mode": "Acknowledge before (async) or after (default) messages are on disk",
+        "allow_batched": "Allow fast batches of publishes",
+    },
+    "ConsumerConfig": {
+        **_NAMED,
+        "name": "The consumer's name; it is durable, unless it has an inactive_threshold",
+        "durable_name": "The name of a consumer that outlives its clients",
+        "deliver_policy": "Where in the stream to start",
+        "opt_start_seq": "The sequence to start at; needs deliver_policy: by_start_sequence",
+        "opt_start_time": "The time to start at; needs deliver_policy: by_start_time",
+        "ack_policy": "Which acknowledgements are asked for",
+        "ack_wait": "How long to wait for an ack before delivering again. Default: 30s",
+        "max_deliver": "Most deliveries of one message; -1 for no limit",
+        "backoff": "Waits before each further delivery, in place of ack_wait",
+        "filter_subject": "Only messages of this subject",
+        "filter_subjects": "Only messages of these subjects",
+        "replay_policy": "As fast as possible, or in the rhythm in which they were stored",
+        "rate_limit_bps": "Most bits a second that are pushed",
+        "sample_freq": "Percentage of acks that are sampled",
+        "max_waiting": "Most pull requests that wait. Default: 512",
+        "max_ack_pending": "Most messages that wait for their ack. Default: 1000",
+        "flow_control": "Push with flow control; needs idle_heartbeat",
+        "headers_only": "Deliver without bodies",
+        "max_batch": "Most messages that one pull may ask for",
+        "max_expires": "Longest time that one pull may wait",
+        "max_bytes": "Most bytes that one pull may ask for",
+        "deliver_subject": "Push messages to this subject; without it clients pull",
+        "deliver_group": "Queue group that pushed messages are shared in",
+        "idle_heartbeat": "Push a heartbeat when idle this long",
+        "inactive_threshold": "Remove the consumer when unused this long",
+        "num_replicas": "Copies in a cluster; 0 for as many as the stream has",
+        "mem_storage": "Keep the consumer's state in memory",
+        "direct": "For mirrors and sources of servers",
+        "sourcing": "For mirrors and sources of servers",
+        "pause_until": "Deliver nothing until then",
+        "priority_groups": "Groups of clients that compete for messages",
+        "priority_policy": "How clients of a priority group compete",
+        "priority_timeout": "How long a pinned client may rest",
+    },
+    "KeyValueWords": {
+        **_NAMED,
+        "bucket": "The bucket's name",
+        "history": "Values kept of each key, 1 to 64",
+        "ttl": "How long values are kept; 0 for ever",
+        "limit_marker_ttl": "Let keys have a time to live, and keep markers of those whose time is over, for so long",
+        "max_value_size": "Largest value that is taken; -1 for no limit",
+        "max_bucket_size": "Most bytes that the bucket takes; -1 for no limit",
+        "storage": "Where values are kept; cannot be changed later",
+        "replicas": "Copies in a cluster, 1 to 5",
+        "placement": _PLACED["placement"],
+        "compression": "Compress what is stored",
+        "republish": "Publish what was stored on other subjects again",
+        "mirror": "Copy this bucket, which also takes the writes",
+        "sources": "Take in the keys of these buckets too",
+    },
+    "Placement": {
+        "cluster": "The cluster",
+        "tags": "Only servers with these tags",
+        "preferred": "The server that shall lead; for moves only",
+    },
+    "SubjectTransform": {"src": "Subjects to map", "dest": "What they become"},
+    "RePublish": {
+        "src": "Subjects to publish again",
+        "dest": "Where they are published",
+        "headers_only": "Publish again without bodies",
+    },
+    "ExternalStream": {
+        "api": "Prefix of the API of another domain or account, such as $JS.hub.API",
+        "deliver": "Prefix of the subjects that messages come on",
+    },
+    "StreamConsumerSource": {"name": "The consumer", "deliver_subject": "The subject that it pushes to"},
+    "StreamSource": {
+        "name": "The stream, or the bucket",
+        "opt_start_seq": "The sequence to start at",
+        "opt_start_time": "The time to start at",
+        "filter_subject": "Only messages of this subject",
+        "subject_transforms": "Only messages of these subjects, under other ones",
+        "external": "Where the stream is, if not in this account and domain",
+        "consumer": "A durable consumer to use instead of one of its own",
+    },
+    "StreamConsumerLimits": {
+        "inactive_threshold": "Default and most of inactive_threshold",
+        "max_ack_pending": "Default and most of max_ack_pending",
+    },
+}
+TEXTS["ObjectStoreWords"] = {**TEXTS["KeyValueWords"], "storage": "Where objects are kept; cannot be changed later"}
+OWN: Final = {
+    "protect": "Neither remove nor replace it, whoever asks",
+    "create_only": "Make it where it is absent, and leave it as it is where it exists",
+    "ignore": "Fields that are set when it is made, and left as they are afterwards",
+    "extra": "Fields of newer servers, as the wire has them",
+    "consumers": "The stream's consumers: a list, or a mapping by name",
+    "stream": "The consumer's stream",
+    "stream_name": "The consumer's stream",
+    "kind": "What the document describes",
+    "owner": "Whose the assets are: what prune and destroy may remove",
+    "include": "Files, folders and globs to read too, as seen from this file",
+    "spec": "The configuration",
+    "streams": "Streams: a list, or a mapping by name",
+    "key_values": "Key-value buckets: a list, or a mapping by name",
+    "kv": "Key-value buckets: a list, or a mapping by name",
+    "object_stores": "Object stores: a list, or a mapping by name",
+    "objects": "Object stores: a list, or a mapping by name",
+}
+"""The keys of a document beside configurations."""
+
+
+Schema = dict[str, Any]
+
+REFERENCE: Final = r"\$\{"
+"""The pattern of a text that stands for another value."""
+_UNITS: Final = "(ns|us|µs|μs|ms|[smhdwMyY])"
+DURATION: Final = rf"^\s*[-+]?(0|([0-9]{{1,20}}(\.[0-9]{{0,30}})?{_UNITS}|\.[0-9]{{1,30}}{_UNITS})+)\s*$|^-?[0-9]+$"
+SIZE: Final = r"^\s*[0-9]{1,20}(\.[0-9]{1,18})?\s*([KMGTPEkmgtpe]([iI]?[bB])?|[bB])?\s*$|^-?[0-9]+$"
+TIME: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]{1,18})?([Zz]|[-+][0-9]{2}:[0-9]{2})$"
+)
+_PATTERNS: Final = {"duration": DURATION, "size": SIZE}
+_EXAMPLES: Final = {"duration": ["30s", "5m", "1h30m", "1y"], "size": ["64KiB", "10MB", "1GiB"]}
+_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "uint64": (0, UINT64_MAX)}
+
+
+def of_shape(shape: Shape) -> Schema:
+    """Return the schema of a value; of a struct that of an object, closed."""
+    if shape.kind == "struct":
+        return of_model(shape.python)
+    if shape.kind == "list":
+        return {"type": ["array", "null"], "items": present(of_shape(shape.elements()))}
+    if shape.kind == "dict":
+        return {"type": ["object", "null"], "additionalProperties": of_shape(shape.elements())}
+    if shape.kind == "enum":
+        return of_choice(member.value for member in shape.python if member.value)
+    if shape.human == "time":
+        return {"type": ["string", "null"], "format": "date-time", "pattern": f"{TIME}|{REFERENCE}"}
+    if shape.kind == "int":
+        return _number(shape)
+    if shape.kind == "bool":
+        return {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
+    return {"type": ["string", "null"]}
+
+
+def present(schema: Schema) -> Schema:
+    """Return the schema of a value that may not be null, as in lists and mappings."""
+    kinds = schema.get("type")
+    return {**schema, "type": [kind for kind in kinds if kind != "null"]} if isinstance(kinds, list) else schema
+
+
+def _number(shape: Shape) -> Schema:
+    low, high = _RANGES.get(shape.go, (INT64_MIN, INT64_MAX))
+    schema: Schema = {"type": ["integer", "string", "null"], "minimum": low, "maximum": high, "pattern": REFERENCE}
+    if shape.human:
+        schema |= {"pattern": f"{_PATTERNS[shape.human]}|{REFERENCE}", "examples": _EXAMPLES[shape.human]}
+    return schema
+
+
+def of_choice(choices: Iterable[str]) -> Schema:
+    """Return the schema of one of some words; editors offer them as given, and accept capitals too."""
+    words = list(choices)
+    spelled = "|".join(_any_case(word) for word in words)
+    return {"anyOf": [{"enum": [*words, None]}, {"type": "string", "pattern": f"^({spelled})$|{REFERENCE}"}]}
+
+
+def _any_case(word: str) -> str:
+    spelled = (f"[{char.upper()}{char}]" if char.isalpha() else "[_ ]" if char == "_" else char for char in word)
+    return "".join(spelled)
+
+
+def of_model(model: type[Model]) -> Schema:
+    """Return the schema of an object with the fields of a model."""
+    return closed(properties_of(model))
+
+
+def properties_of(model: type[Model]) -> dict[str, Schema]:
+    """Return the schemas of a model's fields, with their descriptions."""
+    texts = TEXTS[model.__name__]
+    return {key: described(of_shape(field.shape), texts[key]) for key, field in shape_of(model).fields.items()}
+
+
+def described(schema: Schema, text: str) -> Schema:
+    """Return a schema with a description."""
+    return {"description": text, **schema}
+
+
+def closed(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> Schema:
+    """Return the schema of an object that has these keys and no others."""
+    wanted = list(required)
+    schema: Schema = {"type": ["object", "null"], "properties": dict(properties), "additionalProperties": False}
+    return schema | ({"type": "object", "required": wanted} if wanted else {})
+
+
+def has(*keys: str) -> Schema:
+    """Return the schema of an object that has all of these keys."""
+    return {"type": "object", "required": list(keys)}
+
+
+def has_any(keys: Iterable[str]) -> Schema:
+    """Return the schema of an object that has one of these keys."""
+    return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
+
+
+def choose(*cases: tuple[Schema, Schema], otherwise: Schema) -> Schema:
+    """Return the schema of the first case that holds."""
+    schema = otherwise
+    for condition, wanted in reversed(cases):
+        schema = {"if": condition, "then": wanted, "else": schema}
+    return schema
+
+
+_MODELS: Final[dict[str, type[Model]]] = {
+    "Stream": StreamConfig,
+    "Consumer": ConsumerConfig,
+    "KeyValue": KeyValueWords,
+    "ObjectStore": ObjectStoreWords,
+}
+_SWITCH: Final[Schema] = {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
+_LIFE_TEXTS: Final = dict(zip(LIFE, (OWN["protect"], OWN["create_only"]), strict=True))
+
+
+def manifest(document: str) -> Schema:
+    """Return the schema of a resource of the controller, a List of resources, or another resource, which is skipped."""
+    is_list = {"properties": {"kind": {"const": "List"}, "items": {"type": "array"}}, "required": ["kind", "items"]}
+    ours = {"properties": {"apiVersion": {"pattern": f"^{GROUP.replace('.', '[.]')}"}}}
+    known = {"type": "object", "required": ["kind"], "properties": {"kind": {"enum": [*KINDS, *PASSED_OVER]}}}
+    cases = [
+        (
+            {"properties": {"kind": {"const": kind}}},
+            {**has("spec"), "properties": {"spec": {"$ref": _manifest_ref(kind)}}},
+        )
+        for kind in KINDS
+    ]
+    return choose(
+        (is_list, {"properties": {"items": {"items": {"$ref": document}}}}),
+        (ours, {"allOf": [known, choose(*cases, otherwise={})]}),
+        otherwise={"type": "object"},
+    )
+
+
+def _manifest_ref(kind: str) -> str:
+    return f"#/$defs/{kind}Spec"
+
+
+def manifest_definitions() -> dict[str, Schema]:
+    """Return the schemas of `spec`, by kind."""
+    found = {}
+    for kind, (_, _, fields) in KINDS.items():
+        own = _properties(fields, shape_of(_MODELS[kind]), _MODELS[kind])
+        life = {key: described(_SWITCH, _LIFE_TEXTS[key]) for key in LIFE}
+        connection = {key: {"description": "Passed over: natsctl connects as its flags say"} for key in CONNECTION}
+        required = ["streamName", "durableName"] if kind == "Consumer" else [REQUIRED[kind]]
+        for name in required:
+            own[name] = {"description": own[name]["description"], "type": "string", "minLength": 1}
+        found[f"{kind}Spec"] = closed({**own, **life, **connection}, required)
+    return found
+
+
+def _properties(fields: dict[str, Field], shape: Shape, model: type[Model] | None) -> dict[str, Schema]:
+    texts = TEXTS.get(model.__name__, {}) if model is not None else {}
+    return {
+        name: described(_field(field, shape), texts.get(field.to[0]) or OWN.get(field.to[0], ""))
+        for name, field in fields.items()
+    }
+
+
+def _field(field: Field, shape: Shape) -> Schema:
+    """Return the schema of a field, by its target in a configuration; empty texts and zeros count as absent."""
+    if field.to == ("stream",):
+        return {"type": "string", "minLength": 1}
+    for step in field.to:
+        shape = shape.fields[step].shape
+    if field.to == ("deliver_policy",):
+        return of_choice(["", *(member.value for member in shape.python), *DELIVER_POLICIES])
+    if field.below is None:
+        return {"anyOf": [of_shape(shape), {"enum": ["", 0]}]}
+    inner = shape.elements() if shape.kind == "list" else shape
+    schema = closed(_properties(field.below, inner, inner.python))
+    return {"type": ["array", "null"], "items": present(schema)} if shape.kind == "list" else schema
+
+
+_SWITCHES: Final[dict[str, Schema]] = {key: described(_SWITCH, OWN[key]) for key in ("protect", "create_only")}
+_NAME: Final[Schema] = {"type": "string", "minLength": 1}
+_IGNORE: Final[Schema] = described({"type": ["array", "null"], "items": _NAME}, OWN[IGNORE])
+_OWN: Final[dict[str, Schema]] = {**_SWITCHES, IGNORE: _IGNORE}
+_OWNER: Final[Schema] = {"type": ["string", "null"], "minLength": 1}
+_IS_INFO: Final[Schema] = {"required": ["config"], "properties": {"config": {"type": "object"}}}
+_IS_BUCKET_INFO: Final[Schema] = {
+    "required": ["stream_info"],
+    "properties": {"stream_info": {"type": "object", **_IS_INFO}},
+}
+
+
+def document_schema(id: str) -> Schema:
+    """Return the schema of a document file (draft 2020-12), under the given id."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": id,
+        "title": "natsctl documents",
+        "description": "Streams, consumers and buckets as they shall be, for natsctl validate, plan and apply.",
+        "$ref": "#/$defs/document",
+        # No condition: editors offer this in an empty document.
+        "properties": {key: {"description": OWN[key]} for key in ("kind", *SETTINGS, *COLLECTIONS)},
+        "$defs": {
+            "document": _document(),
+            "plain": _plain(),
+            "typed": _typed(),
+            "manifest": manifest("#/$defs/document"),
+            **{name: {"type": "object", "properties": fields} for name, fields in _FIELDS.items()},
+            **_assets(),
+            **manifest_definitions(),
+        },
+    }
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _document() -> Schema:
+    """Return the schema of any form."""
+    bare = {"anyOf": [{"properties": {"name": {"type": "string"}}, "required": ["name"]}, _IS_INFO]}
+    return choose(
+        ({"type": "null"}, {}),
+        ({"type": "array"}, {"items": _ref("document")}),
+        ({**has("apiVersion"), "properties": {"apiVersion": {"type": "string"}}}, _ref("manifest")),
+        ({**has("kind"), "properties": {"kind": {"type": "string"}}}, _ref("typed")),
+        ({"allOf": [has_any((*COLLECTIONS, *SETTINGS)), {"not": bare}]}, _ref("plain")),
+        ({"type": "object", **_IS_BUCKET_INFO}, _ref("bucket_info")),
+        ({"allOf": [has("bucket"), has_any(sorted(KEY_VALUE_ONLY))]}, _ref("KeyValue")),
+        (has("bucket"), False),  # type: ignore[arg-type]  # a schema that nothing fits: it may be of both kinds
+        (_is_consumer(), _ref("Consumer")),
+        otherwise=_ref("Stream"),
+    )
+
+
+def _is_consumer() -> Schema:
+    own = has_any(sorted(CONSUMER_ONLY))
+    info = {"allOf": [_IS_INFO, {"properties": {"config": own}}]}
+    return {"anyOf": [has_any(("stream", "stream_name")), {"allOf": [{"not": _IS_INFO}, own]}, info]}
+
+
+def _plain() -> Schema:
+    lists = {key: described(_collection(kind), OWN[key]) for key, kind in COLLECTIONS.items()}
+    listing = {"properties": {"type": {"type": "string", "pattern": r"^io\.nats\."}}, "required": ["type"]}
+    settings = {
+        "owner": described(_OWNER, OWN["owner"]),
+        "include": described({"anyOf": [_NAME, {"type": "array", "items": _NAME}]}, OWN["include"]),
+        IGNORE: _IGNORE,
+    }
+    properties = {**lists, **settings}
+    return choose((listing, {"type": "object", "properties": properties}), otherwise=closed(properties))
+
+
+def _collection(kind: Kind) -> Schema:
+    """Return the schema of assets in a list, or in a mapping by name."""
+    return {
+        "type": ["array", "object", "null"],
+        "items": _ref(kind),
+        "additionalProperties": {"anyOf": [{"type": "null"}, _ref(f"{kind}Named")]},
+    }
+
+
+def _typed() -> Schema:
+    """`kind:` with the configuration beside it, or below `spec`."""
+    kinds = {"type": "string", "pattern": f"^({'|'.join(_kind_in_any_case(kind) for kind in Kind)})$"}
+    own = {
+        "kind": described({"anyOf": [{"enum": list(Kind)}, kinds]}, OWN["kind"]),
+        "owner": described(_OWNER, OWN["owner"]),
+    }
+    cases = []
+    for kind in Kind:
+        is_kind = {"properties": {"kind": {"pattern": f"^{_kind_in_any_case(kind)}$"}}}
+        below = closed({**own, "spec": described(_ref(kind), OWN["spec"])}, ["kind"])
+        cases.append((is_kind, choose((_has_spec(), below), otherwise=_ref(f"{kind}Typed"))))
+    return {"properties": own, **choose(*cases, otherwise={})}
+
+
+def _has_spec() -> Schema:
+    return {"required": ["spec"], "properties": {"spec": {"type": "object"}}}
+
+
+def _kind_in_any_case(word: str) -> str:
+    return "".join(f"[{char.upper()}{char.lower()}]" for char in word)
+
+
+def _assets() -> dict[str, Schema]:
+    """Return each kind as an item of a list, below its name, and with `kind`."""
+    found: dict[str, Schema] = {}
+    typed: dict[str, Schema] = {"kind": {}, "owner": {}}
+    for kind in Kind:
+        fields = _fields(kind)
+        named = _named_by(kind)
+        found[kind] = _or_info(kind, {**closed(fields), "type": "object", **named})
+        found[f"{kind}Named"] = _or_info(kind, {**closed(fields), "type": "object"})
+        found[f"{kind}Typed"] = _or_info(kind, {**closed({**fields, **typed}), "type": "object", **named})
+    # Below its stream a consumer needs no other identification.
+    consumer = {key: schema for key, schema in found[Kind.CONSUMER].items() if key != "else"}
+    below = {**closed(_fields(Kind.CONSUMER)), "type": "object", **_needs("name", "durable_name")}
+    found["ConsumerOfStream"] = {**consumer, "else": below} if "else" in found[Kind.CONSUMER] else below
+    found["bucket_info"] = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
+    return found
+
+
+def _named_by(kind: Kind) -> Schema:
+    if kind is Kind.CONSUMER:
+        return {"allOf": [_needs("name", "durable_name"), _needs("stream", "stream_name")]}
+    return _needs(NAMES[kind], *(alias for alias, word in ALIASES.items() if word == "bucket" and kind in WORDS))
+
+
+def _needs(*keys: str) -> Schema:
+    """Return a schema that requires one of these keys, with a text."""
+    return {"anyOf": [{"required": [key], "properties": {key: _NAME}} for key in keys]}
+
+
+def _fields(kind: Kind) -> dict[str, Schema]:
+    own = {**_OWN, EXTRA: described({"type": ["object", "null"]}, OWN[EXTRA])}
+    if kind is Kind.STREAM:
+        consumers: Schema = {
+            "type": ["array", "object", "null"],
+            "items": _ref("ConsumerOfStream"),
+            "additionalProperties": {"anyOf": [{"type": "null"}, _ref("ConsumerNamed")]},
+        }
+        return {**_shared("StreamConfig"), "consumers": described(consumers, OWN["consumers"]), **own}
+    if kind is Kind.CONSUMER:
+        stream = {key: described({"type": ["string", "null"]}, OWN[key]) for key in ("stream", "stream_name")}
+        return {**_shared("ConsumerConfig"), **stream, **own}
+    return {**_shared(WORDS[kind].__name__), **_OWN}
+
+
+def _bucket_fields(words: type[ObjectStoreWords]) -> dict[str, Schema]:
+    fields = properties_of(words)
+    if words is KeyValueWords:
+        mirror, sources = fields["mirror"], fields["sources"]
+        fields["mirror"] = {"description": mirror["description"], **_origin(mirror)}
+        fields["sources"] = {**sources, "type": ["array", "string", "null"], "items": _origin(sources["items"])}
+    either = {"anyOf": [fields["compression"], {"enum": ["s2", "none"]}]}
+    fields["compression"] = described(either, fields["compression"]["description"])
+    return fields | {alias: fields[word] for alias, word in ALIASES.items() if word in fields}
+
+
+def _origin(schema: Schema) -> Schema:
+    """Return the schema of a bucket to copy: an object with its name, or the name alone."""
+    named = {**schema["properties"]["name"], **_NAME}
+    return {"anyOf": [{**schema, "properties": {**schema["properties"], "name": named}, "required": ["name"]}, _NAME]}
+
+
+_FIELDS: Final[dict[str, dict[str, Schema]]] = {
+    **{model.__name__: properties_of(model) for model in (StreamConfig, ConsumerConfig)},
+    **{words.__name__: _bucket_fields(words) for words in WORDS.values()},
+}
+"""The fields that several definitions share, by the name of the definition that has them."""
+
+
+def _shared(name: str) -> dict[str, Schema]:
+    return {key: {"$ref": f"#/$defs/{name}/properties/{key}"} for key in _FIELDS[name]}
+
+
+def _or_info(kind: Kind, own: Schema) -> Schema:
+    """Return the schema of a configuration, or of a server's answer about one, which may have unknown keys."""
+    if kind in WORDS:
+        info = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
+        return choose((_IS_BUCKET_INFO, info), (_IS_INFO, _info(StreamConfig, ("name",))), otherwise=own)
+    if kind is Kind.CONSUMER:
+        return choose((_IS_INFO, _info(ConsumerConfig, ())), otherwise=own)
+    return choose((_IS_INFO, _info(StreamConfig, ("name",))), otherwise=own)
+
+
+def _info(model: type[Model], names: tuple[str, ...]) -> Schema:
+    config: dict[str, Any] = {"type": "object", "allOf": [_ref(model.__name__), *([_needs(*names)] if names else [])]}
+    return {"type": "object", "required": ["config"], "properties": {"config": config}}

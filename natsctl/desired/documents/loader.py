@@ -1,0 +1,271 @@
+"""Documents in their forms, read from files into one set."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.documents import TOLD, did_you_mean
+from natsctl.api.errors import UsageError
+from natsctl.api.stream import StreamConfig
+from natsctl.client.buckets import OBJECTS
+from natsctl.desired.assets import Fault, Kind, Place
+from natsctl.desired.documents.asset_documents import (
+    IGNORE,
+    Read,
+    ignore_list,
+    is_bucket_info,
+    known_anywhere,
+    read_bucket,
+    read_consumer,
+    read_stream,
+)
+from natsctl.desired.documents.bucket_fields import KeyValueWords, ObjectStoreWords
+from natsctl.desired.documents.collector import Found, items
+from natsctl.desired.documents.controller import read_manifest
+from natsctl.desired.documents.files import STDIN, FileId, files_at, identity, read_text
+from natsctl.desired.documents.json_text import read_json
+from natsctl.desired.documents.locations import (
+    MAX_FILES,
+    MAX_INCLUDE_DEPTH,
+    Listed,
+    Mapped,
+    Spot,
+    Step,
+    TextError,
+    spelled,
+)
+from natsctl.desired.documents.yaml_text import expanded, has_references, read_yaml
+
+READERS: Final[dict[Kind, Read]] = {
+    Kind.STREAM: read_stream,
+    Kind.CONSUMER: read_consumer,
+    Kind.KEY_VALUE: read_bucket,
+    Kind.OBJECT_STORE: read_bucket,
+}
+COLLECTIONS: Final = {
+    "streams": Kind.STREAM,
+    "consumers": Kind.CONSUMER,
+    "key_values": Kind.KEY_VALUE,
+    "kv": Kind.KEY_VALUE,
+    "object_stores": Kind.OBJECT_STORE,
+    "objects": Kind.OBJECT_STORE,
+}
+"""Keys of a plain document, and the kinds that they list."""
+SETTINGS: Final = ("owner", "include", IGNORE)
+NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "bucket", Kind.OBJECT_STORE: "bucket"}
+"""The name of each kind in a mapping by name."""
+_LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
+"""Keys of an API answer beside its streams or consumers."""
+_SAVED_PLAN: Final = frozenset(("format", "changes", "hash"))
+KEY_VALUE_ONLY: Final = frozenset(KeyValueWords.__struct_encode_fields__) - frozenset(
+    ObjectStoreWords.__struct_encode_fields__
+)
+CONSUMER_ONLY: Final = frozenset(ConsumerConfig.__struct_encode_fields__) - frozenset(
+    StreamConfig.__struct_encode_fields__
+)
+
+
+def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
+    """Add the assets of a document to `found`; yield the paths that it includes."""
+    if isinstance(spot.value, Listed):
+        for index in range(len(spot.value)):
+            yield from read_form(spot.at(index), found)
+        return
+    if not isinstance(spot.value, Mapped):
+        if spot.value not in (None, TOLD):
+            what = " (a name alone says nothing: print it with info -j)" if isinstance(spot.value, str) else ""
+            found.fault(spot, f"expected a document: streams:, consumers: …, kind:, or a configuration{what}")
+        return
+    value = spot.value
+    if isinstance(value.get("apiVersion"), str):
+        yield from read_manifest(spot, found, lambda item: read_form(item, found))
+    elif isinstance(value.get("kind"), str):
+        _typed(spot, found)
+    elif value.keys() >= _SAVED_PLAN:
+        found.fault(spot, "this is a saved plan, natsctl apply --plan FILE carries it out")
+    elif any(key in value for key in (*COLLECTIONS, *SETTINGS)) and not _is_bare(value):
+        yield from _plain(spot, found)
+    else:
+        _bare(spot, found)
+
+
+def _is_bare(value: Mapped) -> bool:
+    return isinstance(value.get("name"), str) or isinstance(value.get("config"), Mapped)
+
+
+def _typed(spot: Spot, found: Found) -> None:
+    """Read `kind: Stream` with its configuration beside it, or below `spec`."""
+    kind = next((kind for kind in Kind if kind.lower() == spot.value["kind"].lower()), None)
+    if kind is None:
+        known = did_you_mean(spot.value["kind"], [kind.lower() for kind in Kind])
+        found.fault(spot.at("kind"), f"expected Stream, Consumer, KeyValue or ObjectStore{known}")
+        return
+    _owner(spot.at("owner"), found)
+    inner = spot.holding(spot.value.without("kind", "owner"))
+    if isinstance(inner.value.get("spec"), Mapped):
+        for key in inner.value:
+            if key != "spec":
+                found.fault(inner.at(key), "stands beside spec: put it below")
+        inner = inner.at("spec")
+    READERS[kind](inner, kind, found)
+
+
+def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
+    """Read `streams:`, `consumers:` and the others, lists or mappings by name."""
+    listing = str(spot.value.get("type", "")).startswith("io.nats.")
+    ignored = found.ignored = _ignored(spot.at(IGNORE), found)
+    for key in spot.value:
+        inner = spot.at(key)
+        if key in COLLECTIONS:
+            for item in items(inner, NAMES[COLLECTIONS[key]], found):
+                READERS[COLLECTIONS[key]](item, COLLECTIONS[key], found)
+        elif key == "owner":
+            _owner(inner, found)
+        elif key == "include":
+            for path in _includes(inner, found):
+                found.ignored = frozenset()
+                yield path
+                found.ignored = ignored
+        elif key != IGNORE and not (listing and key in _LISTING):
+            found.fault(inner, f"unknown key{did_you_mean(key, (*COLLECTIONS, *SETTINGS))}")
+    found.ignored = frozenset()
+
+
+def _ignored(spot: Spot, found: Found) -> frozenset[str]:
+    """Return the fields that a document ignores in all of its assets."""
+    known, named = known_anywhere(), set()
+    for one in ignore_list(spot, found):
+        if one.value.partition(".")[0] not in known:
+            found.fault(one, f"{one.value} is no field of a stream, consumer or bucket{did_you_mean(one.value, known)}")
+        named.add(str(one.value))
+    return frozenset(named)
+
+
+def _owner(spot: Spot, found: Found) -> None:
+    if not isinstance(spot.value, str) or not spot.value:
+        if spot.value not in (None, TOLD):
+            found.fault(spot, "expected the name of an owner")
+        return
+    found.owners.append((str(spot.value), spot.place))
+
+
+def _includes(spot: Spot, found: Found) -> Iterator[Spot]:
+    paths = [spot.at(index) for index in range(len(spot.value))] if isinstance(spot.value, Listed) else [spot]
+    for path in paths:
+        if isinstance(path.value, str) and path.value:
+            yield path
+        elif path.value is not TOLD:
+            found.fault(path, "expected the path of a file or folder")
+
+
+def _bare(spot: Spot, found: Found) -> None:
+    """Read a configuration, or the output of `info -j`, by its keys."""
+    kind = _bare_kind(spot.value)
+    if kind is None:
+        found.fault(spot, "a bucket of which kind? Add kind: KeyValue or kind: ObjectStore")
+        return
+    READERS[kind](spot, kind, found)
+
+
+def _bare_kind(value: Mapped) -> Kind | None:
+    """Return the kind that a value describes by its keys, None for a bucket that may be of both kinds."""
+    if is_bucket_info(value):
+        return Kind.OBJECT_STORE if str(value.get("stream", "")).startswith(OBJECTS.prefix) else Kind.KEY_VALUE
+    if "bucket" in value:
+        return Kind.KEY_VALUE if KEY_VALUE_ONLY & value.keys() else None
+    config: Any = value["config"] if isinstance(value.get("config"), Mapped) else value
+    is_consumer = "stream" in value or "stream_name" in value or bool(CONSUMER_ONLY & config.keys())
+    return Kind.CONSUMER if is_consumer else Kind.STREAM
+
+
+_JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:[{\]]|$))')
+"""The start of JSON texts that are not hand-written YAML."""
+
+
+class Loader:
+    """Loader that reads each file once, in the order in which it is named or included."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.found = Found()
+        self._values = values
+        self._seen: set[FileId] = set()
+
+    def read(self, paths: Sequence[str]) -> None:
+        """Read the documents of paths. Raises UsageError for one that does not exist."""
+        for file in [file for path in paths for file in files_at(path)]:
+            if (own := identity(file)) not in self._seen:
+                self._file(file, (own,))
+
+    def _file(self, file: str, chain: tuple[FileId, ...]) -> None:
+        """Read a file; `chain` is the chain of includes that led to it, itself last."""
+        self._seen.add(chain[-1])
+        name = "stdin" if file == STDIN else file
+        self.found.files.append(name)
+        if len(self._seen) > MAX_FILES:
+            raise UsageError(f"{name}: more than {MAX_FILES:,} files")
+        for spot in self._documents(file, name):
+            for include in read_form(spot, self.found):
+                self._include(include, file, chain)
+
+    def read_text(self, text: str, name: str) -> None:
+        """Read a text without a file; its includes are relative to the working folder."""
+        self.found.files.append(name)
+        for spot in self._documents(STDIN, name, text):
+            for include in read_form(spot, self.found):
+                self._include(include, STDIN, ())
+
+    def _documents(self, file: str, name: str, text: str | None = None) -> Iterator[Spot]:
+        """Yield the documents of a file, one by one; unreadable ones are faults."""
+
+        def report(line: int, path: Sequence[Step], reason: str) -> None:
+            self.found.faults.append(Fault(Place(name, line, "$" + "".join(spelled(step) for step in path)), reason))
+
+        try:
+            text = read_text(file) if text is None else text
+            expand = self._expand if has_references(text) else None
+            reader = read_json if is_json(file, text) else read_yaml
+            for line, value in reader(text, report, expand):
+                if value is not None:
+                    yield Spot(name, value, getattr(value, "line", line))
+        except TextError as fault:
+            report(fault.line, (), fault.reason)
+
+    def _expand(self, text: str) -> str:
+        return expanded(text, self._values)
+
+    def _include(self, spot: Spot, file: str, chain: tuple[FileId, ...]) -> None:
+        """Read the files of an include, relative to the file that includes it."""
+        if len(chain) > MAX_INCLUDE_DEPTH:
+            self.found.fault(spot, f"more than {MAX_INCLUDE_DEPTH} files include each other")
+            return
+        base = Path() if file == STDIN else Path(file).parent
+        wanted = str(spot.value)
+        plain = str(base / wanted)
+        # Only the included path may be a pattern, not the folder to which it is relative.
+        pattern = str(Path(glob.escape(str(base))) / wanted)
+        try:
+            named = Path(plain).is_file()
+            files = files_at(plain if Path(plain).exists() else pattern)
+        except (UsageError, ValueError, OSError) as failure:
+            self.found.fault(spot, str(failure))
+            return
+        for one in files:
+            if (own := identity(one)) not in self._seen:
+                self._file(one, (*chain, own))
+            elif named and own in chain:
+                # A folder or a pattern may well contain the file that includes it.
+                self.found.fault(spot, f"{wanted} includes this file")
+
+
+def is_json(file: str, text: str) -> bool:
+    """Return whether a text is to be read as JSON: by the file's name, else by how it begins."""
+    if file.endswith(".json"):
+        return True
+    if file.endswith((".yaml", ".yml")):
+        return False
+    return _JSON.match(text) is not None

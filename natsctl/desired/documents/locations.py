@@ -1,0 +1,111 @@
+"""Values of documents with the lines that they were read from, and the limits of hostile documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from natsctl.desired.assets import Place
+
+Step = str | int
+
+
+class Mapped(dict[str, Any]):
+    """A mapping with the line of each key, and with the original spelling of keys that were translated."""
+
+    __slots__ = ("line", "lines", "words")
+
+    def __init__(self, line: int = 0) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str, int] = {}
+        self.words: dict[str, tuple[Step, ...]] | None = None
+
+    def put(self, key: str, value: Any, line: int, words: tuple[Step, ...] | None = None) -> None:
+        """Set a key; `words` are the steps that lead to it in the text, if they differ from the key."""
+        self[key] = value
+        self.lines[key] = line
+        if words is not None:
+            self.words = {**(self.words or {}), key: words}
+
+    def without(self, *keys: str) -> Mapped:
+        """Return a copy without these keys."""
+        copy = Mapped(self.line)
+        copy.update(self)
+        for key in keys:
+            copy.pop(key, None)
+        copy.lines, copy.words = self.lines, self.words
+        return copy
+
+
+class Listed(list[Any]):
+    """A list with the line of each item."""
+
+    __slots__ = ("line", "lines")
+
+    def __init__(self, line: int = 0) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: list[int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A value in a document with its location, by which faults are reported."""
+
+    file: str
+    value: Any
+    line: int = 0
+    path: str = "$"
+
+    def at(self, *steps: Step) -> Spot:
+        """Return the spot below that the steps lead to, as far as they do."""
+        value, line, path = self.value, self.line, self.path
+        for step in steps:
+            words: tuple[Step, ...] = (step,)
+            if isinstance(value, Mapped) and isinstance(step, str):
+                words = (value.words or {}).get(step, words)
+                line, value = value.lines.get(step, value.line), value.get(step)
+            elif isinstance(value, Listed) and isinstance(step, int) and step < len(value):
+                line, value = value.lines[step], value[step]
+            else:
+                value = None
+            path += "".join(spelled(word) for word in words)
+        return Spot(self.file, value, line, path)
+
+    def holding(self, value: Any) -> Spot:
+        """Return the same location with another value, such as one derived from the value there."""
+        return Spot(self.file, value, self.line, self.path)
+
+    @property
+    def place(self) -> Place:
+        """The location of the value."""
+        return Place(self.file, self.line, self.path)
+
+
+def spelled(step: Step) -> str:
+    """Return a step in the notation of paths."""
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if step.replace("_", "").replace("-", "").isalnum() else f'["{step}"]'
+
+
+MAX_FILE_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of a file; a set of ten thousand streams has a third of it."""
+MAX_DEPTH: Final = 64
+"""Levels of mappings and lists in each other; a configuration has seven."""
+MAX_VALUES: Final = 2_000_000
+"""Values of one file, aliases counted as what they stand for."""
+MAX_INCLUDE_DEPTH: Final = 16
+"""Files that include each other, one below the other."""
+MAX_FILES: Final = 10_000
+"""Files of one set."""
+
+
+class TextError(Exception):
+    """A text cannot be read further: the line, and the reason."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason

@@ -1,0 +1,244 @@
+"""Which of many subjects overlap, without comparing each with each.
+
+What a server would refuse of a set of documents, as far as that can be known without one.
+
+Every configuration is settled by the rules that natsctl's server has itself (api/config). What is known of an asset's
+neighbours is what the set says of them: streams and consumers that are on the server already are not seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from natsctl.api.config.consumer_config import filters_of
+from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.stream import RetentionPolicy, StreamConfig
+from natsctl.api.subjects import MAX_NAME, overlaps, subject_fault
+from natsctl.desired.assets import AssetKey, Wanted
+from natsctl.desired.server_defaults import ALONE, ConfigRefusedError, Surroundings, settled_consumer, settled_stream
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Level(Generic[T]):
+    """The tokens that follow a prefix of subjects, and the items whose subjects end here."""
+
+    below: dict[str, _Level[T]] = field(default_factory=dict)
+    here: list[T] = field(default_factory=list)
+
+
+class SubjectTree(Generic[T]):
+    """Items by their subjects, which may have wildcards."""
+
+    def __init__(self) -> None:
+        self._root: _Level[T] = _Level()
+
+    def add(self, subject: str, item: T) -> None:
+        """Add an item."""
+        level = self._root
+        for token in subject.split("."):
+            level = level.below.setdefault(token, _Level())
+        level.here.append(item)
+
+    def overlapping(self, subject: str) -> Iterator[T]:
+        """Yield the items that share a literal subject with `subject`."""
+        # Pending levels are kept in a list: subjects may have thousands of tokens.
+        waiting, tokens = [(self._root, 0)], subject.split(".")
+        while waiting:
+            level, at = waiting.pop()
+            if at == len(tokens):
+                yield from level.here
+                continue
+            if ">" in level.below:
+                yield from level.below[">"].here
+            if tokens[at] == ">":
+                yield from _all_below(level)
+                continue
+            wanted = level.below if tokens[at] == "*" else {tokens[at], "*"}
+            waiting.extend((level.below[token], at + 1) for token in wanted if token in level.below and token != ">")
+
+
+def _all_below(level: _Level[T]) -> Iterator[T]:
+    waiting = [below for token, below in level.below.items() if token != ">"]
+    while waiting:
+        one = waiting.pop()
+        yield from one.here
+        waiting.extend(one.below.values())
+
+
+class Judgement(NamedTuple):
+    """A fault of an asset; `fields` are the fields concerned, the likeliest first."""
+
+    key: AssetKey
+    reason: str
+    fields: tuple[str, ...] = ()
+    warning: bool = False
+    """A server accepts it, but it is probably a mistake."""
+
+
+_ABOUT: Final = (
+    (r"stream name|consumer name|durable", ("name", "durable_name")),
+    (r"description", ("description",)),
+    (r"metadata", ("metadata",)),
+    (r"replica", ("num_replicas",)),
+    (r"max age|duplicate.? window", ("duplicate_window", "max_age")),
+    (r"roll-ups", ("allow_rollup_hdrs", "deny_purge", "subject_delete_marker_ttl", "allow_msg_schedules")),
+    (r"discard new per subject", ("discard_new_per_subject",)),
+    (r"counter", ("allow_msg_counter",)),
+    (r"delete marker|message TTL", ("subject_delete_marker_ttl", "allow_msg_ttl")),
+    (r"schedul", ("allow_msg_schedules",)),
+    (r"persist", ("persist_mode",)),
+    (r"republish", ("republish",)),
+    (r"mirror|external", ("mirror", "sources")),
+    (r"source|cycle detected|detected cycle", ("sources", "mirror")),
+    (r"transform", ("subject_transform",)),
+    (r"placement|preferred", ("placement",)),
+    (r"deliver subject", ("deliver_subject",)),
+    (r"max waiting", ("max_waiting",)),
+    (r"max ack pending", ("max_ack_pending",)),
+    (r"heartbeat", ("idle_heartbeat", "flow_control")),
+    (r"rate limit", ("rate_limit_bps",)),
+    (r"flow control", ("flow_control", "ack_policy")),
+    (r"direct", ("direct",)),
+    (r"sampling", ("sample_freq",)),
+    (r"request expires", ("max_expires",)),
+    (r"request batch", ("max_batch",)),
+    (r"backoff|max deliver", ("backoff", "max_deliver")),
+    (r"ack wait", ("ack_wait",)),
+    (r"inactive threshold", ("inactive_threshold",)),
+    (r"priority|Priority|Group name|PinnedTTL", ("priority_groups", "priority_policy", "priority_timeout")),
+    (r"delivery policy|deliver all", ("deliver_policy", "opt_start_seq", "opt_start_time")),
+    (r"ack policy|explicit ack", ("ack_policy",)),
+    (r"filter|Filter|unique", ("filter_subjects", "filter_subject")),
+    (r"subject", ("subjects", "filter_subject", "filter_subjects", "deliver_subject")),
+)
+"""Phrases of refusals, and the fields that they concern."""
+
+
+def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
+    """Return all faults of a set."""
+    streams: dict[str, StreamConfig] = {}
+    for key, asset in wanted.items():
+        if not key.consumer:
+            yield from _judged_stream(key, asset, streams)
+    yield from _judged_origins(wanted, streams)
+    yield from _judged_subjects(wanted, streams)
+    queues: dict[str, list[tuple[AssetKey, ConsumerConfig]]] = defaultdict(list)
+    around = Surroundings(streams.get)
+    for key, asset in wanted.items():
+        if key.consumer:
+            yield from _judged_consumer(key, asset, around, queues[key.stream])
+    for name, consumers in queues.items():
+        if name in streams:
+            yield from _judged_consumers(streams[name], consumers)
+
+
+def _refused(key: AssetKey, asset: Wanted, refusal: ConfigRefusedError) -> Judgement:
+    fields = [field for pattern, found in _ABOUT if re.search(pattern, refusal.text) for field in found]
+    text = refusal.text
+    if text == "invalid subject":
+        given = [asset.config.get("filter_subject"), *_texts(asset, "subjects"), *_texts(asset, "filter_subjects")]
+        text = next((fault for one in given if one and (fault := subject_fault(str(one)))), text)
+    return Judgement(key, text, tuple(fields))
+
+
+def _texts(asset: Wanted, field: str) -> list[str]:
+    return list(asset.config.get(field) or ())
+
+
+def _judged_stream(key: AssetKey, asset: Wanted, streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
+    """Check a stream alone; a valid one is added to `streams`."""
+    if "\0" in key.stream:
+        yield Judgement(key, "a name can not hold a zero character", ("name",))
+        return
+    try:
+        streams[key.stream] = settled_stream(key, asset.config, ALONE)
+    except ConfigRefusedError as refusal:
+        yield _refused(key, asset, refusal)
+
+
+def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
+    """Check streams beside those that they mirror and source from, and normalise them."""
+    around = Surroundings(streams.get)
+    for name, config in list(streams.items()):
+        if config.mirror is None and not config.sources:
+            continue
+        key = AssetKey(name)
+        try:
+            streams[name] = settled_stream(key, wanted[key].config, around)
+        except ConfigRefusedError as refusal:
+            yield _refused(key, wanted[key], refusal)
+
+
+def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, StreamConfig]) -> Iterator[Judgement]:
+    """Refuse streams that store the same subjects as an earlier one, also if another of their fields is refused."""
+    tree: SubjectTree[tuple[str, str]] = SubjectTree()
+    for name, asset in ((key.stream, asset) for key, asset in wanted.items() if not key.consumer):
+        told: set[str] = set()
+        subjects = (
+            streams[name].subjects if name in streams else list(dict.fromkeys(asset.config.get("subjects") or ()))
+        )
+        for subject in subjects:
+            for other, taken in tree.overlapping(subject):
+                if other not in told:
+                    told.add(other)
+                    reason = f"subject {subject} overlaps with {taken} of stream {other}"
+                    yield Judgement(AssetKey(name), reason, ("subjects", "name"))
+        for subject in subjects:
+            tree.add(subject, (name, subject))
+
+
+def _judged_consumer(
+    key: AssetKey, asset: Wanted, around: Surroundings, settled: list[tuple[AssetKey, ConsumerConfig]]
+) -> Iterator[Judgement]:
+    """Check a consumer beside its stream; a valid one is added to `settled`."""
+    if len(key.consumer) > MAX_NAME or "\0" in key.consumer:
+        yield Judgement(key, f"a name has at most {MAX_NAME} characters, none of them zero", ("durable_name", "name"))
+        return
+    stream = around.stream(key.stream)
+    if stream is None:
+        # The stream is the server's: every request of the consumer may be valid there.
+        replicas = int(asset.config.get("num_replicas") or 1)
+        around = Surroundings(lambda name: StreamConfig(name=name, num_replicas=max(replicas, 1)))
+    try:
+        config = settled_consumer(key, asset.config, around)
+    except ConfigRefusedError as refusal:
+        yield _refused(key, asset, refusal)
+        return
+    settled.append((key, config))
+    # Messages from other streams, or stored under other subjects, are not covered by the stream's subjects.
+    plain = stream is not None and not stream.sources and stream.subject_transform is None
+    subjects = stream.subjects if stream is not None and plain else []
+    for subject in filters_of(config) if subjects else ():
+        if not any(overlaps(subject, one) for one in subjects):
+            reason = f"filter {subject} matches nothing that stream {key.stream} stores ({', '.join(subjects[:5])})"
+            yield Judgement(key, reason, ("filter_subject", "filter_subjects"), warning=True)
+
+
+def _judged_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[Judgement]:
+    """Check the consumers of a stream beside each other."""
+    most = stream.max_consumers
+    for key, _ in consumers[most:] if most > 0 else ():
+        yield Judgement(key, f"stream {stream.name} takes {most} consumers (max_consumers), and has them already")
+    if stream.retention is RetentionPolicy.WORKQUEUE:
+        yield from _judged_queue(consumers)
+
+
+def _judged_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[Judgement]:
+    """Refuse consumers of a work queue that would receive the same messages."""
+    tree: SubjectTree[AssetKey] = SubjectTree()
+    for key, config in consumers:
+        if config.deliver_policy is not DeliverPolicy.ALL:
+            yield Judgement(key, "a consumer of a workqueue has to deliver all", ("deliver_policy",))
+        filters = filters_of(config) or [">"]
+        other = next((other for one in filters for other in tree.overlapping(one)), None)
+        if other is not None:
+            reason = f"on a workqueue each message has one consumer: its filter overlaps with that of {other.consumer}"
+            yield Judgement(key, reason, ("filter_subject", "filter_subjects"))
+        for one in filters:
+            tree.add(one, key)

@@ -1,0 +1,319 @@
+"""YAML with lines, and `${NAME}` in its texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from natsctl.api.documents import TOLD, Untyped
+from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, Listed, Mapped, Step, TextError
+
+_OPEN: Final = "${"
+_REFERENCE: Final = re.compile(r"(?P<literal>\$\$\{)|\$\{(?P<body>[^}]*)(?P<close>\}?)")
+_BODY: Final = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<how>:[-?])(?P<rest>.*))?", re.DOTALL)
+_FORMS: Final = "expected ${NAME}, ${NAME:-default} or ${NAME:?message}, and $${ for a literal ${"
+
+
+class InterpolationError(ValueError):
+    """A `${…}` is malformed, or names a variable that is not set; the text is for users."""
+
+
+def has_references(text: str) -> bool:
+    """Return whether there may be references to expand."""
+    return _OPEN in text
+
+
+def is_one_reference(text: str) -> bool:
+    """Return whether a text is one `${…}` and nothing else."""
+    found = _REFERENCE.fullmatch(text)
+    return found is not None and found["body"] is not None
+
+
+def escaped(text: str) -> str:
+    """Return the text that `expanded` turns into `text`, whatever the environment."""
+    return text.replace(_OPEN, "$${")
+
+
+def expanded(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with its references replaced, once: their values are not expanded again.
+
+    Raises InterpolationError.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        return _OPEN if found["literal"] else _value(found, values)
+
+    return _REFERENCE.sub(replace, text)
+
+
+def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
+    body = _BODY.fullmatch(found["body"])
+    if body is None or not found["close"]:
+        raise InterpolationError(f"{found[0]}: {_FORMS}")
+    name, how, rest = body["name"], body["how"], body["rest"] or ""
+    if _OPEN in rest:
+        raise InterpolationError(f"{found[0]}: a default can not hold another ${{…}}")
+    value = values.get(name)
+    if value or (value is not None and how is None):
+        return value
+    if how == ":-":
+        return rest
+    unset = "is not set" if value is None else "is empty"
+    raise InterpolationError(f"{name} {unset}{f': {rest}' if rest else ': set it, or give --var ' + name + '=VALUE'}")
+
+
+Report = Callable[[int, Sequence[Step], str], None]
+"""Reports a fault that does not end the reading: its line, the steps to it, and the reason."""
+Expand = Callable[[str], str]
+"""Replaces the references of a text; raises ValueError."""
+
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
+_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)")
+_FLOAT: Final = re.compile(r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?")
+_ODD_FLOATS: Final = {
+    **{f"{sign}.{word}": float(f"{sign}inf") for sign in ("", "+", "-") for word in ("inf", "Inf", "INF")},
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_NUMERIC: Final = frozenset("0123456789+-.")
+_REFERENCE_IN_YAML: Final = re.compile(r"""\$?\$\{[^}\n\r"'\\]*\}""")
+_HIDES, _SHOWS = "\ue000", "\ue001"
+"""Characters of the private use area around a reference, in which those of ASCII are moved to a private plane."""
+_PLANE: Final = 0xF0000
+_HIDDEN: Final = {code: _PLANE + code for code in range(0x20, 0x7F)}
+_SHOWN: Final = {there: code for code, there in _HIDDEN.items()}
+_HIDDEN_REFERENCE: Final = re.compile(f"{_HIDES}([^{_SHOWS}]*){_SHOWS}")
+_TAG: Final = "tag:yaml.org,2002:"
+MAX_DIGITS: Final = 400
+"""Longer numbers are texts: no field holds them, and parsing them takes quadratic time."""
+
+
+def plain_value(text: str) -> Any:
+    """Return the value of an unquoted scalar: null, true or false, a number, or the text itself."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMERIC or len(text) > MAX_DIGITS:
+        return text
+    if _INT.fullmatch(text):
+        return _int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text.replace("_", ""))
+    return _ODD_FLOATS.get(text, text)
+
+
+def untyped(text: str) -> Untyped:
+    """Return a text that becomes a number or a switch where one is expected."""
+    value = Untyped(text)
+    value.meant = plain_value(text)
+    return value
+
+
+def _int(text: str) -> Any:
+    digits = text.replace("_", "")
+    sign = -1 if digits[0] == "-" else 1
+    body = digits.lstrip("+-").lower()
+    base = {"0b": 2, "0x": 16}.get(body[:2], 8 if body[:1] == "0" and len(body) > 1 else 10)
+    bare = body[2:] if body[:2] in ("0b", "0x") else body
+    return sign * int(bare, base) if bare else text
+
+
+def read_yaml(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
+    """Return each document of a text with its first line, None for an empty one.
+
+    Raises TextError if the text is not YAML or too long; earlier documents are valid.
+    """
+    import yaml
+
+    parser: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    readable = text if expand is None else hidden(text)
+    try:
+        yield from _Reader(parser(readable), report, expand).documents()
+    except yaml.MarkedYAMLError as fault:
+        raise _told(fault, text) from fault
+    except yaml.YAMLError as fault:
+        line = text.count("\n", 0, getattr(fault, "position", 0)) + 1
+        raise TextError(line, f"not YAML: {getattr(fault, 'reason', fault)}") from fault
+
+
+def _told(fault: Any, text: str) -> TextError:
+    """Return the fault of PyYAML in one line, with the likely intention."""
+    mark = fault.problem_mark or fault.context_mark
+    line = mark.line if mark is not None else 0
+    lines = text.splitlines() or [""]
+    near = lines[min(line, len(lines) - 1)]
+    context = f" {fault.context}" if fault.context else ""
+    reason = f"not YAML: {fault.problem or 'a fault'}{context}"
+    if near[: len(near) - len(near.lstrip())].count("\t"):
+        reason += ": a tab can not indent, use spaces"
+    return TextError(line + 1, reason)
+
+
+def hidden(text: str) -> str:
+    """Return the text with each `${…}` in characters without meaning in YAML, so that it may stand in { } and [ ].
+
+    References with quotes or escapes in them stay as they are: these only stand in quotes.
+    """
+    if _HIDES in text or "${" not in text:
+        return text
+    return _REFERENCE_IN_YAML.sub(lambda found: _HIDES + found[0].translate(_HIDDEN) + _SHOWS, text)
+
+
+def shown(text: str) -> str:
+    """Return a scalar with its references as written."""
+    if _HIDES not in text:
+        return text
+    return _HIDDEN_REFERENCE.sub(lambda found: found[1].translate(_SHOWN), text)
+
+
+class _Reader:
+    """Reader that builds values from the events of one text."""
+
+    def __init__(self, events: Any, report: Report, expand: Expand | None) -> None:
+        import yaml
+
+        self._events = events
+        self._report = report
+        self._expand = expand
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._values = 0
+        self._path: list[Step] = []
+        self._kinds: dict[type[Any], Callable[[Any, int], Any]] = {
+            yaml.MappingStartEvent: self._mapping,
+            yaml.SequenceStartEvent: self._sequence,
+            yaml.AliasEvent: self._alias,
+        }
+        self._scalar_kind = yaml.ScalarEvent
+        self._ends = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+        self._document_kind = yaml.DocumentStartEvent
+
+    def documents(self) -> Iterator[tuple[int, Any]]:
+        """Yield each document of the text with its first line."""
+        while self._events.check_event():
+            event = self._events.get_event()
+            if type(event) is self._document_kind:
+                self._anchors.clear()
+                event = self._events.get_event()
+                yield event.start_mark.line + 1, self._value(event, 0)
+
+    def _value(self, event: Any, depth: int) -> Any:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise TextError(event.start_mark.line + 1, f"more than {MAX_VALUES:,} values")
+        if type(event) is self._scalar_kind:
+            value = self._scalar(event)
+            if event.anchor:
+                self._anchors[event.anchor] = (value, 1)
+            return value
+        if depth > MAX_DEPTH:
+            raise TextError(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels in each other")
+        return self._kinds[type(event)](event, depth)
+
+    def _scalar(self, event: Any) -> Any:
+        text: str = event.value
+        plain, tag = event.implicit[0], event.tag
+        if self._expand is not None and "${" in (text := shown(text)):
+            may_be_empty = ":-" in text  # a variable whose value is empty is no null, which would lift a limit
+            try:
+                text, plain = self._expand(text), plain and is_one_reference(text)
+            except ValueError as fault:
+                self._report(event.start_mark.line + 1, self._path, str(fault))
+                return TOLD
+            is_null = plain and plain_value(text) is None and (bool(text) or may_be_empty)
+            if tag in (None, "!") and not is_null:
+                return untyped(text)
+        if plain:
+            return plain_value(text)
+        if tag is None or tag in ("!", f"{_TAG}str"):
+            return text
+        return self._tagged(event, text)
+
+    def _tagged(self, event: Any, text: str) -> Any:
+        value = plain_value(text)
+        wanted: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,)}
+        name = event.tag.removeprefix(_TAG)
+        if name == "null" and value is None:
+            return None
+        if name in wanted and isinstance(value, wanted[name]):
+            return value
+        self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
+        return TOLD
+
+    def _mapping(self, event: Any, depth: int) -> Mapped:
+        line = event.start_mark.line + 1
+        self._check_tag(event, "map")
+        result, before, next_event = Mapped(line), self._values, self._events.get_event
+        lines, path, merged = result.lines, self._path, None
+        self._open(event)
+        while type(key := next_event()) not in self._ends:
+            at = key.start_mark.line + 1
+            if type(key) is not self._scalar_kind:
+                self._value(key, depth + 1)
+                self._report(at, self._path, "a key has to be a text")
+                self._value(next_event(), depth + 1)
+                continue
+            name = shown(key.value)
+            path.append(name)
+            value = self._value(next_event(), depth + 1)
+            path.pop()
+            if name == "<<" and key.implicit[0]:
+                merged = value
+            elif name in lines:
+                self._report(at, [*path, name], f"{name} stands here twice, first on line {lines[name]}")
+            else:
+                result[name] = value
+                lines[name] = at
+        if merged is not None:
+            self._merge(result, merged, line)
+        self._close(event, result, before)
+        return result
+
+    def _merge(self, into: Mapped, merged: Any, line: int) -> None:
+        for one in merged if isinstance(merged, Listed) else [merged]:
+            if not isinstance(one, Mapped):
+                self._report(line, self._path, "<< takes a mapping, or a list of mappings")
+                return
+            for key, value in one.items():
+                if key not in into:
+                    into.put(key, value, one.lines[key])
+
+    def _sequence(self, event: Any, depth: int) -> Listed:
+        self._check_tag(event, "seq")
+        result, before, next_event = Listed(event.start_mark.line + 1), self._values, self._events.get_event
+        self._open(event)
+        while type(item := next_event()) not in self._ends:
+            result.lines.append(item.start_mark.line + 1)
+            self._path.append(len(result))
+            result.append(self._value(item, depth + 1))
+            self._path.pop()
+        self._close(event, result, before)
+        return result
+
+    def _check_tag(self, event: Any, name: str) -> None:
+        if event.tag not in (None, "!", _TAG + name):
+            self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
+
+    def _open(self, event: Any) -> None:
+        """Register an anchor before its value is complete, so that an alias within it is recognised."""
+        if event.anchor:
+            self._anchors[event.anchor] = (None, 0)
+
+    def _close(self, event: Any, value: Any, before: int) -> None:
+        if event.anchor:
+            self._anchors[event.anchor] = (value, self._values - before + 1)
+
+    def _alias(self, event: Any, depth: int) -> Any:
+        line = event.start_mark.line + 1
+        value, size = self._anchors.get(event.anchor, (None, -1))
+        if size <= 0:
+            self._report(
+                line, self._path, f"*{event.anchor} " + ("stands for nothing" if size else "stands inside of itself")
+            )
+            return None
+        self._values += size
+        if self._values > MAX_VALUES:
+            raise TextError(line, f"more than {MAX_VALUES:,} values, aliases counted as what they stand for")
+        return value

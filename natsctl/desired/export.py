@@ -1,0 +1,402 @@
+"""Live assets as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.model import Model
+from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.stream import StreamConfig
+from natsctl.api.units import DAY, MINUTE, YEAR, format_duration, parse_duration, parse_size
+from natsctl.client.asset_config import CREATED, new_stream
+from natsctl.desired.assets import (
+    DEFAULT_OWNER,
+    AssetKey,
+    DocumentSet,
+    Kind,
+    Place,
+    Wanted,
+    is_protected,
+    owner_of,
+    without_labels,
+    without_server_made,
+)
+from natsctl.desired.documents.asset_documents import EXTRA, known_of, unknown_of
+from natsctl.desired.documents.bucket_fields import WORDS, lowered, raise_bucket
+from natsctl.desired.documents.yaml_text import escaped
+from natsctl.desired.live import Live, World
+from natsctl.desired.server_defaults import (
+    ConfigRefusedError,
+    Surroundings,
+    kept,
+    settled,
+    settled_stream,
+    without_nulls,
+)
+
+_SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def worded(value: Any, shape: Shape | None) -> Any:
+    """Return a value with its durations and sizes as words, and its texts escaped for interpolation."""
+    if isinstance(value, Mapping):
+        return {key: worded(item, _inner(shape, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [worded(item, shape.item if shape is not None else None) for item in value]
+    if isinstance(value, str):
+        return escaped(value)
+    if shape is None or shape.human not in _WORDS or not isinstance(value, int) or isinstance(value, bool):
+        return value
+    say, read = _WORDS[shape.human]
+    text = say(value)
+    return text if text and read(text) == value else value
+
+
+def duration_words(ns: int) -> str:
+    """Return a duration in words: "1y", "30d", "1h30m", "1.5s"; "" where the number is clearer."""
+    if ns <= 0:
+        return ""
+    for unit, name in ((YEAR, "y"), (DAY, "d")):
+        if ns % unit == 0:
+            return f"{ns // unit}{name}"
+    text = format_duration(ns)
+    if ns % MINUTE == 0:
+        text = text.removesuffix("0s")
+        text = text.removesuffix("0m") if text.endswith("h0m") else text
+    return text
+
+
+def size_words(size: int) -> str:
+    """Return a size in the largest unit that divides it: "10GiB"; "" if none does."""
+    power = 0
+    while size > 0 and size % 1024 == 0 and power < len(_SIZES):
+        size, power = size // 1024, power + 1
+    return f"{size}{_SIZES[power - 1]}" if power else ""
+
+
+def _inner(shape: Shape | None, key: str) -> Shape | None:
+    if shape is None:
+        return None
+    if shape.kind == "dict":
+        return shape.item
+    known = shape.fields.get(key)
+    return known.shape if known is not None else None
+
+
+_WORDS: Final[dict[str, tuple[Callable[[int], str], Callable[[str], int]]]] = {
+    "duration": (duration_words, parse_duration),
+    "size": (size_words, parse_size),
+}
+
+
+Config = dict[str, Any]
+Settle = Callable[[Mapping[str, Any]], Config]
+
+
+def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, required: Sequence[str] = ()) -> Config:
+    """Return the part of `config`, in the order of the contract, that normalises to the whole; `required` always stays.
+
+    A server may refuse a configuration that it returned itself (it fills in fields that exclude others): then its own
+    values count. If no part normalises to the whole, the configuration is returned whole, without empty fields.
+    """
+    shape = shape_for(key)
+    own = {} if key.consumer else dict.fromkeys(CREATED, False)  # a new stream would have another value
+    whole = ordered(own | without_nulls(config), shape)
+    bare = ordered(own | _without_empty(whole, shape), shape)
+
+    def settle(part: Mapping[str, Any]) -> Config:
+        return settled(key, part if key.consumer else new_stream(part), around)
+
+    aim = _aim(key, whole, settle)
+    part = _grown(bare, [name for name in required if name in bare], aim, settle)
+    return _thinned(part, required, aim, settle) if part is not None else bare
+
+
+def _aim(key: AssetKey, config: Config, settle: Settle) -> Config:
+    """Return the whole configuration as a server keeps it."""
+    try:
+        return settle(config)
+    except ConfigRefusedError:
+        return kept(key, config)
+
+
+def shape_for(key: AssetKey) -> Shape:
+    """Return the shape of an asset's configuration."""
+    return shape_of(ConsumerConfig if key.consumer else StreamConfig)
+
+
+def ordered(config: Mapping[str, Any], shape: Shape) -> Config:
+    """Return the same in the order of the contract, unknown fields last by name."""
+    known = [name for name in shape.fields if name in config]
+    unknown = sorted(name for name in config if name not in shape.fields)
+    return {name: _ordered_value(config[name], shape, name) for name in (*known, *unknown)}
+
+
+def _ordered_value(value: Any, shape: Shape, name: str) -> Any:
+    known = shape.fields.get(name)
+    if known is None:
+        return value
+    if known.shape.kind == "dict" and isinstance(value, Mapping):
+        return {key: value[key] for key in sorted(value)}
+    if known.shape.kind == "struct" and isinstance(value, Mapping):
+        return ordered(value, known.shape)
+    if known.shape.kind == "list" and known.shape.elements().kind == "struct" and isinstance(value, list):
+        return [ordered(item, known.shape.elements()) for item in value]
+    return value
+
+
+def _without_empty(config: Mapping[str, Any], shape: Shape) -> Config:
+    """Return the configuration without fields at the zero of their type, which mean nothing on the wire."""
+    kept = {name: _bare_value(value, shape, name) for name, value in config.items()}
+    return {name: value for name, value in kept.items() if value or name not in shape.fields}
+
+
+def _bare_value(value: Any, shape: Shape, name: str) -> Any:
+    known = shape.fields.get(name)
+    if known is not None and known.shape.kind == "struct" and isinstance(value, Mapping):
+        bare = _without_empty(value, known.shape)
+        # An empty origin elsewhere is one, an empty object is none.
+        return bare or (dict(value) if value and name != "consumer_limits" else {})
+    if known is not None and known.shape.kind == "list" and known.shape.elements().kind == "struct":
+        return [_without_empty(item, known.shape.elements()) for item in value]
+    return value
+
+
+def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> Config | None:
+    """Return the fields that must be written, adding those that come out otherwise; None if that does not converge."""
+    names = set(start)
+    while True:
+        part = {name: value for name, value in whole.items() if name in names}
+        made = _made(part, settle)
+        if made == aim:
+            return part
+        if made is None and (less := _thinned(part, start, aim, settle)) != part:
+            return less  # one field was filled in because of others, and cannot be given beside them
+        wrong = {name for name in whole if name not in names and (made is None or made.get(name) != aim.get(name))}
+        if not wrong:
+            return None
+        names |= wrong
+
+
+def _made(part: Config, settle: Settle) -> Config | None:
+    """Return a part as a server would keep it; None if it refuses it."""
+    try:
+        return settle(part)
+    except ConfigRefusedError:
+        return None
+
+
+def _thinned(part: Config, required: Sequence[str], aim: Config, settle: Settle) -> Config:
+    """Return the same without fields that follow from the others."""
+    for name in [name for name in part if name not in required]:
+        less = {other: value for other, value in part.items() if other != name}
+        if _made(less, settle) == aim:
+            part = less
+    return part
+
+
+COLLECTIONS: Final = {
+    Kind.STREAM: "streams",
+    Kind.KEY_VALUE: "key_values",
+    Kind.OBJECT_STORE: "object_stores",
+    Kind.CONSUMER: "consumers",
+}
+"""The key of each kind in a plain document, in order."""
+_SWITCHES: Final = ("protect", "create_only")
+
+
+class PlainDocument(Model, kw_only=True):
+    """A plain document: assets by kind, streams with their consumers below them."""
+
+    owner: str = ""
+    streams: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    key_values: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    object_stores: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    consumers: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
+class TypedDocument(Model, kw_only=True):
+    """A document of one asset, with the keys of its configuration beside its kind."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One asset as a document writes it, without its kind."""
+
+    key: AssetKey
+    kind: Kind
+    words: Config
+
+
+def wanted_of(world: World, *, ephemeral: bool = False) -> DocumentSet:
+    """Return the assets of an account as documents would describe them; their owner if all share one.
+
+    Consumers that mirrors, sources and readers keep for themselves are left out, others without a durable name unless
+    `ephemeral`. Labels become their meaning; server-written metadata and pauses are left out.
+    """
+    wanted = {key: _wanted(live) for key, live in sorted(world.assets.items()) if _is_exported(live, ephemeral)}
+    owners = {owner for key in wanted if (owner := owner_of(world.assets[key].config))}
+    return DocumentSet(wanted, owners.pop() if len(owners) == 1 else DEFAULT_OWNER)
+
+
+def _is_exported(live: Live, ephemeral: bool) -> bool:
+    if not live.key.consumer:
+        return True
+    config = live.config
+    if config.get("durable_name"):
+        return True
+    return ephemeral and not (config.get("direct") or config.get("sourcing"))
+
+
+def _wanted(live: Live) -> Wanted:
+    config = without_server_made(without_labels(live.config))
+    config.pop("pause_until", None)
+    return Wanted(live.key, live.key.kind, config, Place("the server", path=live.key.name), is_protected(live.config))
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Export of the assets of a set as documents; `full` includes what servers fill in."""
+
+    documents: DocumentSet
+    full: bool = False
+
+    @cached_property
+    def around(self) -> Surroundings:
+        """The streams of the set. Limits of an account are ignored: elsewhere there may be others."""
+        return Surroundings(self._stream)
+
+    def _stream(self, name: str) -> StreamConfig | None:
+        if name not in self._streams:
+            one = self.documents.wanted.get(AssetKey(name))
+            try:
+                self._streams[name] = settled_stream(one.key, one.config, Surroundings()) if one else None
+            except ConfigRefusedError:
+                self._streams[name] = None
+        return self._streams[name]
+
+    @cached_property
+    def _streams(self) -> dict[str, StreamConfig | None]:
+        return {}
+
+    def written(self) -> list[Written]:
+        """Return every asset, streams in the order of their names, each before its consumers."""
+        return [self._written(self.documents.wanted[key]) for key in sorted(self.documents.wanted)]
+
+    def _written(self, one: Wanted) -> Written:
+        switches: Config = {name: True for name in _SWITCHES if getattr(one, name)}
+        raised = None if one.key.consumer or self.full else _raised(one, self.around)
+        if raised is not None:
+            kind = Kind(raised.pop("kind"))
+            return Written(one.key, kind, worded(ordered(raised, _words_of(kind)), _words_of(kind)) | switches)
+        kind, shape = Kind.CONSUMER if one.key.consumer else Kind.STREAM, shape_for(one.key)
+        config = self._config(one)
+        extra = unknown_of(config, shape)
+        words = worded(known_of(config, shape), shape) | ({EXTRA: worded(extra, None)} if extra else {})
+        if one.kind in (Kind.STREAM, Kind.CONSUMER):
+            words |= {name: None for name in sorted(one.nulls) if "." not in name}
+            switches |= {"ignore": sorted(one.at_creation)} if one.at_creation else {}
+        return Written(one.key, kind, words | switches)
+
+    def _config(self, one: Wanted) -> Config:
+        if one.key.consumer:
+            return self._consumer(one)
+        named = {**one.config, "name": one.key.stream}
+        return self._full(one.key, named) if self.full else shortened(one.key, named, self.around, ("name",))
+
+    def _consumer(self, one: Wanted) -> Config:
+        """Return the configuration of a consumer; a name alone means a durable one, unless it ends when unused."""
+        durable = bool(one.config.get("durable_name"))
+        named = {**one.config, "durable_name" if durable else "name": one.key.consumer}
+        if self.full:
+            return self._full(one.key, named)
+        required = ("durable_name",) if durable else ("name", "inactive_threshold")
+        config = shortened(one.key, named, self.around, required)
+        if durable:
+            config.pop("name", None)
+            if not config.get("inactive_threshold"):
+                del config["durable_name"]
+                config = {"name": one.key.consumer, **config}
+        return config
+
+    def _full(self, key: AssetKey, config: Config) -> Config:
+        """Return the configuration as a server would return it; of a refused one, all that is there."""
+        with suppress(ConfigRefusedError):
+            config = config | settled(key, config, self.around)
+        return ordered(config, shape_for(key))
+
+    def plain(self, assets: Iterable[Written] | None = None) -> Config:
+        """Return one document of these assets, or of all."""
+        listed: dict[str, list[Config]] = {name: [] for name in COLLECTIONS.values()}
+        streams: dict[str, Config] = {}
+        for one in self.written() if assets is None else assets:
+            words = dict(one.words)
+            if one.kind is Kind.CONSUMER and one.key.stream in streams:
+                streams[one.key.stream].setdefault("consumers", []).append(words)
+                continue
+            if one.kind is Kind.CONSUMER:
+                words = {"stream": one.key.stream, **words}
+            if one.kind is Kind.STREAM:
+                streams[one.key.stream] = words
+            listed[COLLECTIONS[one.kind]].append(words)
+        return {**self._owner, **({name: found for name, found in listed.items() if found} or {"streams": []})}
+
+    def typed(self, assets: Iterable[Written] | None = None) -> list[Config]:
+        """Return one document for each of these assets, or of all."""
+        return [self._typed(one) for one in (self.written() if assets is None else assets)]
+
+    def _typed(self, one: Written) -> Config:
+        above = {"stream": one.key.stream} if one.key.consumer else {}
+        return {"kind": str(one.kind), **self._owner, **above, **one.words}
+
+    @property
+    def _owner(self) -> Config:
+        owner = self.documents.owner
+        return {} if owner == DEFAULT_OWNER else {"owner": worded(owner, None)}
+
+
+def exported(world: World, *, full: bool = False, ephemeral: bool = False) -> list[Config]:
+    """Return the documents of an account: one that lists all of it."""
+    return [Exporter(wanted_of(world, ephemeral=ephemeral), full).plain()]
+
+
+def remarks(documents: DocumentSet) -> list[str]:
+    """Return notes on the parts of an account that no server recreates from the documents, with advice."""
+    streams = [one for one in documents.wanted.values() if not one.key.consumer]
+    sealed = [
+        f"{one.key} is sealed: no server makes a stream that is, leave `sealed` out until it is filled"
+        for one in streams
+        if one.config.get("sealed")
+    ]
+    templated = [
+        f"{one.key} was made by template {one.config['template_owner']}: leave `template_owner` out for a stream alone"
+        for one in streams
+        if one.config.get("template_owner")
+    ]
+    return sealed + templated
+
+
+def _words_of(kind: Kind) -> Shape:
+    return shape_of(WORDS[kind])
+
+
+def _raised(one: Wanted, around: Surroundings) -> Config | None:
+    """Return the bucket that a stream is, if bucket fields describe all of it, unknown keys included."""
+    raised = raise_bucket({**one.config, "name": one.key.stream})
+    if raised is None:
+        return None
+    words: Mapping[str, Any] = {key: value for key, value in raised.items() if key != "kind"}
+    try:
+        again = settled(one.key, lowered(Kind(raised["kind"]), words), around)
+        return raised if again == settled(one.key, one.config, around) else None
+    except ConfigRefusedError:
+        return None

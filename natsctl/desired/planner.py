@@ -1,0 +1,298 @@
+"""Plans of sets of documents for accounts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.errors import NotAuthorisedError
+from natsctl.desired.assets import AssetKey, DocumentSet, creator_of, owner_of
+from natsctl.desired.dependencies import is_beyond, origins, refuse_clashes, subjects_taken, with_needs
+from natsctl.desired.differ import Judge, refuse_removal, removal_of
+from natsctl.desired.live import REQUESTS_AT_ONCE, World, read_world
+from natsctl.desired.plan import Action, Change, Plan
+from natsctl.desired.server_defaults import doubtful, read_caps
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Options of a plan."""
+
+    prune: bool = False
+    """Remove assets that are labelled as this owner's and that no document describes."""
+    allow_replace: bool = False
+    """Remove and create again assets that cannot be changed in place."""
+    keep_messages: bool = False
+    """Carry the messages of a replaced stream over, by a backup and a restore."""
+    adopt: bool = False
+    """Take over assets of other owners, and label those without an owner."""
+    max_removals: int | None = None
+    """The number of removals above which nothing is done, None for `usual_most` of the account."""
+
+
+DEFAULT = PlanOptions()
+LEAST_MOST: Final = 10
+"""The removals that are allowed in any account; in a larger one a tenth of its assets."""
+
+
+def usual_most(assets: int) -> int:
+    """Return the number of assets of an account that may be removed at a time by default."""
+    return max(LEAST_MOST, assets // 10)
+
+
+def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
+    """Return the plan that makes an account match documents."""
+    judge = Judge(
+        wanted,
+        world,
+        allow_replace=options.allow_replace,
+        adopt=options.adopt,
+        keep_messages=options.keep_messages,
+    )
+    changes: dict[AssetKey, Change] = {}
+    for key in sorted(wanted.wanted, key=lambda key: bool(key.consumer)):
+        change = judge.change(wanted.wanted[key], changes.get(key.origin) if key.consumer else None)
+        if change is not None:
+            changes[key] = change
+    extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if wanted.is_owned else []
+    notes = list(wanted.notes)
+    if options.prune:
+        _remove(changes, extra, wanted, world, options)
+        _refuse_to_remove_below_what_stays(changes, wanted)
+    elif extra:
+        names = ", ".join(str(key) for key in extra)
+        notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
+    _tell_what_goes_along(changes, wanted, world, options)
+    _tell_who_waits(changes, world, options)
+    _tell_who_is_fed(changes, world)
+    _refuse_violated_limits(changes, world)
+    refuse_clashes(changes, world)
+    if options.keep_messages:
+        _keep_messages(changes, world)
+    unchanged = sum(key not in changes for key in wanted.wanted)
+    return _plan(wanted, world, options, changes, unchanged, notes)
+
+
+def make_destruction(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
+    """Return the plan that removes all that documents describe, and with `prune` the rest of their owner's assets."""
+    changes: dict[AssetKey, Change] = {}
+    named = [key for key in world.assets if key in wanted.wanted]
+    extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if options.prune else []
+    _remove(changes, [*named, *extra], wanted, world, options)
+    for key in named:
+        _refuse_foreign(changes.get(key), options)
+    _tell_what_goes_along(changes, wanted, world, options)
+    _tell_who_is_fed(changes, world)
+    return _plan(wanted, world, options, changes, 0, list(wanted.notes))
+
+
+def _plan(
+    wanted: DocumentSet,
+    world: World,
+    options: PlanOptions,
+    changes: dict[AssetKey, Change],
+    unchanged: int,
+    notes: list[str],
+) -> Plan:
+    ordered = with_needs(changes, world)
+    return Plan(
+        owner=wanted.owner,
+        server=dict(world.server),
+        changes=ordered,
+        unchanged=unchanged,
+        notes=notes,
+        keep_messages=options.keep_messages,
+        max_removals=usual_most(world.total) if options.max_removals is None else options.max_removals,
+    )
+
+
+def _of_owner(wanted: DocumentSet, world: World) -> Iterator[AssetKey]:
+    """Return the assets that an owner's documents have created and that still belong to that owner."""
+    for key, live in world.assets.items():
+        if owner_of(live.config) == creator_of(live.config) == wanted.owner:
+            yield key
+
+
+def _refuse_foreign(change: Change | None, options: PlanOptions) -> None:
+    """Refuse to destroy assets that natsctl has neither created nor taken over."""
+    if change is not None and not change.refused and not owner_of(change.before or {}) and not options.adopt:
+        change.refused, change.hint = "natsctl did not create it", "--adopt removes it all the same"
+
+
+def _remove(
+    changes: dict[AssetKey, Change], keys: list[AssetKey], wanted: DocumentSet, world: World, options: PlanOptions
+) -> None:
+    """Plan the removal of assets; consumers of a removed stream need no change of their own."""
+    gone = {key.stream for key in keys if not key.consumer}
+    gone |= {key.stream for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
+    for key in keys:
+        if key.consumer and key.stream in gone:
+            continue
+        change = removal_of(world.assets[key])
+        refuse_removal(change, world.assets[key], wanted.owner, options.adopt)
+        changes[key] = change
+
+
+def _tell_what_goes_along(
+    changes: dict[AssetKey, Change], wanted: DocumentSet, world: World, options: PlanOptions
+) -> None:
+    """Note the consumers that go with their streams, and refuse to remove protected ones."""
+    leaving = {
+        key: change
+        for key, change in changes.items()
+        if not key.consumer and (change.action is Action.DELETE or _is_lost(change, options))
+    }
+    along: dict[AssetKey, list[str]] = {key: [] for key in leaving}
+    for key, live in world.assets.items() if leaving else ():
+        if not key.consumer or key.origin not in leaving:
+            continue
+        change = leaving[key.origin]
+        if change.action is Action.REPLACE and key in wanted.wanted:
+            continue  # it is created again
+        along[key.origin].append(key.consumer)
+        if not change.refused:
+            refuse_removal(change, live, wanted.owner, options.adopt)
+    for key, names in along.items():
+        if names:
+            shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+            leaving[key].notes.append(f"its consumers go with it: {shown}")
+
+
+def _tell_who_waits(changes: dict[AssetKey, Change], world: World, options: PlanOptions) -> None:
+    """Note streams that continue to copy after the last message of a stream which starts again at its first."""
+    emptied = {key.stream: change for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
+    copies: dict[str, list[str]] = {stream: [] for stream in emptied}
+    for key, live in world.assets.items() if emptied else ():
+        change = changes.get(key)
+        stays = not key.consumer and (change is None or change.action is Action.UPDATE)
+        for origin in copies.keys() & set(origins(live.config)) if stays else ():
+            copies[origin].append(key.stream)
+    for stream, names in copies.items():
+        last = int((world.assets[AssetKey(stream)].info.get("state") or {}).get("last_seq") or 0)
+        if names and last:
+            emptied[stream].notes.append(
+                f"it begins again at its first message, and {', '.join(names)} may copy nothing of it before message "
+                f"{last + 1:,}: --keep-messages goes on where it was"
+            )
+
+
+def _tell_who_is_fed(changes: dict[AssetKey, Change], world: World) -> None:
+    """Warn of streams that stay and receive nothing more, as the stream that they copy is removed."""
+    removed = {
+        key.stream: change for key, change in changes.items() if not key.consumer and change.action is Action.DELETE
+    }
+    fed: dict[str, list[str]] = {stream: [] for stream in removed}
+    for key, live in world.assets.items() if removed else ():
+        change = changes.get(key)
+        if key.consumer or key.stream in removed:
+            continue
+        config = (change.config if change is not None else None) or live.config
+        for origin in removed.keys() & set(origins(config)):
+            fed[origin].append(key.stream)
+    for stream, names in fed.items():
+        if names:
+            removed[stream].notes.append(f"warning: it feeds {', '.join(names)}, which will get nothing more")
+
+
+def _refuse_to_remove_below_what_stays(changes: dict[AssetKey, Change], wanted: DocumentSet) -> None:
+    """Refuse to remove a stream that no document describes, while documents describe consumers of it."""
+    for key in wanted.wanted:
+        change = changes.get(key.origin) if key.consumer else None
+        if change is not None and change.action is Action.DELETE and not change.refused:
+            change.refused = f"no document describes it, but {key} is described"
+            change.hint = "describe the stream as well, or give its consumers an --owner of their own"
+
+
+def _refuse_violated_limits(changes: dict[AssetKey, Change], world: World) -> None:
+    """Refuse limits for consumers that unchanged consumers exceed: the server would refuse them."""
+    limiting = {
+        key.stream: (change, change.config.get("consumer_limits") or {})
+        for key, change in changes.items()
+        if change.config and change.action is Action.UPDATE and not key.consumer and _limits_consumers(change)
+    }
+    beyond: dict[str, list[str]] = {stream: [] for stream in limiting}
+    for key, live in world.assets.items() if limiting else ():
+        stays = key.consumer and key.stream in limiting and key not in changes
+        if stays and is_beyond(limiting[key.stream][1], live.config):
+            beyond[key.stream].append(key.consumer)
+    for stream, names in beyond.items():
+        change = limiting[stream][0]
+        if names and not change.refused:
+            change.refused = f"change to limits violates consumers: {', '.join(names)}"
+            change.hint = "change or remove them first"
+
+
+def _limits_consumers(change: Change) -> bool:
+    return any(one.path.startswith("consumer_limits") for one in change.differences)
+
+
+def _is_lost(change: Change, options: PlanOptions) -> bool:
+    """Return whether a stream is replaced by one without its messages and consumers."""
+    return change.action is Action.REPLACE and not options.keep_messages
+
+
+def _keep_messages(changes: dict[AssetKey, Change], world: World) -> None:
+    """Note whose messages are kept, and refuse a first sequence above that of existing messages."""
+    for key, change in changes.items():
+        if change.action is not Action.REPLACE or change.consumer or not change.messages:
+            continue
+        first = int((world.assets[key].info.get("state") or {}).get("first_seq") or 0)
+        begins = int((change.config or {}).get("first_seq") or 0)
+        if begins > first and not change.refused:
+            change.refused = f"first_seq {begins:,} is after its first message, {first:,}: messages could not be kept"
+            change.hint = "leave first_seq as it is, or replace it without --keep-messages"
+        change.notes.append("its messages are saved before and restored after")
+
+
+async def plan_for(
+    manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT, *, whole: bool = False
+) -> Plan:
+    """Return the plan that makes the account match documents.
+
+    With `whole` all of it is read, to find the owner's other assets.
+    """
+    named = None if whole or options.prune else streams_of(documents)
+    world = await read_world(manager, named)
+    plan = make_plan(documents, world, options)
+    if named is not None and (others := await _rivals(manager, plan) - named):
+        world = await read_world(manager, named | others)
+        plan = make_plan(documents, world, options)
+    if doubts := doubtful(documents, plan):
+        caps = await read_caps(manager, doubts, world)
+        return make_plan(documents, replace(world, limits={**world.limits, **caps}), options) if caps else plan
+    return plan
+
+
+async def _rivals(manager: Manager, plan: Plan) -> set[str]:
+    """Return the streams of the account that have subjects which the plan would have streams take."""
+    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def ask(subject: str) -> list[str]:
+        async with room:
+            try:
+                return list(await manager.stream_names(subject=subject))
+            except NotAuthorisedError:
+                return []  # a user who may only change streams of some names learns of an overlap from the server
+
+    wanted = subjects_taken({change.key: change for change in plan.changes})
+    return {name for names in await asyncio.gather(*map(ask, sorted(wanted))) for name in names}
+
+
+async def destruction_for(manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT) -> Plan:
+    """Return the plan that removes from the account what documents describe."""
+    named = None if options.prune else streams_of(documents)
+    return make_destruction(documents, await read_world(manager, named), options)
+
+
+def streams_of(documents: DocumentSet) -> set[str]:
+    """Return the streams that documents refer to: described, consumed, mirrored or sourced from."""
+    found = {key.stream for key in documents.wanted}
+    for one in documents.wanted.values():
+        if not one.key.consumer:
+            found.update(origins(one.config))
+    return found

@@ -1,0 +1,326 @@
+"""The server's part in a configuration: defaults that it fills in, caps of its own configuration, and its API level."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from natsctl.api import codec, endpoints
+from natsctl.api.catalogue import ApiError
+from natsctl.api.config import (
+    consumer_check,
+    consumer_config,
+    feature_config,
+    stream_check,
+    stream_config,
+    stream_update,
+)
+from natsctl.api.config.consumer_config import ConsumerBounds
+from natsctl.api.config.stream_draft import Draft, no_origin
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError
+from natsctl.api.model import INT64_MAX, Model
+from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.stream import StreamConfig
+from natsctl.api.units import parse_duration
+from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, required_level_of
+from natsctl.desired.assets import AssetKey, DocumentSet
+from natsctl.desired.plan import Action, Plan
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.desired.live import World
+
+
+Config = dict[str, Any]
+M = TypeVar("M", bound=Model)
+
+MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
+MAX_REQUEST_BATCH: Final = "max_request_batch"
+SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
+"""The caps of a server's own configuration: no request returns them; `read_caps` finds them out where they matter."""
+
+
+class ConfigRefusedError(NatsctlError):
+    """The server would refuse the configuration."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.description)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The context in which a configuration is checked: the other streams of the account, and the server's limits."""
+
+    stream: Callable[[str], StreamConfig | None] = no_origin
+    """The normalised configuration of a stream of the account."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """As in `World.limits`, with known limits of the server itself under the names of this module."""
+    windows_for_sources: bool = False
+    """Whether the server gives a duplicate window to streams with sources, as those before 2.14 do."""
+
+    def bounds(self, replicas: int) -> ConsumerBounds:
+        """Return the limits for consumers of a stream with so many replicas."""
+        tier = ((self.limits.get("tiers") or {}).get(f"R{max(replicas, 1)}") or {}).get("limits") or self.limits
+        return ConsumerBounds(
+            int(tier.get("max_ack_pending") or 0),
+            int(self.limits.get(MAX_REQUEST_BATCH) or 0),
+            int(self.limits.get(SERVER_MAX_ACK_PENDING) or 0),
+        )
+
+
+ALONE = Surroundings()
+"""An account without other streams and without limits."""
+
+
+def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE) -> Config:
+    """Return the configuration as a server would keep it, unknown keys included. Raises ConfigRefusedError."""
+    written, refusal = settled_anyway(key, config, around)
+    if refusal is not None:
+        raise ConfigRefusedError(refusal)
+    return written
+
+
+def settled_anyway(
+    key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE
+) -> tuple[Config, ApiError | None]:
+    """Return the same, also for configurations that current servers refuse, with the reason.
+
+    Raises ConfigRefusedError for a value that is no configuration.
+    """
+    raw = without_nulls(config)
+    if key.consumer:
+        consumer, refusal = _consumer_anyway(key, raw, around)
+        return _written(consumer, raw, ConsumerConfig), refusal
+    stream, refusal = _stream_anyway(key, raw, around)
+    return _written(stream, raw, StreamConfig), refusal
+
+
+def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamConfig:
+    """Return the configuration of a stream as a server would keep it. Raises ConfigRefusedError."""
+    model, refusal = _stream_anyway(key, raw, around)
+    if refusal is not None:
+        raise ConfigRefusedError(refusal)
+    return model
+
+
+def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
+    """Return the configuration of a consumer as a server would keep it. Raises ConfigRefusedError."""
+    model, refusal = _consumer_anyway(key, raw, around)
+    if refusal is not None:
+        raise ConfigRefusedError(refusal)
+    return model
+
+
+def _stream_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[StreamConfig, ApiError | None]:
+    """Return the stream as a server would keep it, and the first refusal; later checks still run."""
+    model = _model(raw | {"name": key.stream}, StreamConfig)
+    window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
+    draft = Draft(config=model, max_window_ns=window_ns, origin=around.stream)
+    refusals = [check(draft) for check in stream_config.CHECKS]
+    if around.windows_for_sources and model.sources and not raw.get("duplicate_window"):
+        model.duplicate_window = _default_window_ns(model, window_ns)
+    if model.sealed:
+        stream_update.seal(model)  # as an update does that seals a stream
+    return model, next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def _consumer_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[ConsumerConfig, ApiError | None]:
+    named = {"name": key.consumer} if raw.get("durable_name") or raw.get("name") else {"durable_name": key.consumer}
+    model = _model(raw | {"name": key.consumer} | named, ConsumerConfig)
+    stream = around.stream(key.stream) or StreamConfig(name=key.stream, num_replicas=1)
+    bounds = around.bounds(stream.num_replicas)
+    refusal = consumer_config.normalise(model, stream, bounds) or consumer_check.check(model, stream, bounds)
+    consumer_config.default_threshold(model, consumer_config.is_durable(model))
+    return model, refusal
+
+
+def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
+    """Return the duplicate window of a stream that gives none."""
+    return min(ns for ns in (stream_check.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
+
+
+def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
+    """Return a live configuration in normalised form, defaults that a server leaves out included."""
+    raw = without_nulls(config)
+    try:
+        if key.consumer:
+            consumer = _model({"name": key.consumer} | raw, ConsumerConfig)
+            consumer_config.raise_to_least(consumer, pedantic=False)  # servers before 2.12 keep what is below zero
+            return _written(consumer, raw, ConsumerConfig)
+        stream = _model(raw, StreamConfig)
+    except ConfigRefusedError:
+        return raw  # of a server so new that a field has another type
+    draft = Draft(config=stream)
+    for correct in (stream_check.settle_replicas, stream_check.settle_limits, feature_config.check_persistence):
+        correct(draft)
+    return _written(stream, raw, StreamConfig)
+
+
+def without_nulls(config: Mapping[str, Any]) -> Config:
+    """Return the configuration without null fields, which request nothing."""
+    return {key: _value(value) for key, value in config.items() if value is not None}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_nulls(value)
+    return [_value(item) for item in value] if isinstance(value, list) else value
+
+
+def _model(raw: Config, kind: type[M]) -> M:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as failure:
+        raise ConfigRefusedError(ApiError(code=400, description=str(failure))) from failure
+
+
+def _written(model: Model, raw: Config, kind: type[Model]) -> Config:
+    """Return the fields of a model, and those of `raw` that it does not know."""
+    written: Config = msgspec.to_builtins(model)
+    _keep_unknown(written, raw, shape_of(kind))
+    return written
+
+
+def _keep_unknown(written: Config, raw: Config, shape: Shape) -> None:
+    for key, value in raw.items():
+        known = shape.fields.get(key)
+        if known is None:
+            written[key] = value
+        elif known.shape.kind == "struct" and isinstance(written.get(key), dict):
+            _keep_unknown(written[key], value, known.shape)
+        elif known.shape.kind == "list" and known.shape.elements().kind == "struct":
+            for ours, theirs in zip(written.get(key) or (), value, strict=False):
+                _keep_unknown(ours, theirs, known.shape.elements())
+
+
+SINCE: Final[dict[str, tuple[int, int]]] = {
+    "metadata": (2, 10),
+    "compression": (2, 10),
+    "first_seq": (2, 10),
+    "subject_transform": (2, 10),
+    "consumer_limits": (2, 10),
+    "filter_subjects": (2, 10),
+}
+"""The version that a field came with, for those older than API levels. Earlier servers drop it silently."""
+_EMPTY: Final[tuple[Any, ...]] = (None, False, 0, "", "none", [], {})
+
+
+class Abilities(NamedTuple):
+    """The features of a server; an unknown one is assumed to have all."""
+
+    version: tuple[int, int] = (99, 0)
+    level: int | None = None
+    shown: str = ""
+
+    @classmethod
+    def of(cls, server: Mapping[str, Any]) -> Abilities:
+        """Return the features of the server of a `World`."""
+        shown = str(server.get("version") or "")
+        found = re.match(r"(\d+)\.(\d+)\.", shown)
+        version = (int(found[1]), int(found[2])) if found else (99, 0)
+        level = server.get("api_level")
+        return cls(version, int(level) if level is not None else 0 if version < (2, 11) else None, shown)
+
+    @property
+    def keeps_metadata(self) -> bool:
+        """Whether the server stores labels."""
+        return self.version >= SINCE["metadata"]
+
+    @property
+    def windows_for_sources(self) -> bool:
+        """Whether streams with sources are given a duplicate window."""
+        return self.version < (2, 14)
+
+    def lacking(self, config: Mapping[str, Any], consumer: bool) -> str:
+        """Return why a configuration would not be kept whole, "" if it would."""
+        for name, since in SINCE.items():
+            if self.version < since and config.get(name) not in _EMPTY:
+                return f"{name} needs nats-server {since[0]}.{since[1]}, this is {self.shown}"
+        needed = required_level_of(config, CONSUMER_LEVELS if consumer else STREAM_LEVELS)
+        if self.level is not None and needed.level > self.level:
+            return f"{needed.field} needs JetStream API level {needed.level}, the server {self.shown} has {self.level}"
+        return ""
+
+
+CAPPED: Final = {
+    "duplicate_window": MAX_DUPLICATE_WINDOW,
+    "max_batch": MAX_REQUEST_BATCH,
+    "max_ack_pending": SERVER_MAX_ACK_PENDING,
+}
+"""Fields that servers fill in by their caps."""
+MUCH: Final = INT64_MAX // 4
+_WINDOW: Final = re.compile(r"larger then server limit of (\S+)")
+_BATCH: Final = re.compile(r"max request batch exceeds server limit of (\d+)")
+_PENDING: Final = re.compile(r"max ack pending exceeds system limit of (\d+)")
+
+
+def doubtful(wanted: DocumentSet, plan: Plan) -> dict[str, AssetKey]:
+    """Return the fields that differ, that no document gives and that a cap may explain; each with an asset."""
+    found: dict[str, AssetKey] = {}
+    for change in plan.changes:
+        one = wanted.wanted.get(change.key)
+        if one is None or change.action in (Action.CREATE, Action.DELETE):
+            continue
+        for difference in change.differences:
+            if difference.path in CAPPED and not one.config.get(difference.path):
+                found.setdefault(difference.path, change.key)
+    return found
+
+
+async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], world: World) -> dict[str, int]:
+    """Return the server's caps for these fields, as members of `World.limits`."""
+    caps: dict[str, int] = {}
+    for name, key in fields.items():
+        if name == "duplicate_window":
+            found = await _window_ns(manager)
+        else:
+            pattern = _BATCH if name == "max_batch" else _PENDING
+            text = await _refused_consumer(manager, key.stream, {name: MUCH})
+            match = pattern.search(text)
+            found = int(match[1]) if match else 0
+            limits = (world.assets[key.origin].config if key.origin in world.assets else {}).get("consumer_limits")
+            if name == "max_ack_pending" and found == (limits or {}).get("max_ack_pending"):
+                found = 0  # the stream's own
+        if found:
+            caps[CAPPED[name]] = found
+    return caps
+
+
+async def _window_ns(manager: Manager) -> int:
+    name = _unused("NATSCTL")
+    config = {"name": name, "subjects": [f"natsctl.{name}"], "duplicate_window": MUCH}
+    match = _WINDOW.search(await _refusal(manager, endpoints.STREAM_UPDATE, (name,), config))
+    return parse_duration(match[1]) if match else 0
+
+
+async def _refused_consumer(manager: Manager, stream: str, fields: dict[str, Any]) -> str:
+    name = _unused("natsctl")
+    # Without the sequence to begin at, servers of all versions refuse it; newer ones check the action as well.
+    start = {"deliver_policy": "by_start_sequence", "ack_policy": "explicit"}
+    body = {"stream_name": stream, "config": {"durable_name": name, **start, **fields}, "action": "update"}
+    return await _refusal(manager, endpoints.CONSUMER_CREATE, (stream, name), body)
+
+
+def _unused(prefix: str) -> str:
+    """Return a name that is not in use."""
+    import secrets  # of no use to a plan without doubts, and slow to import
+
+    return f"{prefix}_{secrets.token_hex(8)}"
+
+
+async def _refusal(manager: Manager, endpoint: endpoints.Endpoint, tokens: tuple[str, ...], body: Any) -> str:
+    """Return why the server refuses a request; "" where it gives no reason."""
+    subject = endpoint.subject(*tokens, prefix=manager.connection.target.api_prefix)
+    try:
+        await manager.requests.exchange(subject, codec.encode(body))
+    except ApiResponseError as failure:
+        return failure.text
+    except NotAuthorisedError:
+        return ""
+    return ""

@@ -1,0 +1,321 @@
+"""The attributes of the JetStream provider's resources."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from natsctl.api.times import canonical_time, parse_time
+from natsctl.api.units import SECOND
+from natsctl.desired.assets import Fault, Place
+from natsctl.desired.terraform.expressions import (
+    ExpressionError,
+    list_of,
+    map_of,
+    number_of,
+    said,
+    text_value,
+    truth_of,
+)
+
+Read: TypeAlias = Callable[[Any], Any]
+
+
+def text(value: Any) -> str:
+    """Return a text. Raises ExpressionError, as all of these."""
+    return text_value(value)
+
+
+def number(value: Any) -> int:
+    """Return a whole number."""
+    found = number_of(value)
+    if isinstance(found, float):
+        raise ExpressionError(f"expected a whole number, got {found}")
+    return found
+
+
+def seconds(value: Any) -> int:
+    """Return whole seconds as nanoseconds."""
+    return number(value) * SECOND
+
+
+def many_seconds(value: Any) -> list[int]:
+    """Return a list of whole seconds as nanoseconds."""
+    return [seconds(item) for item in list_of(value)]
+
+
+def flag(value: Any) -> bool:
+    """Return true or false."""
+    return truth_of(value)
+
+
+def opposite(value: Any) -> bool:
+    """Return the opposite of a truth value."""
+    return not truth_of(value)
+
+
+def percent(value: Any) -> str:
+    """Return a number as the provider sends it, "100%"."""
+    return f"{number(value)}%"
+
+
+def texts(value: Any) -> list[str]:
+    """Return a list of texts."""
+    return [text_value(item) for item in list_of(value)]
+
+
+def text_map(value: Any) -> dict[str, str]:
+    """Return a map of texts."""
+    return {key: text_value(item) for key, item in map_of(value).items()}
+
+
+def moment(value: Any) -> str:
+    """Return an RFC 3339 time."""
+    if not value:
+        return ""
+    try:
+        parse_time(text_value(value))
+    except ValueError as error:
+        raise ExpressionError(str(error)) from error
+    return canonical_time(text_value(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One attribute: its place in the configuration (`a.b` is `b` in `a`, "" for none) and its reader.
+
+    `default` is in the provider's units.
+    """
+
+    path: str
+    read: Read = text
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A block that may stand in a resource, `most` times at most (0: any)."""
+
+    path: str
+    schema: Schema
+    most: int = 0
+
+
+Schema: TypeAlias = "Mapping[str, Field | Nested]"
+
+STORAGE: Final = ("file", "memory")
+_TRANSFORM: Final[Schema] = {"source": Field("src", required=True), "destination": Field("dest", required=True)}
+_ORIGIN: Final[Schema] = {
+    "name": Field("name", required=True),
+    "start_seq": Field("opt_start_seq", number),
+    "start_time": Field("opt_start_time", moment),
+    "filter_subject": Field("filter_subject"),
+    "subject_transform": Nested("subject_transforms", _TRANSFORM),
+    "external": Nested("external", {"api": Field("api"), "deliver": Field("deliver")}, most=1),
+    "consumer": Nested(
+        "consumer",
+        {"name": Field("name", required=True), "deliver_subject": Field("deliver_subject", required=True)},
+        most=1,
+    ),
+}
+
+STREAM: Final[Schema] = {
+    "name": Field("name", required=True),
+    "description": Field("description"),
+    "metadata": Field("metadata", text_map),
+    "subjects": Field("subjects", texts),
+    "discard": Field("discard", text, "old", ("old", "new")),
+    "discard_new_per_subject": Field("discard_new_per_subject", flag),
+    "max_msgs": Field("max_msgs", number, -1),
+    "max_msgs_per_subject": Field("max_msgs_per_subject", number, -1),
+    "max_bytes": Field("max_bytes", number, -1),
+    "max_age": Field("max_age", seconds),
+    "duplicate_window": Field("duplicate_window", seconds, 120),
+    "max_msg_size": Field("max_msg_size", number, -1),
+    "storage": Field("storage", text, "file", STORAGE),
+    "ack": Field("no_ack", opposite, True),
+    "retention": Field("retention", text, "limits", ("limits", "interest", "workqueue")),
+    "compression": Field("compression", text, "none", ("none", "s2")),
+    "max_consumers": Field("max_consumers", number, -1),
+    "replicas": Field("num_replicas", number, 1),
+    "deny_delete": Field("deny_delete", flag),
+    "deny_purge": Field("deny_purge", flag),
+    "allow_rollup_hdrs": Field("allow_rollup_hdrs", flag),
+    "allow_direct": Field("allow_direct", flag, True),
+    "mirror_direct": Field("mirror_direct", flag),
+    "placement_cluster": Field("placement.cluster"),
+    "placement_tags": Field("placement.tags", texts),
+    "placement_preferred": Field("placement.preferred"),
+    "subject_transform": Nested("subject_transform", _TRANSFORM, most=1),
+    "mirror": Nested("mirror", _ORIGIN, most=1),
+    "source": Nested("sources", _ORIGIN),
+    "republish_source": Field("republish.src"),
+    "republish_destination": Field("republish.dest"),
+    "republish_headers_only": Field("republish.headers_only", flag),
+    "max_ack_pending": Field("consumer_limits.max_ack_pending", number),
+    "inactive_threshold": Field("consumer_limits.inactive_threshold", seconds),
+    "allow_msg_ttl": Field("allow_msg_ttl", flag),
+    "subject_delete_marker_ttl": Field("subject_delete_marker_ttl", seconds),
+    "allow_msg_counter": Field("allow_msg_counter", flag),
+    "allow_atomic": Field("allow_atomic", flag),
+    "allow_msg_schedules": Field("allow_msg_schedules", flag),
+    "first_seq": Field("first_seq", number),
+    "persist_mode": Field("persist_mode", text, "", ("", "default", "async")),
+    "allow_batched": Field("allow_batched", flag),
+}
+
+DELIVERIES: Final = {
+    "deliver_all": "all",
+    "deliver_last": "last",
+    "deliver_new": "new",
+    "deliver_last_per_subject": "last_per_subject",
+    "stream_sequence": "by_start_sequence",
+    "start_time": "by_start_time",
+}
+"""The attributes of which a consumer has exactly one, and the policy of each."""
+
+CONSUMER: Final[Schema] = {
+    "stream_id": Field("", required=True),
+    "description": Field("description"),
+    "metadata": Field("metadata", text_map),
+    "durable_name": Field("durable_name", required=True),
+    "delivery_subject": Field("deliver_subject"),
+    "stream_sequence": Field("opt_start_seq", number),
+    "start_time": Field("opt_start_time", moment),
+    "deliver_all": Field("", flag),
+    "deliver_last_per_subject": Field("", flag),
+    "deliver_last": Field("", flag),
+    "deliver_new": Field("", flag),
+    "delivery_group": Field("deliver_group"),
+    "ack_policy": Field("ack_policy", text, "explicit", ("explicit", "all", "none", "flow_control")),
+    "ack_wait": Field("ack_wait", seconds, 30),
+    "max_delivery": Field("max_deliver", number, -1),
+    "filter_subject": Field("filter_subject"),
+    "filter_subjects": Field("filter_subjects", texts),
+    "replay_policy": Field("replay_policy", text, "instant", ("instant", "original")),
+    "sample_freq": Field("sample_freq", percent, 0),
+    "ratelimit": Field("rate_limit_bps", number),
+    "max_ack_pending": Field("max_ack_pending", number, 20000),
+    "heartbeat": Field("idle_heartbeat", seconds),
+    "flow_control": Field("flow_control", flag),
+    "max_waiting": Field("max_waiting", number),
+    "headers_only": Field("headers_only", flag),
+    "max_batch": Field("max_batch", number),
+    "max_expires": Field("max_expires", seconds),
+    "max_bytes": Field("max_bytes", number),
+    "inactive_threshold": Field("inactive_threshold", seconds),
+    "replicas": Field("num_replicas", number),
+    "memory": Field("mem_storage", flag),
+    "backoff": Field("backoff", many_seconds),
+    "priority_policy": Field("priority_policy", text, "none", ("none", "overflow", "pinned_client", "prioritized")),
+    "priority_groups": Field("priority_groups", texts),
+    "priority_timeout": Field("priority_timeout", seconds),
+}
+
+_BUCKET: Final[Schema] = {
+    "name": Field("bucket", required=True),
+    "description": Field("description"),
+    "storage": Field("storage", text, "file", STORAGE),
+    "ttl": Field("ttl", seconds),
+    "max_bucket_size": Field("max_bucket_size", number, -1),
+    "placement_cluster": Field("placement.cluster"),
+    "placement_tags": Field("placement.tags", texts),
+    "replicas": Field("replicas", number, 1),
+}
+KV_BUCKET: Final[Schema] = {
+    **_BUCKET,
+    "history": Field("history", number, 5),
+    "max_value_size": Field("max_value_size", number, -1),
+    "limit_marker_ttl": Field("limit_marker_ttl", seconds),
+}
+OBJ_BUCKET: Final[Schema] = {**_BUCKET, "compression": Field("compression", flag)}
+
+
+@dataclass(slots=True)
+class Body:
+    """The evaluated content of the braces; `unread` are attributes whose faults are reported already."""
+
+    place: Place
+    values: dict[str, Any] = field(default_factory=dict)
+    blocks: dict[str, list[Body]] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
+
+    def place_of(self, name: str) -> Place:
+        """Return the location of an attribute or block."""
+        return self.places.get(name, self.place)._replace(path=f"{self.place.path}.{name}")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of an attribute; null counts as not given."""
+        value = self.values.get(name)
+        return default if value is None else value
+
+
+def filled(body: Body, schema: Schema, faults: list[Fault]) -> dict[str, Any]:
+    """Return the configuration of a body; faults are added, and their attributes left out.
+
+    Values without effect on the wire (zero, "", false, an empty list) are left out as well.
+    """
+    _tell_unknown(body, schema, faults)
+    config: dict[str, Any] = {}
+    for name, one in schema.items():
+        if isinstance(one, Nested):
+            value = _nested(body, name, one, faults)
+        else:
+            value = _attribute(body, name, one, faults)
+        if value and one.path:
+            _put(config, one.path, value)
+    return config
+
+
+def _attribute(body: Body, name: str, one: Field, faults: list[Fault]) -> Any:
+    value = body.get(name, one.default)
+    if value is None:
+        if one.required and name not in body.unread:
+            faults.append(Fault(body.place_of(name), f"{name} is missing"))
+        return None
+    try:
+        found = one.read(value)
+        if one.choices and found not in one.choices:
+            words = ", ".join(choice or '""' for choice in one.choices)
+            raise ExpressionError(f"expected one of {words}, got {said(found)}")
+    except ExpressionError as error:
+        faults.append(Fault(body.place_of(name), str(error)))
+        return None
+    return found
+
+
+def _nested(body: Body, name: str, one: Nested, faults: list[Fault]) -> Any:
+    found = body.blocks.get(name, [])
+    if one.most and len(found) > one.most:
+        faults.append(Fault(body.place_of(name), f"only one {name} can be given, there are {len(found)}"))
+    made = [filled(inner, one.schema, faults) for inner in found]
+    if not one.most or one.path == "subject_transforms":
+        return made
+    return made[0] if made else None
+
+
+def _put(config: dict[str, Any], path: str, value: Any) -> None:
+    *above, last = path.split(".")
+    for word in above:
+        config = config.setdefault(word, {})
+    config[last] = value
+
+
+def _tell_unknown(body: Body, schema: Schema, faults: list[Fault]) -> None:
+    attributes = {name for name, one in schema.items() if isinstance(one, Field)}
+    blocks = schema.keys() - attributes
+    wrong = [("attribute", name, attributes) for name in body.values.keys() | body.unread if name not in attributes]
+    wrong += [("block", name, blocks) for name in body.blocks if name not in blocks]
+    faults += [Fault(body.place_of(name), _unknown(what, name, known, schema)) for what, name, known in wrong]
+
+
+def _unknown(what: str, name: str, known: Iterable[str], schema: Mapping[str, Any]) -> str:
+    if name in schema:
+        return f"{name} is a block: write {name} {{ … }}" if what == "attribute" else f"{name} is no block: {name} = …"
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"unknown {what} {name}" + (f", did you mean {near[0]}?" if near else "")

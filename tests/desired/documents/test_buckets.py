@@ -1,0 +1,183 @@
+"""Buckets in their own words: lowered to the streams that the tools make, and raised from them again."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.desired.assets import AssetKey, Kind
+from natsctl.desired.documents.bucket_fields import BucketFieldError, lowered, raise_bucket
+
+HOUR = 3600 * 10**9
+# What `nats kv add CFG --history 5 --ttl 1h --max-value-size 1024 --marker-ttl 1m` and `nats object add FILES --ttl 1h`
+# made on nats-server 2.15.2, as `nats stream info -j` shows it.
+MADE: dict[str, dict[str, Any]] = {
+    "KV_CFG": {
+        "name": "KV_CFG", "subjects": ["$KV.CFG.>"], "retention": "limits", "max_consumers": -1,
+        "max_msgs_per_subject": 5, "max_msgs": -1, "max_bytes": -1, "max_age": HOUR, "max_msg_size": 1024,
+        "storage": "file", "discard": "new", "num_replicas": 1, "duplicate_window": 120 * 10**9, "sealed": False,
+        "deny_delete": True, "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True,
+        "mirror_direct": False, "metadata": {"_nats.level": "5", "_nats.req.level": "1", "_nats.ver": "2.15.2"},
+        "allow_msg_ttl": True, "subject_delete_marker_ttl": 60 * 10**9, "consumer_limits": {},
+    },
+    "KV_MIR": {
+        "name": "KV_MIR", "retention": "limits", "max_consumers": -1, "max_msgs_per_subject": 1, "max_msgs": -1,
+        "max_bytes": -1, "max_age": 0, "max_msg_size": -1, "storage": "file", "discard": "new", "num_replicas": 1,
+        "duplicate_window": 120 * 10**9, "mirror": {"name": "KV_CFG"}, "sealed": False, "deny_delete": True,
+        "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True, "mirror_direct": True,
+        "consumer_limits": {},
+    },
+    "KV_SRC": {
+        "name": "KV_SRC", "subjects": ["$KV.SRC.>"], "retention": "limits", "max_consumers": -1,
+        "max_msgs_per_subject": 1, "max_msgs": -1, "max_bytes": -1, "max_age": 0, "max_msg_size": -1,
+        "storage": "file", "discard": "new", "num_replicas": 1, "duplicate_window": 120 * 10**9,
+        "sources": [{"name": "KV_CFG", "subject_transforms": [{"src": "$KV.CFG.>", "dest": "$KV.SRC.>"}]}],
+        "sealed": False, "deny_delete": True, "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True,
+        "mirror_direct": False, "consumer_limits": {},
+    },
+    "OBJ_FILES": {
+        "name": "OBJ_FILES", "subjects": ["$O.FILES.C.>", "$O.FILES.M.>"], "retention": "limits",
+        "max_consumers": -1, "max_msgs_per_subject": -1, "max_msgs": -1, "max_bytes": -1, "max_age": HOUR,
+        "max_msg_size": -1, "storage": "file", "discard": "new", "num_replicas": 1,
+        "duplicate_window": 120 * 10**9, "sealed": False, "deny_delete": False, "deny_purge": False,
+        "allow_rollup_hdrs": True, "allow_direct": True, "mirror_direct": False, "consumer_limits": {},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        (
+            "KV_CFG",
+            {
+                "kind": "KeyValue",
+                "bucket": "CFG",
+                "history": 5,
+                "ttl": HOUR,
+                "max_value_size": 1024,
+                "limit_marker_ttl": 60 * 10**9,
+            },
+        ),
+        ("KV_MIR", {"kind": "KeyValue", "bucket": "MIR", "mirror": {"name": "CFG"}}),
+        ("KV_SRC", {"kind": "KeyValue", "bucket": "SRC", "sources": [{"name": "CFG"}]}),
+        ("OBJ_FILES", {"kind": "ObjectStore", "bucket": "FILES", "ttl": HOUR}),
+    ],
+)
+def test_buckets_that_the_tool_made_are_raised_to_their_words(stream: str, words: dict[str, Any]) -> None:
+    assert raise_bucket(MADE[stream]) == words
+
+
+@pytest.mark.parametrize(
+    ("stream", "change"),
+    [
+        ("KV_CFG", {"subjects": ["$KV.CFG.>", "more"]}),
+        ("KV_CFG", {"discard": "old"}),
+        ("KV_CFG", {"max_msgs": 5}),
+        ("KV_CFG", {"max_msgs_per_subject": 65}),
+        ("KV_CFG", {"allow_direct": False}),
+        ("KV_CFG", {"duplicate_window": 10**9}),
+        ("KV_CFG", {"subject_delete_marker_ttl": 0}),
+        ("KV_CFG", {"retention": "interest"}),
+        ("KV_MIR", {"mirror_direct": False}),
+        ("OBJ_FILES", {"max_msg_size": 5}),
+        ("OBJ_FILES", {"mirror": {"name": "X"}}),
+        ("OBJ_FILES", {"name": "OBJ_a.b"}),
+        ("OBJ_FILES", {"name": "ORDERS"}),
+    ],
+)
+def test_a_stream_that_is_no_plain_bucket_is_not_raised(stream: str, change: dict[str, Any]) -> None:
+    assert raise_bucket({**MADE[stream], **change}) is None
+
+
+def test_labels_and_what_servers_write_make_no_difference() -> None:
+    labels = {"natsctl.owner": "me", "natsctl.protect": "true", "_nats.ver": "2.15.2"}
+    raised = raise_bucket({**MADE["OBJ_FILES"], "metadata": {**labels, "team": "a"}})
+    assert raised == {"kind": "ObjectStore", "bucket": "FILES", "ttl": HOUR, "metadata": {"team": "a"}}
+
+
+COMMON = {
+    "description": st.text(max_size=10),
+    "ttl": st.integers(0, 10**15).map(lambda ns: ns + 10**8 if ns else 0),
+    "max_bucket_size": st.sampled_from([-1, 1024, 2**40]),
+    "storage": st.sampled_from(["file", "memory"]),
+    "replicas": st.integers(1, 5),
+    "placement": st.fixed_dictionaries({"cluster": st.just("c1")}, optional={"tags": st.just(["a", "b"])}),
+    "compression": st.booleans(),
+    "metadata": st.dictionaries(st.sampled_from(["team", "env"]), st.text(max_size=5)),
+}
+ORIGINS = st.sampled_from(["A", "B"]).map(lambda name: {"name": name}) | st.just(
+    {"name": "FAR", "external": {"api": "$JS.hub.API", "deliver": ""}}
+)
+KEY_VALUE = {
+    **COMMON,
+    "history": st.integers(1, 64),
+    "max_value_size": st.sampled_from([-1, 1, 2**20]),
+    "limit_marker_ttl": st.sampled_from([0, 10**9, HOUR]),
+    "republish": st.just({"src": ">", "dest": "copied.>"}),
+}
+
+
+SOURCES = st.lists(ORIGINS, min_size=1, max_size=3, unique_by=str).map(lambda found: {"sources": found})
+DEFAULTS = {"max_bucket_size": -1, "max_value_size": -1, "storage": "file", "replicas": 1, "history": 1}
+
+
+def said(words: dict[str, Any]) -> dict[str, Any]:
+    """The words that are not what a bucket has anyway."""
+    return {key: value for key, value in words.items() if value and DEFAULTS.get(key) != value}
+
+
+@given(
+    st.fixed_dictionaries({"bucket": st.just("CFG")}, optional=KEY_VALUE),
+    st.sampled_from([{}, {"mirror": {"name": "A"}}]) | SOURCES,
+)
+def test_a_key_value_bucket_is_itself_again(words: dict[str, Any], origin: dict[str, Any]) -> None:
+    if "mirror" in origin:
+        words.pop("limit_marker_ttl", None)  # servers refuse markers on mirrors
+    raised = raise_bucket(lowered(Kind.KEY_VALUE, words | origin))
+    assert raised == {"kind": "KeyValue", **said(words | origin)}
+
+
+@given(st.fixed_dictionaries({"bucket": st.just("FILES")}, optional=COMMON))
+def test_an_object_store_is_itself_again(words: dict[str, Any]) -> None:
+    assert raise_bucket(lowered(Kind.OBJECT_STORE, words)) == {"kind": "ObjectStore", **said(words)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "word"),
+    [
+        (Kind.KEY_VALUE, {"bucket": "B", "history": 0}, "history"),
+        (Kind.KEY_VALUE, {"bucket": "a b"}, "bucket"),
+        (Kind.OBJECT_STORE, {}, "bucket"),
+        (Kind.KEY_VALUE, {"bucket": "B", "mirror": {"name": ""}}, "mirror"),
+        (Kind.KEY_VALUE, {"bucket": "B", "mirror": {"external": {"api": "$JS.hub.API"}}}, "mirror"),
+        (Kind.KEY_VALUE, {"bucket": "B", "sources": [{"name": "A"}, {}]}, "sources"),
+        (Kind.KEY_VALUE, {"bucket": "B", "sources": [{"name": "a b"}]}, "sources"),
+    ],
+)
+def test_what_no_bucket_can_have_is_told_by_its_word(kind: Kind, words: dict[str, Any], word: str) -> None:
+    with pytest.raises(BucketFieldError) as caught:
+        lowered(kind, words)
+    assert caught.value.word == word
+
+
+def test_words_of_other_tools_mean_the_same(read) -> None:
+    ours = "kind: KeyValue\nbucket: CFG\nmax_bucket_size: 1MB\nreplicas: 1\ncompression: true\nlimit_marker_ttl: 1m\n"
+    theirs = "kind: KeyValue\nname: CFG\nmax_bytes: 1MB\nnum_replicas: 1\ncompress: s2\nmarker_ttl: 1m\n"
+    assert read(ours).wanted[AssetKey("KV_CFG")].config == read(theirs).wanted[AssetKey("KV_CFG")].config
+
+
+def test_two_words_for_the_same_are_told(told) -> None:
+    ((line, path, reason),) = told("kind: KeyValue\nbucket: CFG\nreplicas: 1\nnum_replicas: 3\n")
+    assert (line, path) == (4, "$.num_replicas")
+    assert reason == "num_replicas is another word for replicas, which stands here too"
+
+
+def test_origins_may_be_named_by_a_text_alone(read, told) -> None:
+    found = read("kv:\n- bucket: M\n  mirror: CFG\n- bucket: S\n  sources: [CFG, KV_B]\n- bucket: T\n  sources: CFG\n")
+    mirror, sources, single = (one.config for one in found.wanted.values())
+    assert mirror["mirror"] == {"name": "KV_CFG"}
+    assert [source["name"] for source in sources["sources"]] == ["KV_CFG", "KV_B"]
+    assert [source["name"] for source in single["sources"]] == ["KV_CFG"]
+    assert told("kv:\n- bucket: M\n  mirror: 5\n") == [(3, "$.kv[0].mirror", "expected an object, got 5")]

@@ -1,0 +1,70 @@
+"""Document sets and accounts for tests of plans, in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from natsctl.desired.assets import AssetKey, DocumentSet, Place, Wanted, with_labels
+from natsctl.desired.live import Live, World
+from natsctl.desired.plan import Change, Plan
+from natsctl.desired.server_defaults import settled
+
+Config = dict[str, Any]
+SECOND = 1_000_000_000
+NOW_NS = 1_800_000_000 * SECOND
+SERVER = {"server_name": "one", "version": "2.15.2", "api_level": 5}
+
+
+def key_of(name: str) -> AssetKey:
+    """The key of `STREAM` or `STREAM > CONSUMER`."""
+    stream, _, consumer = name.partition(" > ")
+    return AssetKey(stream, consumer)
+
+
+def documents(assets: dict[str, Config], owner: str = "shop", protect: tuple[str, ...] = ()) -> DocumentSet:
+    """What documents ask for; a field at None is one at null."""
+    wanted = {}
+    for name, given in assets.items():
+        key = key_of(name)
+        config = {field: value for field, value in given.items() if value is not None}
+        nulls = frozenset(given.keys() - config.keys())
+        wanted[key] = Wanted(key, key.kind, config, Place("f.yaml", 1), protect=name in protect, nulls=nulls)
+    return DocumentSet(wanted, owner)
+
+
+def account(
+    assets: dict[str, Config],
+    owner: str = "shop",
+    protect: tuple[str, ...] = (),
+    states: dict[str, Config] | None = None,
+    **rest: Any,
+) -> World:
+    """An account that has assets as a server keeps them, labelled; owner "" labels nothing."""
+    live = {}
+    for name, config in assets.items():
+        key = key_of(name)
+        kept = settled(key, config)
+        if owner:
+            kept = with_labels(kept, owner, name in protect, owner)
+        state = {"messages": 0, "bytes": 0, "consumer_count": 1, **(states or {}).get(name, {})}
+        live[key] = Live(key, {"name": key.consumer or key.stream, "config": kept, "state": state})
+    return World(live, rest.pop("server", SERVER), now_ns=NOW_NS, **rest)
+
+
+def change_of(plan: Plan, name: str) -> Change:
+    """The one change of an asset."""
+    (found,) = [change for change in plan.changes if change.key == key_of(name)]
+    return found
+
+
+def actions(plan: Plan) -> list[tuple[str, str]]:
+    """What happens to which asset, in order."""
+    return [
+        (str(change.action), f"{change.stream} > {change.consumer}" if change.consumer else change.stream)
+        for change in plan.changes
+    ]
+
+
+def paths(change: Change) -> list[str]:
+    """Which fields of an asset differ."""
+    return [one.path for one in change.differences]
