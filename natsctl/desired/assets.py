@@ -53,7 +53,7 @@ class AssetKey(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A location in a document; `path` is `$.streams[0].max_age`, `line` counts from 1, 0 is unknown."""
 
     file: str
@@ -70,7 +70,7 @@ DEFAULT_OWNER = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredAsset:
     """One asset as a document describes it.
 
     `config` has the wire's keys and values (nanoseconds, bytes, RFC 3339), those that the document gives and no others;
@@ -81,7 +81,7 @@ class Wanted:
     key: AssetKey
     kind: Kind
     config: dict[str, Any]
-    place: Place
+    place: Location
     protect: bool = False
     """Neither removed nor replaced until a document lifts the protection."""
     create_only: bool = False
@@ -105,7 +105,7 @@ class DocumentSet:
     `notes` report what was skipped.
     """
 
-    wanted: dict[AssetKey, Wanted]
+    wanted: dict[AssetKey, DesiredAsset]
     owner: str = DEFAULT_OWNER
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class DocumentSet:
 class Fault:
     """One mistake in a document."""
 
-    place: Place
+    place: Location
     reason: str
 
     def __str__(self) -> str:

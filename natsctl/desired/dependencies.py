@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from natsctl.desired.assets import AssetKey
 from natsctl.desired.documents.rules import SubjectTree
-from natsctl.desired.live import World
+from natsctl.desired.live import LiveState
 from natsctl.desired.plan import Action, Change
 
 Node = TypeVar("Node", bound=Hashable)
@@ -70,11 +70,11 @@ LIMITED: Final = ("max_ack_pending", "inactive_threshold")
 """Fields of consumers that their stream may limit."""
 
 
-def with_needs(changes: Mapping[AssetKey, Change], world: World) -> list[Change]:
+def with_needs(changes: Mapping[AssetKey, Change], live_state: LiveState) -> list[Change]:
     """Return the changes with their dependencies, in a feasible order; those in a circle are refused."""
     must: dict[AssetKey, set[AssetKey]] = defaultdict(set)
     may: dict[AssetKey, set[AssetKey]] = defaultdict(set)
-    leaving = _leaving(changes, world)
+    leaving = _leaving(changes, live_state)
     for key, change in changes.items():
         if change.action is Action.CREATE:
             may[key] |= leaving.get(key.stream if key.consumer else "", set())
@@ -86,7 +86,7 @@ def with_needs(changes: Mapping[AssetKey, Change], world: World) -> list[Change]
                 may[AssetKey(origin)].add(key)
         else:
             may[key].update(AssetKey(origin) for origin in origins(change.config or {}))
-    for group in _rivals(changes, world):
+    for group in _rivals(changes, live_state):
         for giver, taker in _handed_over(group):
             must[taker].add(giver)
     needed, circle = ordered(list(changes), must, may)
@@ -131,30 +131,30 @@ def is_beyond(limits: Mapping[str, Any], consumer: Mapping[str, Any]) -> bool:
     return any(0 < int(most or 0) < int(consumer.get(name) or 0) for name, most in limits.items() if name in LIMITED)
 
 
-def _leaving(changes: Mapping[AssetKey, Change], world: World) -> dict[str, set[AssetKey]]:
+def _leaving(changes: Mapping[AssetKey, Change], live_state: LiveState) -> dict[str, set[AssetKey]]:
     """Return removals that make room: consumers by stream, streams of an account that limits them under ""."""
     found: dict[str, set[AssetKey]] = defaultdict(set)
-    limited = int(world.limits.get("max_streams") or 0) > 0
+    limited = int(live_state.limits.get("max_streams") or 0) > 0
     for key, change in changes.items():
         if change.action is Action.DELETE and (key.consumer or limited):
             found[key.stream if key.consumer else ""].add(key)
     return found
 
 
-def _rivals(changes: Mapping[AssetKey, Change], world: World) -> Iterator[dict[AssetKey, Change]]:
+def _rivals(changes: Mapping[AssetKey, Change], live_state: LiveState) -> Iterator[dict[AssetKey, Change]]:
     """Return groups of assets that cannot share a subject: streams, and the consumers of one work queue."""
     yield {key: change for key, change in changes.items() if not key.consumer}
     queues: dict[str, dict[AssetKey, Change]] = defaultdict(dict)
     for key, change in changes.items():
-        if key.consumer and _is_queue(key.origin, changes, world):
+        if key.consumer and _is_queue(key.origin, changes, live_state):
             queues[key.stream][key] = change
     yield from queues.values()
 
 
-def _is_queue(stream: AssetKey, changes: Mapping[AssetKey, Change], world: World) -> bool:
+def _is_queue(stream: AssetKey, changes: Mapping[AssetKey, Change], live_state: LiveState) -> bool:
     config = (changes[stream].config if stream in changes else None) or {}
-    if not config and stream in world.assets:
-        config = world.assets[stream].config
+    if not config and stream in live_state.assets:
+        config = live_state.assets[stream].config
     return config.get("retention") == "workqueue"
 
 
@@ -200,12 +200,12 @@ def subjects_taken(changes: Mapping[AssetKey, Change]) -> set[str]:
     return {subject for key, change in changes.items() if not key.consumer for subject in taken(change)}
 
 
-def refuse_clashes(changes: Mapping[AssetKey, Change], world: World) -> None:
+def refuse_clashes(changes: Mapping[AssetKey, Change], live_state: LiveState) -> None:
     """Refuse changes by which a stream would take subjects that another one keeps."""
     if not subjects_taken(changes):
         return
     kept: SubjectTree[str] = SubjectTree()
-    for key, live in world.assets.items():
+    for key, live in live_state.assets.items():
         change = changes.get(key)
         if key.consumer or (change is not None and change.action in (Action.DELETE, Action.REPLACE)):
             continue

@@ -19,9 +19,9 @@ from natsctl.desired.assets import (
     OWNER,
     PROTECT,
     AssetKey,
+    DesiredAsset,
     DocumentSet,
     Kind,
-    Wanted,
     creator_of,
     is_protected,
     owner_of,
@@ -30,17 +30,17 @@ from natsctl.desired.assets import (
     without_server_made,
 )
 from natsctl.desired.dependencies import LIMITED
-from natsctl.desired.live import Live, World
+from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.plan import Action, Change, Difference, differences, same, without_passed_pause
 from natsctl.desired.server_defaults import (
-    Abilities,
     ConfigRefusedError,
-    Surroundings,
+    ServerContext,
+    ServerFeatures,
     kept,
-    settled,
-    settled_anyway,
-    settled_consumer,
-    settled_stream,
+    normalised,
+    normalised_consumer,
+    normalised_leniently,
+    normalised_stream,
     without_nulls,
 )
 
@@ -48,7 +48,7 @@ UNPROTECT = "apply it with `protect: false` first"
 TAKE_OVER = "take it over with --adopt, or leave it out of the documents"
 
 
-def removal_of(live: Live) -> Change:
+def removal_of(live: LiveAsset) -> Change:
     """Return the change that removes an asset."""
     key = live.key
     change = Change(
@@ -62,13 +62,13 @@ def removal_of(live: Live) -> Change:
     return change
 
 
-def hold(change: Change, live: Live) -> None:
+def hold(change: Change, live: LiveAsset) -> None:
     """Record what is lost with an asset."""
     state = live.info.get("state") or {}
     change.messages, change.bytes = int(state.get("messages") or 0), int(state.get("bytes") or 0)
 
 
-def refuse_removal(change: Change, live: Live, owner: str, adopt: bool) -> None:
+def refuse_removal(change: Change, live: LiveAsset, owner: str, adopt: bool) -> None:
     """Refuse a change that would remove an asset which is protected or belongs to another owner."""
     config, of = live.config, owner_of(live.config)
     what = "it" if live.key == change.key else str(live.key)
@@ -104,7 +104,7 @@ class Merged:
     compared: frozenset[str]
 
 
-def created(one: Wanted) -> Merged:
+def created(one: DesiredAsset) -> Merged:
     """Return the configuration with which a missing asset is created."""
     config = without_server_made(one.config)
     if one.kind is Kind.STREAM:
@@ -118,7 +118,7 @@ def as_created(documents: DocumentSet) -> DocumentSet:
     return replace(documents, wanted=wanted)
 
 
-def merged(one: Wanted, has: Mapping[str, Any]) -> Merged:
+def merged(one: DesiredAsset, has: Mapping[str, Any]) -> Merged:
     """Return the desired configuration of an asset that exists as `has`."""
     config = without_labels(without_server_made(has))
     compared = set(one.mentioned)
@@ -139,7 +139,7 @@ def merged(one: Wanted, has: Mapping[str, Any]) -> Merged:
     return Merged(config, frozenset(name.partition(".")[0] for name in compared))
 
 
-def _bag(one: Wanted, name: str, has: Any, value: Any) -> Any:
+def _bag(one: DesiredAsset, name: str, has: Any, value: Any) -> Any:
     """Return an object with the keys that a document mentions, and the other live ones."""
     if not isinstance(value, Mapping) or not isinstance(has or {}, Mapping):
         return value
@@ -150,7 +150,7 @@ def _bag(one: Wanted, name: str, has: Any, value: Any) -> Any:
     return rest | {key: new for key, new in value.items() if key not in ignored}
 
 
-def attempted(one: Wanted, has: Mapping[str, Any], around: Surroundings) -> Iterator[Merged]:
+def attempted(one: DesiredAsset, has: Mapping[str, Any], around: ServerContext) -> Iterator[Merged]:
     """Return the configurations to try in turn for a live asset, until a server would accept one.
 
     A server refuses some of its own defaults beside new values: a window of duplicates that is longer than messages are
@@ -166,11 +166,11 @@ def attempted(one: Wanted, has: Mapping[str, Any], around: Surroundings) -> Iter
     yield _without(found, by_server | (unmentioned & _FOLLOWING))
 
 
-def _filled(one: Wanted, bare: Config, around: Surroundings) -> Config:
+def _filled(one: DesiredAsset, bare: Config, around: ServerContext) -> Config:
     """Return the configuration as a server would keep it, or that of an empty one where it refuses it."""
     for part in (bare, {name: bare[name] for name in _NAMES & bare.keys()}):
         try:
-            return settled(one.key, part, around)
+            return normalised(one.key, part, around)
         except ConfigRefusedError:
             continue
     return {}
@@ -181,7 +181,7 @@ def _without(found: Merged, dropped: Set[str]) -> Merged:
     return replace(found, config=config, compared=found.compared | dropped)
 
 
-def is_plainly_so(one: Wanted, has: Mapping[str, Any]) -> bool:
+def is_plainly_so(one: DesiredAsset, has: Mapping[str, Any]) -> bool:
     """Return whether all that a document mentions is live exactly as written.
 
     Most assets are, most of the time; for the others the normalised configurations are compared.
@@ -200,7 +200,7 @@ def is_plainly_so(one: Wanted, has: Mapping[str, Any]) -> bool:
     return not any(has.get(other) for name in EXCLUDES.keys() & one.config.keys() for other in EXCLUDES[name])
 
 
-def held_by_seal(one: Wanted, has: Mapping[str, Any]) -> list[str]:
+def held_by_seal(one: DesiredAsset, has: Mapping[str, Any]) -> list[str]:
     """Return the fields that a document would change, and that a sealed stream keeps for good."""
     if not has.get("sealed") or one.key.consumer or one.config.get("sealed"):
         return []
@@ -211,17 +211,23 @@ def held_by_seal(one: Wanted, has: Mapping[str, Any]) -> list[str]:
     ]
 
 
-class Judge:
+class Differ:
     """Comparison of the assets of one set of documents with one account."""
 
     def __init__(
-        self, wanted: DocumentSet, world: World, *, allow_replace: bool, adopt: bool, keep_messages: bool = False
+        self,
+        wanted: DocumentSet,
+        live_state: LiveState,
+        *,
+        allow_replace: bool,
+        adopt: bool,
+        keep_messages: bool = False,
     ) -> None:
-        self.wanted, self.world = wanted, world
+        self.wanted, self.live_state = wanted, live_state
         self.allow_replace, self.adopt, self.keep_messages = allow_replace, adopt, keep_messages
-        self.able = Abilities.of(world.server)
-        self.alone = Surroundings(limits=world.limits, windows_for_sources=self.able.windows_for_sources)
-        self.around = Surroundings(self.stream, world.limits, self.able.windows_for_sources)
+        self.able = ServerFeatures.of(live_state.server)
+        self.alone = ServerContext(limits=live_state.limits, windows_for_sources=self.able.windows_for_sources)
+        self.around = ServerContext(self.stream, live_state.limits, self.able.windows_for_sources)
         self._streams: dict[str, StreamConfig | None] = {}
         self._will: dict[AssetKey, Config | None] = {}
         self._consumers: dict[str, list[AssetKey]] = defaultdict(list)
@@ -237,7 +243,7 @@ class Judge:
     def _will_be(self, key: AssetKey) -> Config | None:
         """Return the future configuration of an asset, None if it neither exists nor is described."""
         if key not in self._will:
-            one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
+            one, live = self.wanted.wanted.get(key), self.live_state.assets.get(key)
             if live is None:
                 self._will[key] = created(one).config if one else None
             else:
@@ -247,13 +253,13 @@ class Judge:
 
     def _settled_or_plain(self, key: AssetKey, config: Config) -> StreamConfig:
         try:
-            return settled_stream(key, without_nulls(config), self.alone)
+            return normalised_stream(key, without_nulls(config), self.alone)
         except ConfigRefusedError:
             return StreamConfig(name=key.stream)
 
-    def change(self, one: Wanted, above: Change | None) -> Change | None:
+    def change(self, one: DesiredAsset, above: Change | None) -> Change | None:
         """Return the change that an asset needs, None for none; `above` is the change of a consumer's stream."""
-        live = self.world.assets.get(one.key)
+        live = self.live_state.assets.get(one.key)
         anew = above is not None and above.action is Action.REPLACE
         if live is not None and not anew and (one.create_only or self._is_plainly_so(live, one)):
             return None
@@ -261,12 +267,12 @@ class Judge:
         for wanted in attempts:
             change = self._creation(one, wanted.config)
             try:
-                new, refusal = settled_anyway(one.key, wanted.config, self.around)
+                new, refusal = normalised_leniently(one.key, wanted.config, self.around)
             except ConfigRefusedError as refused:
                 return self._refused(change, live, refused.text)
             if refusal is None:
                 break
-        new = without_passed_pause(new, self.world.now_ns)
+        new = without_passed_pause(new, self.live_state.now_ns)
         if refusal is not None:
             return self._refused_unless_so(change, one, live, new, wanted, refusal.description)
         if live is None:
@@ -275,7 +281,7 @@ class Judge:
             return self._made_anew(change, one, live, new, wanted)
         return self._comparison(change, one, live, new, wanted)
 
-    def _is_plainly_so(self, live: Live, one: Wanted) -> bool:
+    def _is_plainly_so(self, live: LiveAsset, one: DesiredAsset) -> bool:
         """Return whether no change is needed, as far as can be seen without normalising anything."""
         if self.adopt or not self.able.keeps_metadata:
             return False
@@ -284,9 +290,9 @@ class Judge:
         has = live.info.get("config") or {}
         return is_protected(has) is one.protect and is_plainly_so(one, has)
 
-    def _creation(self, one: Wanted, config: Config) -> Change:
+    def _creation(self, one: DesiredAsset, config: Config) -> Change:
         keeps = self.able.keeps_metadata
-        live = self.world.assets.get(one.key)
+        live = self.live_state.assets.get(one.key)
         creator = self.wanted.owner if live is None else creator_of(live.config)
         sent = with_labels(config, self.wanted.owner, one.protect, creator) if keeps else without_labels(config)
         if not one.key.consumer:
@@ -300,14 +306,14 @@ class Judge:
             place=str(one.place),
         )
 
-    def _refused(self, change: Change, live: Live | None, reason: str, hint: str = "") -> Change:
+    def _refused(self, change: Change, live: LiveAsset | None, reason: str, hint: str = "") -> Change:
         change.refused, change.hint = reason, hint
         if live is not None:
             change.action, change.before = Action.UPDATE, without_server_made(live.config)
         return change
 
     def _refused_unless_so(
-        self, change: Change, one: Wanted, live: Live | None, new: Config, wanted: Merged, reason: str
+        self, change: Change, one: DesiredAsset, live: LiveAsset | None, new: Config, wanted: Merged, reason: str
     ) -> Change | None:
         """Refuse a configuration that the server refuses, unless a server of another version has it exactly so."""
         if live is not None:
@@ -319,9 +325,11 @@ class Judge:
     def _checked_creation(self, change: Change) -> Change:
         """Refuse to create an asset that cannot be created here."""
         key, config = change.key, change.config or {}
-        if change.stream in self.world.unreadable:
-            return self._refused(change, None, f"the server does not show it: {self.world.unreadable[change.stream]}")
-        if key.consumer and key.origin not in self.wanted.wanted and key.origin not in self.world.assets:
+        if change.stream in self.live_state.unreadable:
+            return self._refused(
+                change, None, f"the server does not show it: {self.live_state.unreadable[change.stream]}"
+            )
+        if key.consumer and key.origin not in self.wanted.wanted and key.origin not in self.live_state.assets:
             hint = f"describe the stream {key.stream} too"
             return self._refused(
                 change, None, f"stream {key.stream} does not exist, and no document describes it", hint
@@ -331,12 +339,12 @@ class Judge:
             return self._refused(change, None, "a stream can not be made sealed", hint)
         return self._able(change, None)
 
-    def _able(self, change: Change, live: Live | None) -> Change:
+    def _able(self, change: Change, live: LiveAsset | None) -> Change:
         """Refuse fields that the server is too old for."""
         lacking = self.able.lacking(change.config or {}, bool(change.consumer))
         return self._refused(change, live, lacking, "leave it out, or use a newer server") if lacking else change
 
-    def _made_anew(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Change:
+    def _made_anew(self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged) -> Change:
         """Return the creation of a consumer that goes with its stream, which is replaced."""
         self._differ(change, one, live, new, wanted)
         change.before = without_server_made(live.config)
@@ -344,9 +352,9 @@ class Judge:
         change.notes.append(f"it goes with {live.key.stream}, and {how}")
         return change
 
-    def _differ(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Config:
+    def _differ(self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged) -> Config:
         """Record the differences of an asset in the compared fields; return its live configuration, normalised."""
-        old = without_passed_pause(kept(live.key, live.config), self.world.now_ns)
+        old = without_passed_pause(kept(live.key, live.config), self.live_state.now_ns)
         old = without_server_made(old)
         was = {name: value for name, value in without_labels(old).items() if name in wanted.compared}
         will = {name: value for name, value in new.items() if name in wanted.compared}
@@ -354,7 +362,9 @@ class Judge:
         change.differences += self._label_differences(one, old, owner_of(old))
         return old
 
-    def _comparison(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Change | None:
+    def _comparison(
+        self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged
+    ) -> Change | None:
         """Return the change that an existing asset needs, None for none."""
         old = self._differ(change, one, live, new, wanted)
         if held := held_by_seal(one, live.config):
@@ -381,11 +391,11 @@ class Judge:
             change.notes += self._unmatched(change, new)
         return self._permitted(change, live, old, reason)
 
-    def _losses(self, change: Change, live: Live, new: Config) -> list[Loss]:
+    def _losses(self, change: Change, live: LiveAsset, new: Config) -> list[Loss]:
         """Return the losses that an update causes."""
         if change.consumer:
             return consumer_losses(live.config, new, live.info)
-        return stream_losses(live.config, new, live.info.get("state") or {}, self.world.now_ns)
+        return stream_losses(live.config, new, live.info.get("state") or {}, self.live_state.now_ns)
 
     def _unmatched(self, change: Change, new: Config) -> list[str]:
         """Return the consumers that will receive nothing new because a stream gives up the subjects they filter."""
@@ -398,7 +408,7 @@ class Judge:
     def _filters(self, stream: str) -> Iterator[tuple[str, list[str]]]:
         """Return the consumers of a stream that filter, as they will be."""
         if not self._consumers:
-            for key in dict.fromkeys([*self.world.assets, *self.wanted.wanted]):
+            for key in dict.fromkeys([*self.live_state.assets, *self.wanted.wanted]):
                 self._consumers[key.stream].append(key)
         for key in (key for key in self._consumers[stream] if key.consumer):
             config = self._will_be(key) or {}
@@ -406,7 +416,7 @@ class Judge:
             if kept_filters := [str(subject) for subject in filters if subject]:
                 yield key.consumer, kept_filters
 
-    def _label_differences(self, one: Wanted, old: Config, owner: str) -> list[Difference]:
+    def _label_differences(self, one: DesiredAsset, old: Config, owner: str) -> list[Difference]:
         if not self.able.keeps_metadata:
             return []
         said: dict[str, str] = {}
@@ -418,7 +428,7 @@ class Judge:
             said |= {OWNER: owner} if owner else {}
         return differences({"metadata": said}, {"metadata": wanted})
 
-    def _permitted(self, change: Change, live: Live, old: Config, reason: str) -> Change:
+    def _permitted(self, change: Change, live: LiveAsset, old: Config, reason: str) -> Change:
         """Refuse what the owner, the protection or the options do not allow."""
         owner = owner_of(old)
         if owner and owner != self.wanted.owner and not self.adopt:
@@ -433,18 +443,18 @@ class Judge:
             change.notes.append(reason)
         return change
 
-    def _why_not_in_place(self, live: Live, new: Config) -> str:
+    def _why_not_in_place(self, live: LiveAsset, new: Config) -> str:
         """Return why the server would not change an asset in place, "" if it would."""
         try:
             if live.key.consumer:
-                before = settled_consumer(live.key, without_nulls(live.config), self.around)
-                after = settled_consumer(live.key, new, self.around)
+                before = normalised_consumer(live.key, without_nulls(live.config), self.around)
+                after = normalised_consumer(live.key, new, self.around)
                 if bool(before.durable_name) is not bool(after.durable_name):
                     return "a consumer is made durable, or not, for good"
                 refusal = check_consumer_update(before, after, bool(live.info.get("push_bound")))
             else:
-                was = settled_stream(live.key, without_nulls(live.config), self.alone)
-                will = settled_stream(live.key, new, self.around)
+                was = normalised_stream(live.key, without_nulls(live.config), self.alone)
+                will = normalised_stream(live.key, new, self.around)
                 refusal = check_stream_update(was, will) or settle(Draft(config=copy(will)))
         except ConfigRefusedError:
             return ""

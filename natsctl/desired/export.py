@@ -19,25 +19,25 @@ from natsctl.client.asset_config import CREATED, new_stream
 from natsctl.desired.assets import (
     DEFAULT_OWNER,
     AssetKey,
+    DesiredAsset,
     DocumentSet,
     Kind,
-    Place,
-    Wanted,
+    Location,
     is_protected,
     owner_of,
     without_labels,
     without_server_made,
 )
 from natsctl.desired.documents.asset_documents import EXTRA, known_of, unknown_of
-from natsctl.desired.documents.bucket_fields import WORDS, lowered, raise_bucket
+from natsctl.desired.documents.bucket_fields import WORDS, bucket_words, stream_fields
 from natsctl.desired.documents.yaml_text import escaped
-from natsctl.desired.live import Live, World
+from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import (
     ConfigRefusedError,
-    Surroundings,
+    ServerContext,
     kept,
-    settled,
-    settled_stream,
+    normalised,
+    normalised_stream,
     without_nulls,
 )
 
@@ -100,7 +100,7 @@ Config = dict[str, Any]
 Settle = Callable[[Mapping[str, Any]], Config]
 
 
-def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, required: Sequence[str] = ()) -> Config:
+def shortened(key: AssetKey, config: Mapping[str, Any], around: ServerContext, required: Sequence[str] = ()) -> Config:
     """Return the part of `config`, in the order of the contract, that normalises to the whole; `required` always stays.
 
     A server may refuse a configuration that it returned itself (it fills in fields that exclude others): then its own
@@ -112,7 +112,7 @@ def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, re
     bare = ordered(own | _without_empty(whole, shape), shape)
 
     def settle(part: Mapping[str, Any]) -> Config:
-        return settled(key, part if key.consumer else new_stream(part), around)
+        return normalised(key, part if key.consumer else new_stream(part), around)
 
     aim = _aim(key, whole, settle)
     part = _grown(bare, [name for name in required if name in bare], aim, settle)
@@ -229,7 +229,7 @@ class TypedDocument(Model, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ExportedAsset:
     """One asset as a document writes it, without its kind."""
 
     key: AssetKey
@@ -237,18 +237,18 @@ class Written:
     words: Config
 
 
-def wanted_of(world: World, *, ephemeral: bool = False) -> DocumentSet:
+def wanted_of(live_state: LiveState, *, ephemeral: bool = False) -> DocumentSet:
     """Return the assets of an account as documents would describe them; their owner if all share one.
 
     Consumers that mirrors, sources and readers keep for themselves are left out, others without a durable name unless
     `ephemeral`. Labels become their meaning; server-written metadata and pauses are left out.
     """
-    wanted = {key: _wanted(live) for key, live in sorted(world.assets.items()) if _is_exported(live, ephemeral)}
-    owners = {owner for key in wanted if (owner := owner_of(world.assets[key].config))}
+    wanted = {key: _wanted(live) for key, live in sorted(live_state.assets.items()) if _is_exported(live, ephemeral)}
+    owners = {owner for key in wanted if (owner := owner_of(live_state.assets[key].config))}
     return DocumentSet(wanted, owners.pop() if len(owners) == 1 else DEFAULT_OWNER)
 
 
-def _is_exported(live: Live, ephemeral: bool) -> bool:
+def _is_exported(live: LiveAsset, ephemeral: bool) -> bool:
     if not live.key.consumer:
         return True
     config = live.config
@@ -257,10 +257,12 @@ def _is_exported(live: Live, ephemeral: bool) -> bool:
     return ephemeral and not (config.get("direct") or config.get("sourcing"))
 
 
-def _wanted(live: Live) -> Wanted:
+def _wanted(live: LiveAsset) -> DesiredAsset:
     config = without_server_made(without_labels(live.config))
     config.pop("pause_until", None)
-    return Wanted(live.key, live.key.kind, config, Place("the server", path=live.key.name), is_protected(live.config))
+    return DesiredAsset(
+        live.key, live.key.kind, config, Location("the server", path=live.key.name), is_protected(live.config)
+    )
 
 
 @dataclass(frozen=True)
@@ -271,15 +273,15 @@ class Exporter:
     full: bool = False
 
     @cached_property
-    def around(self) -> Surroundings:
+    def around(self) -> ServerContext:
         """The streams of the set. Limits of an account are ignored: elsewhere there may be others."""
-        return Surroundings(self._stream)
+        return ServerContext(self._stream)
 
     def _stream(self, name: str) -> StreamConfig | None:
         if name not in self._streams:
             one = self.documents.wanted.get(AssetKey(name))
             try:
-                self._streams[name] = settled_stream(one.key, one.config, Surroundings()) if one else None
+                self._streams[name] = normalised_stream(one.key, one.config, ServerContext()) if one else None
             except ConfigRefusedError:
                 self._streams[name] = None
         return self._streams[name]
@@ -288,16 +290,16 @@ class Exporter:
     def _streams(self) -> dict[str, StreamConfig | None]:
         return {}
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[ExportedAsset]:
         """Return every asset, streams in the order of their names, each before its consumers."""
         return [self._written(self.documents.wanted[key]) for key in sorted(self.documents.wanted)]
 
-    def _written(self, one: Wanted) -> Written:
+    def _written(self, one: DesiredAsset) -> ExportedAsset:
         switches: Config = {name: True for name in _SWITCHES if getattr(one, name)}
         raised = None if one.key.consumer or self.full else _raised(one, self.around)
         if raised is not None:
             kind = Kind(raised.pop("kind"))
-            return Written(one.key, kind, worded(ordered(raised, _words_of(kind)), _words_of(kind)) | switches)
+            return ExportedAsset(one.key, kind, worded(ordered(raised, _words_of(kind)), _words_of(kind)) | switches)
         kind, shape = Kind.CONSUMER if one.key.consumer else Kind.STREAM, shape_for(one.key)
         config = self._config(one)
         extra = unknown_of(config, shape)
@@ -305,15 +307,15 @@ class Exporter:
         if one.kind in (Kind.STREAM, Kind.CONSUMER):
             words |= {name: None for name in sorted(one.nulls) if "." not in name}
             switches |= {"ignore": sorted(one.at_creation)} if one.at_creation else {}
-        return Written(one.key, kind, words | switches)
+        return ExportedAsset(one.key, kind, words | switches)
 
-    def _config(self, one: Wanted) -> Config:
+    def _config(self, one: DesiredAsset) -> Config:
         if one.key.consumer:
             return self._consumer(one)
         named = {**one.config, "name": one.key.stream}
         return self._full(one.key, named) if self.full else shortened(one.key, named, self.around, ("name",))
 
-    def _consumer(self, one: Wanted) -> Config:
+    def _consumer(self, one: DesiredAsset) -> Config:
         """Return the configuration of a consumer; a name alone means a durable one, unless it ends when unused."""
         durable = bool(one.config.get("durable_name"))
         named = {**one.config, "durable_name" if durable else "name": one.key.consumer}
@@ -331,10 +333,10 @@ class Exporter:
     def _full(self, key: AssetKey, config: Config) -> Config:
         """Return the configuration as a server would return it; of a refused one, all that is there."""
         with suppress(ConfigRefusedError):
-            config = config | settled(key, config, self.around)
+            config = config | normalised(key, config, self.around)
         return ordered(config, shape_for(key))
 
-    def plain(self, assets: Iterable[Written] | None = None) -> Config:
+    def plain(self, assets: Iterable[ExportedAsset] | None = None) -> Config:
         """Return one document of these assets, or of all."""
         listed: dict[str, list[Config]] = {name: [] for name in COLLECTIONS.values()}
         streams: dict[str, Config] = {}
@@ -350,11 +352,11 @@ class Exporter:
             listed[COLLECTIONS[one.kind]].append(words)
         return {**self._owner, **({name: found for name, found in listed.items() if found} or {"streams": []})}
 
-    def typed(self, assets: Iterable[Written] | None = None) -> list[Config]:
+    def typed(self, assets: Iterable[ExportedAsset] | None = None) -> list[Config]:
         """Return one document for each of these assets, or of all."""
         return [self._typed(one) for one in (self.written() if assets is None else assets)]
 
-    def _typed(self, one: Written) -> Config:
+    def _typed(self, one: ExportedAsset) -> Config:
         above = {"stream": one.key.stream} if one.key.consumer else {}
         return {"kind": str(one.kind), **self._owner, **above, **one.words}
 
@@ -364,9 +366,9 @@ class Exporter:
         return {} if owner == DEFAULT_OWNER else {"owner": worded(owner, None)}
 
 
-def exported(world: World, *, full: bool = False, ephemeral: bool = False) -> list[Config]:
+def exported(live_state: LiveState, *, full: bool = False, ephemeral: bool = False) -> list[Config]:
     """Return the documents of an account: one that lists all of it."""
-    return [Exporter(wanted_of(world, ephemeral=ephemeral), full).plain()]
+    return [Exporter(wanted_of(live_state, ephemeral=ephemeral), full).plain()]
 
 
 def remarks(documents: DocumentSet) -> list[str]:
@@ -389,14 +391,14 @@ def _words_of(kind: Kind) -> Shape:
     return shape_of(WORDS[kind])
 
 
-def _raised(one: Wanted, around: Surroundings) -> Config | None:
+def _raised(one: DesiredAsset, around: ServerContext) -> Config | None:
     """Return the bucket that a stream is, if bucket fields describe all of it, unknown keys included."""
-    raised = raise_bucket({**one.config, "name": one.key.stream})
+    raised = bucket_words({**one.config, "name": one.key.stream})
     if raised is None:
         return None
     words: Mapping[str, Any] = {key: value for key, value in raised.items() if key != "kind"}
     try:
-        again = settled(one.key, lowered(Kind(raised["kind"]), words), around)
-        return raised if again == settled(one.key, one.config, around) else None
+        again = normalised(one.key, stream_fields(Kind(raised["kind"]), words), around)
+        return raised if again == normalised(one.key, one.config, around) else None
     except ConfigRefusedError:
         return None

@@ -24,7 +24,7 @@ FEW_STREAMS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveAsset:
     """One asset as it is: `config` and `info` are the server's JSON objects, unknown keys and all."""
 
     key: AssetKey
@@ -37,13 +37,13 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class LiveState:
     """An account at one moment; `server` identifies the server, `limits` are its caps (fields of an account's info).
 
     Consumers are known of the streams that were requested.
     """
 
-    assets: dict[AssetKey, Live] = field(default_factory=dict)
+    assets: dict[AssetKey, LiveAsset] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -53,10 +53,10 @@ class World:
     """The number of streams and consumers of the account, as the server counts them."""
 
 
-async def read_world(manager: Manager, streams: Collection[str] | None = None) -> World:
+async def read_live_state(manager: Manager, streams: Collection[str] | None = None) -> LiveState:
     """Return the account with all its streams and consumers, or with these streams and their consumers only."""
     account, (infos, unreadable) = await asyncio.gather(_account(manager), _streams(manager, streams))
-    assets = {AssetKey(name): Live(AssetKey(name), info) for name, info in infos.items()}
+    assets = {AssetKey(name): LiveAsset(AssetKey(name), info) for name, info in infos.items()}
     peopled = [name for name, info in infos.items() if (info.get("state") or {}).get("consumer_count", 1)]
     room = asyncio.Semaphore(REQUESTS_AT_ONCE)
     for found in await asyncio.gather(*(_consumers(manager, name, room) for name in peopled)):
@@ -66,7 +66,7 @@ async def read_world(manager: Manager, streams: Collection[str] | None = None) -
     server |= {"api_level": account["api"]["level"]} if (account.get("api") or {}).get("level") else {}
     limits = {**(account.get("limits") or {}), **({"tiers": account["tiers"]} if account.get("tiers") else {})}
     total = max(len(assets), int(account.get("streams") or 0) + int(account.get("consumers") or 0))
-    return World(assets, server, limits, unreadable, time.time_ns(), total)
+    return LiveState(assets, server, limits, unreadable, time.time_ns(), total)
 
 
 async def _account(manager: Manager) -> dict[str, Any]:
@@ -108,7 +108,7 @@ async def _each_stream(manager: Manager, names: Collection[str]) -> tuple[dict[s
     return {name: found[name] for name in sorted(found)}, unreadable
 
 
-async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> list[Live]:
+async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> list[LiveAsset]:
     """Return the consumers of a stream; none if it is gone by now."""
     async with room:
         try:
@@ -125,4 +125,4 @@ async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> 
             if failure.err_code != ErrCode.CONSUMER_NOT_FOUND:
                 failure.hint = failure.hint or f"the server could not show consumer {stream} > {name}"
                 raise
-    return [Live(AssetKey(stream, str(info["name"])), info) for info in infos]
+    return [LiveAsset(AssetKey(stream, str(info["name"])), info) for info in infos]

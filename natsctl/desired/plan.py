@@ -16,7 +16,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.api.times import is_zero, parse_time
 from natsctl.desired.assets import AssetKey, without_server_made
-from natsctl.desired.live import World
+from natsctl.desired.live import LiveState
 
 
 class Action(StrEnum):
@@ -277,17 +277,17 @@ def _hash_of(document: dict[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def changed_since(plan: Plan, world: World) -> list[str]:
+def changed_since(plan: Plan, live_state: LiveState) -> list[str]:
     """Return the differences of the account from the time of the plan, a sentence for each asset and field."""
     told: list[str] = []
     for change in plan.changes:
         if change.action is not Action.NONE:
-            told += _changed(change, world)
+            told += _changed(change, live_state)
     return told
 
 
-def _changed(change: Change, world: World) -> list[str]:
-    live = world.assets.get(change.key)
+def _changed(change: Change, live_state: LiveState) -> list[str]:
+    live = live_state.assets.get(change.key)
     if change.before is None:
         return [] if live is None else [f"{change.key} exists now"]
     if live is None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.errors import NotAuthorisedError
 from natsctl.desired.assets import AssetKey, DocumentSet, creator_of, owner_of
 from natsctl.desired.dependencies import is_beyond, origins, refuse_clashes, subjects_taken, with_needs
-from natsctl.desired.differ import Judge, refuse_removal, removal_of
-from natsctl.desired.live import REQUESTS_AT_ONCE, World, read_world
+from natsctl.desired.differ import Differ, refuse_removal, removal_of
+from natsctl.desired.live import REQUESTS_AT_ONCE, LiveState, read_live_state
 from natsctl.desired.plan import Action, Change, Plan
 from natsctl.desired.server_defaults import doubtful, read_caps
 
@@ -32,7 +32,7 @@ class PlanOptions:
     adopt: bool = False
     """Take over assets of other owners, and label those without an owner."""
     max_removals: int | None = None
-    """The number of removals above which nothing is done, None for `usual_most` of the account."""
+    """The number of removals above which nothing is done, None for `default_max_removals` of the account."""
 
 
 DEFAULT = PlanOptions()
@@ -40,16 +40,16 @@ LEAST_MOST: Final = 10
 """The removals that are allowed in any account; in a larger one a tenth of its assets."""
 
 
-def usual_most(assets: int) -> int:
+def default_max_removals(assets: int) -> int:
     """Return the number of assets of an account that may be removed at a time by default."""
     return max(LEAST_MOST, assets // 10)
 
 
-def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
+def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions = DEFAULT) -> Plan:
     """Return the plan that makes an account match documents."""
-    judge = Judge(
+    judge = Differ(
         wanted,
-        world,
+        live_state,
         allow_replace=options.allow_replace,
         adopt=options.adopt,
         keep_messages=options.keep_messages,
@@ -59,61 +59,61 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
         change = judge.change(wanted.wanted[key], changes.get(key.origin) if key.consumer else None)
         if change is not None:
             changes[key] = change
-    extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if wanted.is_owned else []
+    extra = [key for key in _of_owner(wanted, live_state) if key not in wanted.wanted] if wanted.is_owned else []
     notes = list(wanted.notes)
     if options.prune:
-        _remove(changes, extra, wanted, world, options)
+        _remove(changes, extra, wanted, live_state, options)
         _refuse_to_remove_below_what_stays(changes, wanted)
     elif extra:
         names = ", ".join(str(key) for key in extra)
         notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
-    _tell_what_goes_along(changes, wanted, world, options)
-    _tell_who_waits(changes, world, options)
-    _tell_who_is_fed(changes, world)
-    _refuse_violated_limits(changes, world)
-    refuse_clashes(changes, world)
+    _tell_what_goes_along(changes, wanted, live_state, options)
+    _tell_who_waits(changes, live_state, options)
+    _tell_who_is_fed(changes, live_state)
+    _refuse_violated_limits(changes, live_state)
+    refuse_clashes(changes, live_state)
     if options.keep_messages:
-        _keep_messages(changes, world)
+        _keep_messages(changes, live_state)
     unchanged = sum(key not in changes for key in wanted.wanted)
-    return _plan(wanted, world, options, changes, unchanged, notes)
+    return _plan(wanted, live_state, options, changes, unchanged, notes)
 
 
-def make_destruction(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
+def make_destruction(wanted: DocumentSet, live_state: LiveState, options: PlanOptions = DEFAULT) -> Plan:
     """Return the plan that removes all that documents describe, and with `prune` the rest of their owner's assets."""
     changes: dict[AssetKey, Change] = {}
-    named = [key for key in world.assets if key in wanted.wanted]
-    extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if options.prune else []
-    _remove(changes, [*named, *extra], wanted, world, options)
+    named = [key for key in live_state.assets if key in wanted.wanted]
+    extra = [key for key in _of_owner(wanted, live_state) if key not in wanted.wanted] if options.prune else []
+    _remove(changes, [*named, *extra], wanted, live_state, options)
     for key in named:
         _refuse_foreign(changes.get(key), options)
-    _tell_what_goes_along(changes, wanted, world, options)
-    _tell_who_is_fed(changes, world)
-    return _plan(wanted, world, options, changes, 0, list(wanted.notes))
+    _tell_what_goes_along(changes, wanted, live_state, options)
+    _tell_who_is_fed(changes, live_state)
+    return _plan(wanted, live_state, options, changes, 0, list(wanted.notes))
 
 
 def _plan(
     wanted: DocumentSet,
-    world: World,
+    live_state: LiveState,
     options: PlanOptions,
     changes: dict[AssetKey, Change],
     unchanged: int,
     notes: list[str],
 ) -> Plan:
-    ordered = with_needs(changes, world)
+    ordered = with_needs(changes, live_state)
     return Plan(
         owner=wanted.owner,
-        server=dict(world.server),
+        server=dict(live_state.server),
         changes=ordered,
         unchanged=unchanged,
         notes=notes,
         keep_messages=options.keep_messages,
-        max_removals=usual_most(world.total) if options.max_removals is None else options.max_removals,
+        max_removals=default_max_removals(live_state.total) if options.max_removals is None else options.max_removals,
     )
 
 
-def _of_owner(wanted: DocumentSet, world: World) -> Iterator[AssetKey]:
+def _of_owner(wanted: DocumentSet, live_state: LiveState) -> Iterator[AssetKey]:
     """Return the assets that an owner's documents have created and that still belong to that owner."""
-    for key, live in world.assets.items():
+    for key, live in live_state.assets.items():
         if owner_of(live.config) == creator_of(live.config) == wanted.owner:
             yield key
 
@@ -125,7 +125,11 @@ def _refuse_foreign(change: Change | None, options: PlanOptions) -> None:
 
 
 def _remove(
-    changes: dict[AssetKey, Change], keys: list[AssetKey], wanted: DocumentSet, world: World, options: PlanOptions
+    changes: dict[AssetKey, Change],
+    keys: list[AssetKey],
+    wanted: DocumentSet,
+    live_state: LiveState,
+    options: PlanOptions,
 ) -> None:
     """Plan the removal of assets; consumers of a removed stream need no change of their own."""
     gone = {key.stream for key in keys if not key.consumer}
@@ -133,13 +137,13 @@ def _remove(
     for key in keys:
         if key.consumer and key.stream in gone:
             continue
-        change = removal_of(world.assets[key])
-        refuse_removal(change, world.assets[key], wanted.owner, options.adopt)
+        change = removal_of(live_state.assets[key])
+        refuse_removal(change, live_state.assets[key], wanted.owner, options.adopt)
         changes[key] = change
 
 
 def _tell_what_goes_along(
-    changes: dict[AssetKey, Change], wanted: DocumentSet, world: World, options: PlanOptions
+    changes: dict[AssetKey, Change], wanted: DocumentSet, live_state: LiveState, options: PlanOptions
 ) -> None:
     """Note the consumers that go with their streams, and refuse to remove protected ones."""
     leaving = {
@@ -148,7 +152,7 @@ def _tell_what_goes_along(
         if not key.consumer and (change.action is Action.DELETE or _is_lost(change, options))
     }
     along: dict[AssetKey, list[str]] = {key: [] for key in leaving}
-    for key, live in world.assets.items() if leaving else ():
+    for key, live in live_state.assets.items() if leaving else ():
         if not key.consumer or key.origin not in leaving:
             continue
         change = leaving[key.origin]
@@ -163,17 +167,17 @@ def _tell_what_goes_along(
             leaving[key].notes.append(f"its consumers go with it: {shown}")
 
 
-def _tell_who_waits(changes: dict[AssetKey, Change], world: World, options: PlanOptions) -> None:
+def _tell_who_waits(changes: dict[AssetKey, Change], live_state: LiveState, options: PlanOptions) -> None:
     """Note streams that continue to copy after the last message of a stream which starts again at its first."""
     emptied = {key.stream: change for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
     copies: dict[str, list[str]] = {stream: [] for stream in emptied}
-    for key, live in world.assets.items() if emptied else ():
+    for key, live in live_state.assets.items() if emptied else ():
         change = changes.get(key)
         stays = not key.consumer and (change is None or change.action is Action.UPDATE)
         for origin in copies.keys() & set(origins(live.config)) if stays else ():
             copies[origin].append(key.stream)
     for stream, names in copies.items():
-        last = int((world.assets[AssetKey(stream)].info.get("state") or {}).get("last_seq") or 0)
+        last = int((live_state.assets[AssetKey(stream)].info.get("state") or {}).get("last_seq") or 0)
         if names and last:
             emptied[stream].notes.append(
                 f"it begins again at its first message, and {', '.join(names)} may copy nothing of it before message "
@@ -181,13 +185,13 @@ def _tell_who_waits(changes: dict[AssetKey, Change], world: World, options: Plan
             )
 
 
-def _tell_who_is_fed(changes: dict[AssetKey, Change], world: World) -> None:
+def _tell_who_is_fed(changes: dict[AssetKey, Change], live_state: LiveState) -> None:
     """Warn of streams that stay and receive nothing more, as the stream that they copy is removed."""
     removed = {
         key.stream: change for key, change in changes.items() if not key.consumer and change.action is Action.DELETE
     }
     fed: dict[str, list[str]] = {stream: [] for stream in removed}
-    for key, live in world.assets.items() if removed else ():
+    for key, live in live_state.assets.items() if removed else ():
         change = changes.get(key)
         if key.consumer or key.stream in removed:
             continue
@@ -208,7 +212,7 @@ def _refuse_to_remove_below_what_stays(changes: dict[AssetKey, Change], wanted: 
             change.hint = "describe the stream as well, or give its consumers an --owner of their own"
 
 
-def _refuse_violated_limits(changes: dict[AssetKey, Change], world: World) -> None:
+def _refuse_violated_limits(changes: dict[AssetKey, Change], live_state: LiveState) -> None:
     """Refuse limits for consumers that unchanged consumers exceed: the server would refuse them."""
     limiting = {
         key.stream: (change, change.config.get("consumer_limits") or {})
@@ -216,7 +220,7 @@ def _refuse_violated_limits(changes: dict[AssetKey, Change], world: World) -> No
         if change.config and change.action is Action.UPDATE and not key.consumer and _limits_consumers(change)
     }
     beyond: dict[str, list[str]] = {stream: [] for stream in limiting}
-    for key, live in world.assets.items() if limiting else ():
+    for key, live in live_state.assets.items() if limiting else ():
         stays = key.consumer and key.stream in limiting and key not in changes
         if stays and is_beyond(limiting[key.stream][1], live.config):
             beyond[key.stream].append(key.consumer)
@@ -236,12 +240,12 @@ def _is_lost(change: Change, options: PlanOptions) -> bool:
     return change.action is Action.REPLACE and not options.keep_messages
 
 
-def _keep_messages(changes: dict[AssetKey, Change], world: World) -> None:
+def _keep_messages(changes: dict[AssetKey, Change], live_state: LiveState) -> None:
     """Note whose messages are kept, and refuse a first sequence above that of existing messages."""
     for key, change in changes.items():
         if change.action is not Action.REPLACE or change.consumer or not change.messages:
             continue
-        first = int((world.assets[key].info.get("state") or {}).get("first_seq") or 0)
+        first = int((live_state.assets[key].info.get("state") or {}).get("first_seq") or 0)
         begins = int((change.config or {}).get("first_seq") or 0)
         if begins > first and not change.refused:
             change.refused = f"first_seq {begins:,} is after its first message, {first:,}: messages could not be kept"
@@ -257,14 +261,16 @@ async def plan_for(
     With `whole` all of it is read, to find the owner's other assets.
     """
     named = None if whole or options.prune else streams_of(documents)
-    world = await read_world(manager, named)
-    plan = make_plan(documents, world, options)
+    live_state = await read_live_state(manager, named)
+    plan = make_plan(documents, live_state, options)
     if named is not None and (others := await _rivals(manager, plan) - named):
-        world = await read_world(manager, named | others)
-        plan = make_plan(documents, world, options)
+        live_state = await read_live_state(manager, named | others)
+        plan = make_plan(documents, live_state, options)
     if doubts := doubtful(documents, plan):
-        caps = await read_caps(manager, doubts, world)
-        return make_plan(documents, replace(world, limits={**world.limits, **caps}), options) if caps else plan
+        caps = await read_caps(manager, doubts, live_state)
+        return (
+            make_plan(documents, replace(live_state, limits={**live_state.limits, **caps}), options) if caps else plan
+        )
     return plan
 
 
@@ -286,7 +292,7 @@ async def _rivals(manager: Manager, plan: Plan) -> set[str]:
 async def destruction_for(manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT) -> Plan:
     """Return the plan that removes from the account what documents describe."""
     named = None if options.prune else streams_of(documents)
-    return make_destruction(documents, await read_world(manager, named), options)
+    return make_destruction(documents, await read_live_state(manager, named), options)
 
 
 def streams_of(documents: DocumentSet) -> set[str]:

@@ -33,7 +33,7 @@ from natsctl.desired.plan import Action, Plan
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.desired.live import World
+    from natsctl.desired.live import LiveState
 
 
 Config = dict[str, Any]
@@ -54,13 +54,13 @@ class ConfigRefusedError(NatsctlError):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ServerContext:
     """The context in which a configuration is checked: the other streams of the account, and the server's limits."""
 
     stream: Callable[[str], StreamConfig | None] = no_origin
     """The normalised configuration of a stream of the account."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """As in `World.limits`, with known limits of the server itself under the names of this module."""
+    """As in `LiveState.limits`, with known limits of the server itself under the names of this module."""
     windows_for_sources: bool = False
     """Whether the server gives a duplicate window to streams with sources, as those before 2.14 do."""
 
@@ -74,20 +74,20 @@ class Surroundings:
         )
 
 
-ALONE = Surroundings()
+ALONE = ServerContext()
 """An account without other streams and without limits."""
 
 
-def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE) -> Config:
+def normalised(key: AssetKey, config: Mapping[str, Any], around: ServerContext = ALONE) -> Config:
     """Return the configuration as a server would keep it, unknown keys included. Raises ConfigRefusedError."""
-    written, refusal = settled_anyway(key, config, around)
+    written, refusal = normalised_leniently(key, config, around)
     if refusal is not None:
         raise ConfigRefusedError(refusal)
     return written
 
 
-def settled_anyway(
-    key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE
+def normalised_leniently(
+    key: AssetKey, config: Mapping[str, Any], around: ServerContext = ALONE
 ) -> tuple[Config, ApiError | None]:
     """Return the same, also for configurations that current servers refuse, with the reason.
 
@@ -101,7 +101,7 @@ def settled_anyway(
     return _written(stream, raw, StreamConfig), refusal
 
 
-def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamConfig:
+def normalised_stream(key: AssetKey, raw: Config, around: ServerContext) -> StreamConfig:
     """Return the configuration of a stream as a server would keep it. Raises ConfigRefusedError."""
     model, refusal = _stream_anyway(key, raw, around)
     if refusal is not None:
@@ -109,7 +109,7 @@ def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamCo
     return model
 
 
-def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
+def normalised_consumer(key: AssetKey, raw: Config, around: ServerContext) -> ConsumerConfig:
     """Return the configuration of a consumer as a server would keep it. Raises ConfigRefusedError."""
     model, refusal = _consumer_anyway(key, raw, around)
     if refusal is not None:
@@ -117,7 +117,7 @@ def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> Consum
     return model
 
 
-def _stream_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[StreamConfig, ApiError | None]:
+def _stream_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple[StreamConfig, ApiError | None]:
     """Return the stream as a server would keep it, and the first refusal; later checks still run."""
     model = _model(raw | {"name": key.stream}, StreamConfig)
     window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
@@ -130,7 +130,7 @@ def _stream_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[St
     return model, next((refusal for refusal in refusals if refusal is not None), None)
 
 
-def _consumer_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[ConsumerConfig, ApiError | None]:
+def _consumer_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple[ConsumerConfig, ApiError | None]:
     named = {"name": key.consumer} if raw.get("durable_name") or raw.get("name") else {"durable_name": key.consumer}
     model = _model(raw | {"name": key.consumer} | named, ConsumerConfig)
     stream = around.stream(key.stream) or StreamConfig(name=key.stream, num_replicas=1)
@@ -211,7 +211,7 @@ SINCE: Final[dict[str, tuple[int, int]]] = {
 _EMPTY: Final[tuple[Any, ...]] = (None, False, 0, "", "none", [], {})
 
 
-class Abilities(NamedTuple):
+class ServerFeatures(NamedTuple):
     """The features of a server; an unknown one is assumed to have all."""
 
     version: tuple[int, int] = (99, 0)
@@ -219,8 +219,8 @@ class Abilities(NamedTuple):
     shown: str = ""
 
     @classmethod
-    def of(cls, server: Mapping[str, Any]) -> Abilities:
-        """Return the features of the server of a `World`."""
+    def of(cls, server: Mapping[str, Any]) -> ServerFeatures:
+        """Return the features of the server of a `LiveState`."""
         shown = str(server.get("version") or "")
         found = re.match(r"(\d+)\.(\d+)\.", shown)
         version = (int(found[1]), int(found[2])) if found else (99, 0)
@@ -273,8 +273,8 @@ def doubtful(wanted: DocumentSet, plan: Plan) -> dict[str, AssetKey]:
     return found
 
 
-async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], world: World) -> dict[str, int]:
-    """Return the server's caps for these fields, as members of `World.limits`."""
+async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], live_state: LiveState) -> dict[str, int]:
+    """Return the server's caps for these fields, as members of `LiveState.limits`."""
     caps: dict[str, int] = {}
     for name, key in fields.items():
         if name == "duplicate_window":
@@ -284,7 +284,9 @@ async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], world: Wor
             text = await _refused_consumer(manager, key.stream, {name: MUCH})
             match = pattern.search(text)
             found = int(match[1]) if match else 0
-            limits = (world.assets[key.origin].config if key.origin in world.assets else {}).get("consumer_limits")
+            limits = (live_state.assets[key.origin].config if key.origin in live_state.assets else {}).get(
+                "consumer_limits"
+            )
             if name == "max_ack_pending" and found == (limits or {}).get("max_ack_pending"):
                 found = 0  # the stream's own
         if found:

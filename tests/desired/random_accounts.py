@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from natsctl.api.stream import StreamConfig
 from natsctl.client import asset_config
-from natsctl.desired.assets import OWNER, PROTECT, AssetKey, Place, Wanted
-from natsctl.desired.documents.rules import judged
-from natsctl.desired.live import Live, World
-from natsctl.desired.server_defaults import ConfigRefusedError, Surroundings, settled, settled_stream
+from natsctl.desired.assets import OWNER, PROTECT, AssetKey, DesiredAsset, Location
+from natsctl.desired.documents.rules import check_rules
+from natsctl.desired.live import LiveAsset, LiveState
+from natsctl.desired.server_defaults import ConfigRefusedError, ServerContext, normalised, normalised_stream
 
 Config = dict[str, Any]
 Account = dict[AssetKey, Config]
@@ -198,7 +198,7 @@ def accounts(draw: Any, least_streams: int = 0) -> Account:
     """So many streams or more, and buckets, all with consumers; configurations as a server writes them."""
     account: Account = {}
     known: dict[str, StreamConfig] = {}
-    around = Surroundings(known.get)
+    around = ServerContext(known.get)
     chosen = draw(st.lists(st.sampled_from(NAMES), min_size=least_streams, max_size=4, unique=True))
     for index, name in enumerate(chosen):
         features = _chosen(draw, _stream_features(index, sorted(known)), 12)
@@ -211,11 +211,11 @@ def accounts(draw: Any, least_streams: int = 0) -> Account:
             account,
             known,
             AssetKey(name),
-            _kept(base, features, lambda one, key=AssetKey(name): settled(key, one, around)),
+            _kept(base, features, lambda one, key=AssetKey(name): normalised(key, one, around)),
         )
     for bucket in draw(st.lists(st.sampled_from(("CFG", "on", "1", "B-2")), max_size=2, unique=True)):
         config = draw(_buckets(bucket))
-        _add(account, known, AssetKey(config["name"]), settled(AssetKey(config["name"]), config, around))
+        _add(account, known, AssetKey(config["name"]), normalised(AssetKey(config["name"]), config, around))
     for name in list(known):
         for index, consumer in enumerate(draw(st.lists(st.sampled_from(NAMES[:6]), max_size=3, unique=True))):
             key = AssetKey(name, consumer)
@@ -223,13 +223,13 @@ def accounts(draw: Any, least_streams: int = 0) -> Account:
             if known[name].retention == "workqueue":
                 base["ack_policy"] = "explicit"
             chosen = _chosen(draw, _consumer_features(account[AssetKey(name)].get("subjects") or [], index), 8)
-            account[key] = _kept(base, chosen, lambda one, key=key: settled(key, one, around))
+            account[key] = _kept(base, chosen, lambda one, key=key: normalised(key, one, around))
     return _judged(account)
 
 
 def _add(account: Account, known: dict[str, StreamConfig], key: AssetKey, config: Config) -> None:
     account[key] = config
-    known[key.stream] = settled_stream(key, config, Surroundings(known.get))
+    known[key.stream] = normalised_stream(key, config, ServerContext(known.get))
 
 
 @st.composite
@@ -259,14 +259,14 @@ def _buckets(draw: Any, bucket: str) -> Config:
 def _judged(account: Account) -> Account:
     """The account without what servers refuse beside its other assets."""
     while True:
-        wanted = {key: Wanted(key, key.kind, config, Place("account")) for key, config in account.items()}
-        wrong = {one.key for one in judged(wanted) if not one.warning}
+        wanted = {key: DesiredAsset(key, key.kind, config, Location("account")) for key, config in account.items()}
+        wrong = {one.key for one in check_rules(wanted) if not one.warning}
         if not wrong:
             return account
         account = {key: config for key, config in account.items() if key not in wrong and key.origin not in wrong}
 
 
-def world_of(account: Account, *, owner: str = "default", protected: frozenset[AssetKey] = frozenset()) -> World:
+def world_of(account: Account, *, owner: str = "default", protected: frozenset[AssetKey] = frozenset()) -> LiveState:
     """The account as a server shows it that natsctl has applied it to."""
     assets = {}
     for key, config in account.items():
@@ -275,5 +275,5 @@ def world_of(account: Account, *, owner: str = "default", protected: frozenset[A
         info: Config = {"config": shown, "created": "2026-01-01T00:00:00Z", "state": {"messages": 7}}
         if key.consumer:
             info |= {"stream_name": key.stream, "name": key.consumer, "paused": "pause_until" in config}
-        assets[key] = Live(key, info)
-    return World(assets, {"server_name": "one", "version": "2.15.2"})
+        assets[key] = LiveAsset(key, info)
+    return LiveState(assets, {"server_name": "one", "version": "2.15.2"})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.desired.assets import AssetKey, DocumentSet, Place, Wanted, with_labels
-from natsctl.desired.live import Live, World
+from natsctl.desired.assets import AssetKey, DesiredAsset, DocumentSet, Location, with_labels
+from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.plan import Change, Plan
-from natsctl.desired.server_defaults import settled
+from natsctl.desired.server_defaults import normalised
 
 Config = dict[str, Any]
 SECOND = 1_000_000_000
@@ -28,7 +28,7 @@ def documents(assets: dict[str, Config], owner: str = "shop", protect: tuple[str
         key = key_of(name)
         config = {field: value for field, value in given.items() if value is not None}
         nulls = frozenset(given.keys() - config.keys())
-        wanted[key] = Wanted(key, key.kind, config, Place("f.yaml", 1), protect=name in protect, nulls=nulls)
+        wanted[key] = DesiredAsset(key, key.kind, config, Location("f.yaml", 1), protect=name in protect, nulls=nulls)
     return DocumentSet(wanted, owner)
 
 
@@ -38,17 +38,17 @@ def account(
     protect: tuple[str, ...] = (),
     states: dict[str, Config] | None = None,
     **rest: Any,
-) -> World:
+) -> LiveState:
     """An account that has assets as a server keeps them, labelled; owner "" labels nothing."""
     live = {}
     for name, config in assets.items():
         key = key_of(name)
-        kept = settled(key, config)
+        kept = normalised(key, config)
         if owner:
             kept = with_labels(kept, owner, name in protect, owner)
         state = {"messages": 0, "bytes": 0, "consumer_count": 1, **(states or {}).get(name, {})}
-        live[key] = Live(key, {"name": key.consumer or key.stream, "config": kept, "state": state})
-    return World(live, rest.pop("server", SERVER), now_ns=NOW_NS, **rest)
+        live[key] = LiveAsset(key, {"name": key.consumer or key.stream, "config": kept, "state": state})
+    return LiveState(live, rest.pop("server", SERVER), now_ns=NOW_NS, **rest)
 
 
 def change_of(plan: Plan, name: str) -> Change:

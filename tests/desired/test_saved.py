@@ -9,7 +9,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.desired.assets import AssetKey
-from natsctl.desired.live import Live, World
+from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.plan import (
     FORMAT,
     Action,
@@ -43,9 +43,9 @@ def plan(*changes: Change) -> Plan:
     return Plan(owner="team", created="2026-01-01T00:00:00Z", changes=list(changes), unchanged=3, notes=["ü"])
 
 
-def world(*configs: dict[str, Any]) -> World:
-    lives = [Live(AssetKey(config["name"]), {"config": config}) for config in configs]
-    return World({live.key: live for live in lives})
+def live_state(*configs: dict[str, Any]) -> LiveState:
+    lives = [LiveAsset(AssetKey(config["name"]), {"config": config}) for config in configs]
+    return LiveState({live.key: live for live in lives})
 
 
 def test_a_plan_is_read_back_as_it_was_saved() -> None:
@@ -99,11 +99,11 @@ def test_what_is_no_plan_is_said_to_be_none(text: bytes) -> None:
 
 def test_an_account_as_the_plan_found_it_has_not_changed() -> None:
     live = {**BEFORE, "metadata": {"_nats.ver": "2.12"}}
-    assert changed_since(plan(update(BEFORE), create("NEW")), world(live)) == []
+    assert changed_since(plan(update(BEFORE), create("NEW")), live_state(live)) == []
 
 
 def test_each_field_that_has_changed_since_is_named() -> None:
-    told = changed_since(plan(update(BEFORE)), world({**BEFORE, "max_age": 60, "max_msgs": 5}))
+    told = changed_since(plan(update(BEFORE)), live_state({**BEFORE, "max_age": 60, "max_msgs": 5}))
     assert told == [
         "Stream ORDERS: max_age was 3600, it is 60 now",
         "Stream ORDERS: max_msgs was not set, it is 5 now",
@@ -111,10 +111,10 @@ def test_each_field_that_has_changed_since_is_named() -> None:
 
 
 def test_what_has_come_and_what_has_gone_since_is_named() -> None:
-    found = changed_since(plan(update(BEFORE), create("NEW")), world({"name": "NEW"}))
+    found = changed_since(plan(update(BEFORE), create("NEW")), live_state({"name": "NEW"}))
     assert found == ["Stream ORDERS does not exist any more", "Stream NEW exists now"]
 
 
 def test_an_unchanged_asset_may_change_without_harm() -> None:
     kept = Change(action=Action.NONE, kind="Stream", stream="ORDERS", before=BEFORE)
-    assert changed_since(plan(kept), world()) == []
+    assert changed_since(plan(kept), live_state()) == []

@@ -130,11 +130,13 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
 def still_valid(session: Session, saved: Plan) -> Plan:
     """Return the plan if the account has not changed since; raises PlanChangedError, which lists the changes."""
     from natsctl.cli.desired.plan import patiently
-    from natsctl.desired.live import read_world
+    from natsctl.desired.live import read_live_state
     from natsctl.desired.plan import PlanChangedError, changed_since
 
     names = {change.stream for change in saved.changes}
-    told = changed_since(saved, session.run(lambda manager: patiently(manager, lambda one: read_world(one, names))))
+    told = changed_since(
+        saved, session.run(lambda manager: patiently(manager, lambda one: read_live_state(one, names)))
+    )
     if told:
         raise PlanChangedError(told)
     return saved
@@ -145,7 +147,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
     from natsctl.cli.live import progress
     from natsctl.cli.render.plans import render_result
     from natsctl.client.backup.transfer import RetryingManager
-    from natsctl.desired.apply.apply import carry_out
+    from natsctl.desired.apply.apply import apply_plan
 
     total = len(plan.changes)
     shown = bar and not json and total >= BAR_FROM and sys.stderr.isatty()
@@ -162,7 +164,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
                 if not json:
                     output.write_stderr(render_result(result))
 
-            return await carry_out(retrying, plan, options, tell)
+            return await apply_plan(retrying, plan, options, tell)
 
     return session.run(work)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
     from natsctl.desired.assets import DocumentSet
-    from natsctl.desired.export import Exporter, Written
-    from natsctl.desired.live import World
+    from natsctl.desired.export import ExportedAsset, Exporter
+    from natsctl.desired.live import LiveState
 
 
 Format = Annotated[
@@ -128,14 +128,14 @@ def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
 
     if not is_folder(to.path):
         return {Path(to.path): _text(exporter, exporter.written(), to)}
-    by_stream: dict[str, list[Written]] = {}
+    by_stream: dict[str, list[ExportedAsset]] = {}
     for one in exporter.written():
         by_stream.setdefault(one.key.stream, []).append(one)
     names = file_names(by_stream, ".json" if to.is_json else ".yaml")
     return {Path(to.path) / names[stream]: _text(exporter, assets, to) for stream, assets in by_stream.items()}
 
 
-def _text(exporter: Exporter, assets: list[Written], to: Destination) -> str:
+def _text(exporter: Exporter, assets: list[ExportedAsset], to: Destination) -> str:
     from natsctl.desired.documents.files import json_text, yaml_text
 
     documents: Any = exporter.typed(assets) if to.split else exporter.plain(assets)
@@ -193,27 +193,27 @@ def export(
 
     session = session_of(ctx)
     names = streams or []
-    world = session.run(lambda manager: _read(manager, names))
-    wanted = wanted_of(world, ephemeral=ephemeral)
-    said = _header(world, names, time) if header else ()
+    live_state = session.run(lambda manager: _read(manager, names))
+    wanted = wanted_of(live_state, ephemeral=ephemeral)
+    said = _header(live_state, names, time) if header else ()
     to = how.to(json, said, lambda stream: not names or any(_is_named(stream, name) for name in names))
     write(session, Exporter(wanted, how.full), to)
-    return _told(world, wanted, session.run(_templates) if not names else [])
+    return _told(live_state, wanted, session.run(_templates) if not names else [])
 
 
-async def _read(manager: Manager, names: list[str]) -> World:
+async def _read(manager: Manager, names: list[str]) -> LiveState:
     """Return the named streams, or all but those of MQTT. Raises ApiResponseError for a name without a stream."""
-    from natsctl.desired.live import read_world
+    from natsctl.desired.live import read_live_state
 
     every = await manager.stream_names()
     if not names:
         mqtt = any(one.startswith(MQTT) for one in every)
-        return await read_world(manager, [one for one in every if not one.startswith(MQTT)] if mqtt else None)
+        return await read_live_state(manager, [one for one in every if not one.startswith(MQTT)] if mqtt else None)
     found = [one for one in every if any(_is_named(one, name) for name in names)]
     for name in names:
         if not any(_is_named(one, name) for one in found):
             raise _no_stream(name, every)
-    return await read_world(manager, found)
+    return await read_live_state(manager, found)
 
 
 def _is_named(stream: str, name: str) -> bool:
@@ -236,12 +236,12 @@ def _no_stream(name: str, known: list[str]) -> Exception:
     return failure
 
 
-def _header(world: World, names: list[str], time: bool) -> list[str]:
+def _header(live_state: LiveState, names: list[str], time: bool) -> list[str]:
     from natsctl.api.times import format_time
     from natsctl.cli.render.text import safe
 
-    server = " ".join(str(world.server[key]) for key in ("server_name", "version") if key in world.server)
-    moment = f" at {format_time(world.now_ns // 1_000_000_000 * 1_000_000_000)}" if time else ""
+    server = " ".join(str(live_state.server[key]) for key in ("server_name", "version") if key in live_state.server)
+    moment = f" at {format_time(live_state.now_ns // 1_000_000_000 * 1_000_000_000)}" if time else ""
     some = f": {' '.join(names)}" if names else ""
     return [safe(f"natsctl export from server {server}{some}{moment}")]
 
@@ -257,7 +257,7 @@ async def _templates(manager: Manager) -> list[str]:
         return []
 
 
-def _told(world: World, wanted: DocumentSet, templates: list[str]) -> int:
+def _told(live_state: LiveState, wanted: DocumentSet, templates: list[str]) -> int:
     """Report parts of the account that documents cannot hold, and streams that could not be read: these are missing."""
     from natsctl.cli.render.text import safe
     from natsctl.desired.export import remarks
@@ -266,6 +266,6 @@ def _told(world: World, wanted: DocumentSet, templates: list[str]) -> int:
         output.note(f"note: {safe(text)}")
     for name in templates:
         output.note(f"note: template {safe(name)} is left out, natsctl backup keeps it: documents hold streams")
-    for name, reason in world.unreadable.items():
+    for name, reason in live_state.unreadable.items():
         output.note(f"Stream {safe(name)} is missing: {safe(reason)}")
-    return ExitCode.FAILED if world.unreadable else ExitCode.DONE
+    return ExitCode.FAILED if live_state.unreadable else ExitCode.DONE

@@ -59,7 +59,7 @@ class ApplyOptions:
     keep_backup: bool = False
 
 
-async def carry_out(
+async def apply_plan(
     manager_or_retrying: Manager | RetryingManager,
     plan: Plan,
     options: ApplyOptions = ApplyOptions(),
@@ -113,9 +113,9 @@ def check_allowed(plan: Plan) -> None:
 def _steps(retrying: RetryingManager, plan: Plan, options: ApplyOptions) -> Steps:
     keeper = None
     if plan.keep_messages:
-        from natsctl.desired.apply.replacement import Keeping
+        from natsctl.desired.apply.replacement import Replacement
 
-        keeper = Keeping(retrying, options.backup_folder, keep_backup=options.keep_backup)
+        keeper = Replacement(retrying, options.backup_folder, keep_backup=options.keep_backup)
     return Steps(lambda: retrying.manager, keeper)
 
 
@@ -137,7 +137,7 @@ async def provide(
 ) -> Outcome:
     """Make the account match the documents, without replacing anything. Raises PlanRefusedError, ProvisionError."""
     plan = await plan_for(manager, documents, PlanOptions(prune=prune))
-    outcome = await carry_out(manager, plan, on_result=on_result)
+    outcome = await apply_plan(manager, plan, on_result=on_result)
     failed = [(one.key, one.error) for one in outcome.results if one.error is not None]
     if failed or outcome.ended:
         text = "\n".join(f"{key}: {error.description}" for key, error in failed)

@@ -128,7 +128,7 @@ _ABSENT = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 _EXISTS = frozenset((ErrCode.STREAM_NAME_EXIST, ErrCode.CONSUMER_ALREADY_EXISTS))
 
 
-class Keeper(Protocol):
+class Replacer(Protocol):
     """Replacement of a stream that keeps its messages."""
 
     async def replace(self, change: Change, live: dict[str, Any]) -> Done:
@@ -138,7 +138,7 @@ class Keeper(Protocol):
 class Steps:
     """Requests for changes on a connection, which may differ from step to step; without `keeper` messages are lost."""
 
-    def __init__(self, manager: Callable[[], Manager], keeper: Keeper | None = None) -> None:
+    def __init__(self, manager: Callable[[], Manager], keeper: Replacer | None = None) -> None:
         self._manager, self._keeper = manager, keeper
         self._carried_over: set[str] = set()
         """Streams that were replaced and have their consumers back."""

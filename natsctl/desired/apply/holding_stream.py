@@ -258,7 +258,7 @@ def _decoded(name: str, text: str) -> Marker:
     return marker
 
 
-class Alive:
+class Heartbeat:
     """Answers on the inbox of a replacement while the process runs, on its current connection."""
 
     def __init__(self, retrying: RetryingManager, inbox: str) -> None:

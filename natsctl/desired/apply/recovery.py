@@ -54,7 +54,7 @@ _AGES: Final = ("max_age", "allow_msg_ttl")
 _LIMITS: Final = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age", "retention", "discard")
 
 
-class Finished(NamedTuple):
+class RecoveryResult(NamedTuple):
     """The end of a replacement: the configuration that the stream has now, and its information."""
 
     how: str
@@ -107,7 +107,7 @@ async def _recovered(retrying: RetryingManager, holding: Holding) -> str:
     return "; ".join([texts[done.how] + refusal, *done.warnings])
 
 
-async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None = None) -> Finished:
+async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None = None) -> RecoveryResult:
     """Finish a replacement with the desired or the previous configuration; see the module's table.
 
     `copy` is a file with the saved stream if there is one. Raises NameTakenError, or any error that prevents the
@@ -141,10 +141,10 @@ async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Pa
             return await _put_in_place(retrying, holding, aim, copy)
     await give_subjects_back(retrying, marker, there)
     await holding.remove()
-    return Finished(WANTED if marker.phase is Phase.DONE else BEFORE, there or {})
+    return RecoveryResult(WANTED if marker.phase is Phase.DONE else BEFORE, there or {})
 
 
-async def _put_in_place(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None) -> Finished:
+async def _put_in_place(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None) -> RecoveryResult:
     """Restore the stream in the desired configuration, else in the previous one."""
     with tempfile.TemporaryDirectory(prefix="natsctl-") as folder:
         if copy is None:
@@ -161,7 +161,7 @@ async def _put_in_place(retrying: RetryingManager, holding: Holding, aim: str, c
         return done._replace(refused=refused)
 
 
-async def _restored_and_released(retrying: RetryingManager, holding: Holding, how: str, copy: Path) -> Finished:
+async def _restored_and_released(retrying: RetryingManager, holding: Holding, how: str, copy: Path) -> RecoveryResult:
     """Restore the stream and release it; again if its server died."""
     for _ in range(RESTORES - 1):
         await _restored(retrying, holding.marker, how, copy)
@@ -222,7 +222,7 @@ async def _clear(retrying: RetryingManager, marker: Marker) -> None:
         await retrying.manager.stream_delete(marker.stream)
 
 
-async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Finished:
+async def _released(retrying: RetryingManager, holding: Holding, how: str) -> RecoveryResult:
     """Set the replicas of a restored stream, then its subjects, and remove the holding stream.
 
     Raises ApiResponseError if the server refuses the desired configuration, the stream is removed then;
@@ -248,7 +248,7 @@ async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Fi
         warnings.append(f"consumers of {marker.stream} have fewer replicas than before")
     info = await info_of(retrying, marker.stream) or {}
     await holding.remove()
-    return Finished(how, info, tuple(warnings))
+    return RecoveryResult(how, info, tuple(warnings))
 
 
 async def _give_replicas(retrying: RetryingManager, marker: Marker, most: int) -> bool:
@@ -335,8 +335,8 @@ def lacking(marker: Marker, there: Mapping[str, Any], how: str, now: Mapping[str
 def _is_explained(marker: Marker, how: str, has: Mapping[str, int]) -> bool:
     """Return whether messages are missing by age, the oldest first, or by limits that the plan has lowered."""
     before, config = normalised(marker.before), normalised(getattr(marker, how))
-    lowered = any(before.get(name) != config.get(name) for name in _LIMITS)
-    return lowered or (any(config.get(name) for name in _AGES) and has["first_seq"] > marker.state["first_seq"])
+    stream_fields = any(before.get(name) != config.get(name) for name in _LIMITS)
+    return stream_fields or (any(config.get(name) for name in _AGES) and has["first_seq"] > marker.state["first_seq"])
 
 
 async def floors(retrying: RetryingManager, marker: Marker) -> dict[str, int]:

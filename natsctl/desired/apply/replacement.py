@@ -25,13 +25,13 @@ from natsctl.client.backup.verify import verify
 from natsctl.client.message import DryRunError, Planned
 from natsctl.desired.apply.changes import PLAN_AGAIN, PlanConflictError, merged_config
 from natsctl.desired.apply.execution import Done
-from natsctl.desired.apply.holding_stream import SUBJECTS, Alive, Holding, Marker, holding_name
-from natsctl.desired.apply.recovery import BEFORE, COPY, WANTED, Finished, consumers_of, finish, floors, floors_of
+from natsctl.desired.apply.holding_stream import SUBJECTS, Heartbeat, Holding, Marker, holding_name
+from natsctl.desired.apply.recovery import BEFORE, COPY, WANTED, RecoveryResult, consumers_of, finish, floors, floors_of
 from natsctl.desired.assets import without_server_made
 from natsctl.desired.plan import Change
 
 
-class Keeping:
+class Replacement:
     """Replaces streams one at a time or concurrently; backups that are to be kept go to `parent`."""
 
     def __init__(self, retrying: RetryingManager, parent: Path, *, keep_backup: bool = False) -> None:
@@ -46,14 +46,14 @@ class Keeping:
         if retrying.manager.connection.dry_run:
             raise _preview(change, live, retrying.manager.connection.target.api_prefix)
         marker = await self._marker(change, live)
-        alive = Alive(retrying, marker.alive)
+        alive = Heartbeat(retrying, marker.alive)
         await alive.ensure()
         try:
             return await self._replace(Holding(retrying, marker), alive)
         finally:
             await alive.end()
 
-    async def _replace(self, holding: Holding, alive: Alive) -> Done:
+    async def _replace(self, holding: Holding, alive: Heartbeat) -> Done:
         marker, retrying = holding.marker, self._retrying
         await holding.create()
         with tempfile.TemporaryDirectory(prefix="natsctl-") as folder:
@@ -114,7 +114,7 @@ class Keeping:
         if came or (takes_messages(marker.before) and listens != [marker.quiet]):
             raise PlanConflictError(f"somebody else has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
 
-    async def _take_back(self, holding: Holding, copy: Path, alive: Alive) -> None:
+    async def _take_back(self, holding: Holding, copy: Path, alive: Heartbeat) -> None:
         """Restore the stream's configuration, and remove the holding stream if that succeeded."""
         try:
             await self._retrying.renew()
@@ -123,7 +123,7 @@ class Keeping:
         except NatsctlError as failure:
             self._retrying.say(f"stream {holding.name} stays, the next apply begins with it: {failure.text}")
 
-    def _ended(self, marker: Marker, done: Finished, copy: Path) -> Done:
+    def _ended(self, marker: Marker, done: RecoveryResult, copy: Path) -> Done:
         """Return the details of a finished replacement."""
         state = done.info.get("state") or {}
         detail = f"kept {plural(int(state.get('messages') or 0), 'message')}"

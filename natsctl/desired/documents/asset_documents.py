@@ -10,10 +10,10 @@ from natsctl.api.documents import TOLD, DocumentFault, Untyped, did_you_mean, is
 from natsctl.api.model import Model
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
-from natsctl.desired.assets import AssetKey, Kind, Wanted, is_protected, without_labels, without_server_made
-from natsctl.desired.documents.bucket_fields import ALIASES, WORD_OF, WORDS, BucketFieldError, lowered
-from natsctl.desired.documents.collector import Found, items
-from natsctl.desired.documents.locations import Listed, Mapped, Spot
+from natsctl.desired.assets import AssetKey, DesiredAsset, Kind, is_protected, without_labels, without_server_made
+from natsctl.desired.documents.bucket_fields import ALIASES, WORD_OF, WORDS, BucketFieldError, stream_fields
+from natsctl.desired.documents.collector import Collector, items
+from natsctl.desired.documents.locations import DocumentNode, LocatedDict, LocatedList
 
 IGNORE: Final = "ignore"
 """The key of a document, or of an asset in it, that lists fields to leave unchanged where the asset exists."""
@@ -36,17 +36,17 @@ _FOR_GOOD: Final = frozenset(("allow_msg_ttl",))
 
 
 class Described(NamedTuple):
-    """A configuration as a document gives it; the other members are those of `Wanted`."""
+    """A configuration as a document gives it; the other members are those of `DesiredAsset`."""
 
     config: dict[str, Any]
     nulls: frozenset[str] = frozenset()
     at_creation: frozenset[str] = frozenset()
 
 
-def nulls_of(where: Spot, model: type[Model]) -> frozenset[str]:
+def nulls_of(where: DocumentNode, model: type[Model]) -> frozenset[str]:
     """Return the fields that a document sets to null, keys of metadata as `metadata.KEY`."""
     value = where.value
-    if not isinstance(value, Mapped) or is_info(value):
+    if not isinstance(value, LocatedDict) or is_info(value):
         return frozenset()
     named = {name for name in value if value[name] is None and name in shape_of(model).fields}
     return frozenset(named - NAMES | _null_keys(value))
@@ -64,11 +64,11 @@ def described_bucket(kind: Kind, config: dict[str, Any], words: Mapping[str, Any
     return Described(config, frozenset(nulls), frozenset(config.keys() - fields - _MAKES[kind]))
 
 
-def ignored_fields(key: AssetKey, kind: Kind, spot: Spot, found: Found) -> frozenset[str]:
+def ignored_fields(key: AssetKey, kind: Kind, node: DocumentNode, found: Collector) -> frozenset[str]:
     """Return the fields that an asset ignores by its own list and its document's; unknown ones are faults."""
     known = _known(key, kind)
     named: set[str] = set()
-    for one in ignore_list(spot, found):
+    for one in ignore_list(node, found):
         if one.value.partition(".")[0] in known:
             named.add(str(one.value))
         else:
@@ -77,15 +77,15 @@ def ignored_fields(key: AssetKey, kind: Kind, spot: Spot, found: Found) -> froze
     return frozenset(field for name in named for field in _fields_of(name, kind))
 
 
-def ignore_list(spot: Spot, found: Found) -> Iterable[Spot]:
+def ignore_list(node: DocumentNode, found: Collector) -> Iterable[DocumentNode]:
     """Return the entries of a list of fields to ignore; any other entry is a fault."""
-    if spot.value is None or spot.value is TOLD:
+    if node.value is None or node.value is TOLD:
         return
-    if not isinstance(spot.value, Listed):
-        found.fault(spot, "expected a list of fields")
+    if not isinstance(node.value, LocatedList):
+        found.fault(node, "expected a list of fields")
         return
-    for index, value in enumerate(spot.value):
-        one = spot.at(index)
+    for index, value in enumerate(node.value):
+        one = node.at(index)
         if isinstance(value, str) and value:
             yield one
         elif value is not TOLD:
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-Read: TypeAlias = "Callable[[Spot, Kind, Found], None]"
+Read: TypeAlias = "Callable[[DocumentNode, Kind, Collector], None]"
 """Reads the asset at a spot."""
 
 PROTECT: Final = "protect"
@@ -186,33 +186,33 @@ _STREAM_KEYS: Final = ("consumers", EXTRA, *SWITCHES)
 _CONSUMER_KEYS: Final = ("stream", "stream_name", EXTRA, *SWITCHES)
 
 
-def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
+def read_stream(node: DocumentNode, kind: Kind, found: Collector) -> None:
     """Add a stream, and the consumers below it."""
-    if not _is_object(spot, found):
+    if not _is_object(node, found):
         return
-    where = config_spot(spot, _STREAM_KEYS)
-    config, good = _config(spot, where, StreamConfig, found)
+    where = config_node(node, _STREAM_KEYS)
+    config, good = _config(node, where, StreamConfig, found)
     name = config.get("name")
     if not name:
-        _unnamed(spot, "a stream needs a name", found)
+        _unnamed(node, "a stream needs a name", found)
         return
-    keep(AssetKey(name), kind, Described(config, nulls_of(where, StreamConfig)), spot, where, found, good)
-    for item in items(spot.at("consumers"), "name", found):
+    keep(AssetKey(name), kind, Described(config, nulls_of(where, StreamConfig)), node, where, found, good)
+    for item in items(node.at("consumers"), "name", found):
         read_consumer(item, Kind.CONSUMER, found, name)
 
 
-def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> None:
+def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str = "") -> None:
     """Add a consumer; `stream` is the stream above it in the document."""
-    if not _is_object(spot, found):
+    if not _is_object(node, found):
         return
-    stream = _stream_of(spot, stream, found)
-    where = config_spot(spot, _CONSUMER_KEYS)
-    config, good = _config(spot, where, ConsumerConfig, found)
-    said = is_info(spot.value)
+    stream = _stream_of(node, stream, found)
+    where = config_node(node, _CONSUMER_KEYS)
+    config, good = _config(node, where, ConsumerConfig, found)
+    said = is_info(node.value)
     # Servers before 2.9 give the name of a consumer that is not durable beside its configuration only.
-    name = config.get("durable_name") or config.get("name") or (said and _text(spot.value.get("name")))
+    name = config.get("durable_name") or config.get("name") or (said and _text(node.value.get("name")))
     if not name:
-        _unnamed(spot, "a consumer needs a name or durable_name", found)
+        _unnamed(node, "a consumer needs a name or durable_name", found)
     if not name or not stream:
         return
     if config.get("name", name) != name:
@@ -222,26 +222,28 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
     if said:
         config.pop("pause_until", None)  # an action of a client, not a field of a document
     nulls = nulls_of(where, ConsumerConfig) - config.keys()
-    keep(AssetKey(stream, name), kind, Described(config, nulls), spot, where, found, good)
+    keep(AssetKey(stream, name), kind, Described(config, nulls), node, where, found, good)
 
 
-def keep(key: AssetKey, kind: Kind, said: Described, spot: Spot, where: Spot, found: Found, good: bool) -> None:
+def keep(
+    key: AssetKey, kind: Kind, said: Described, node: DocumentNode, where: DocumentNode, found: Collector, good: bool
+) -> None:
     """Add an asset without the metadata that servers and plans write.
 
-    `spot` is its document, `where` its configuration in that; `good`: no part of it is missing because of a fault.
+    `node` is its document, `where` its configuration in that; `good`: no part of it is missing because of a fault.
     """
     config = said.config
-    protect = _switched(spot, PROTECT, is_protected(config), found)
-    create_only = _switched(spot, CREATE_ONLY, False, found)
+    protect = _switched(node, PROTECT, is_protected(config), found)
+    create_only = _switched(node, CREATE_ONLY, False, found)
     if "metadata" in config:
         config = without_server_made(without_labels(config))
-    at_creation = said.at_creation | ignored_fields(key, kind, spot.at(IGNORE), found)
-    asset = Wanted(key, kind, config, where.place, protect, create_only, said.nulls, at_creation)
+    at_creation = said.at_creation | ignored_fields(key, kind, node.at(IGNORE), found)
+    asset = DesiredAsset(key, kind, config, where.place, protect, create_only, said.nulls, at_creation)
     found.add(asset, where, good)
 
 
-def _stream_of(spot: Spot, above: str, found: Found) -> str:
-    said = [spot.at(key) for key in ("stream", "stream_name") if spot.value.get(key) is not None]
+def _stream_of(node: DocumentNode, above: str, found: Collector) -> str:
+    said = [node.at(key) for key in ("stream", "stream_name") if node.value.get(key) is not None]
     for one in said:
         if not isinstance(one.value, str) or not one.value:
             if one.value is not TOLD:
@@ -250,7 +252,7 @@ def _stream_of(spot: Spot, above: str, found: Found) -> str:
         if above and one.value != above:
             found.fault(one, f"expected {above}, as it stands below that stream, got {one.value}")
     if not above and not said:
-        found.fault(spot, "a consumer needs its stream: add stream: NAME, or put it below the stream's consumers:")
+        found.fault(node, "a consumer needs its stream: add stream: NAME, or put it below the stream's consumers:")
     return above or (str(said[0].value) if said else "")
 
 
@@ -258,52 +260,54 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, str) else ""
 
 
-def _is_object(spot: Spot, found: Found) -> bool:
-    if isinstance(spot.value, Mapped):
+def _is_object(node: DocumentNode, found: Collector) -> bool:
+    if isinstance(node.value, LocatedDict):
         return True
-    found.fault(spot, "expected an object")
+    found.fault(node, "expected an object")
     return False
 
 
-def _unnamed(spot: Spot, reason: str, found: Found) -> None:
+def _unnamed(node: DocumentNode, reason: str, found: Collector) -> None:
     """Report a missing name, unless the value there was a fault itself."""
-    config = config_spot(spot, ())
+    config = config_node(node, ())
     if all(config.value.get(key) in (None, "") for key in ("name", "durable_name")):
         found.fault(config, reason)
 
 
-def config_spot(spot: Spot, own_keys: tuple[str, ...]) -> Spot:
+def config_node(node: DocumentNode, own_keys: tuple[str, ...]) -> DocumentNode:
     """Return the spot of the configuration: below `config` in a server's answer, else the document itself."""
-    if isinstance(spot.value.get("config"), Mapped):
-        return spot.at("config")
-    return spot.holding(spot.value.without(*own_keys)) if own_keys else spot
+    if isinstance(node.value.get("config"), LocatedDict):
+        return node.at("config")
+    return node.holding(node.value.without(*own_keys)) if own_keys else node
 
 
-def _config(spot: Spot, where: Spot, model: type[Model], found: Found) -> tuple[dict[str, Any], bool]:
+def _config(
+    node: DocumentNode, where: DocumentNode, model: type[Model], found: Collector
+) -> tuple[dict[str, Any], bool]:
     """Return the wire's values that a document gives, and whether none is missing because of a fault."""
-    values, faults = read_document(where.value, model, lenient=is_info(spot.value))
+    values, faults = read_document(where.value, model, lenient=is_info(node.value))
     good = tell(where, faults, found)
-    said: Any = {} if spot.value.get(EXTRA) is None else spot.value[EXTRA]
-    extra = unknown_of(where.value, shape_of(model)) if is_info(spot.value) else said
+    said: Any = {} if node.value.get(EXTRA) is None else node.value[EXTRA]
+    extra = unknown_of(where.value, shape_of(model)) if is_info(node.value) else said
     if not isinstance(extra, dict):
-        found.fault(spot.at(EXTRA), "expected an object")
+        found.fault(node.at(EXTRA), "expected an object")
         return values, False
     return merged(values, extra), good
 
 
-def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:
+def tell(where: DocumentNode, faults: Sequence[DocumentFault], found: Collector) -> bool:
     """Report the faults below a spot, and return whether all known fields are there nevertheless."""
     for fault in faults:
         if fault.reason:
-            spot = where.at(*fault.path)
-            unquoted = fault.reason.startswith("expected a text") and isinstance(spot.value, int | float)
-            found.fault(spot, f"{fault.reason}: put it in quotes" if unquoted else fault.reason)
+            node = where.at(*fault.path)
+            unquoted = fault.reason.startswith("expected a text") and isinstance(node.value, int | float)
+            found.fault(node, f"{fault.reason}: put it in quotes" if unquoted else fault.reason)
     return not any(fault.lost for fault in faults)
 
 
-def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:
+def _switched(node: DocumentNode, key: str, otherwise: bool, found: Collector) -> bool:
     """Return whether a document sets a switch of an asset."""
-    said = spot.at(key)
+    said = node.at(key)
     if said.value is None:
         return otherwise
     value = said.value.meant if isinstance(said.value, Untyped) else said.value
@@ -316,81 +320,81 @@ def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:
 _ORIGINS: Final = ("mirror", "sources")
 
 
-def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
+def read_bucket(node: DocumentNode, kind: Kind, found: Collector) -> None:
     """Add the stream of a bucket."""
-    if not isinstance(spot.value, Mapped):
-        found.fault(spot, "expected an object")
+    if not isinstance(node.value, LocatedDict):
+        found.fault(node, "expected an object")
         return
-    if is_bucket_info(spot.value):
-        read_stream(spot.at("stream_info"), kind, found)
+    if is_bucket_info(node.value):
+        read_stream(node.at("stream_info"), kind, found)
         return
-    if isinstance(spot.value.get("config"), Mapped):
-        read_stream(spot, kind, found)
+    if isinstance(node.value.get("config"), LocatedDict):
+        read_stream(node, kind, found)
         return
-    keep_bucket(spot, kind, in_own_words(spot.holding(spot.value.without(*SWITCHES)), found), found)
+    keep_bucket(node, kind, in_own_words(node.holding(node.value.without(*SWITCHES)), found), found)
 
 
-def is_bucket_info(value: Mapped) -> bool:
+def is_bucket_info(value: LocatedDict) -> bool:
     """Return whether a value is the information about a bucket, with that of its stream."""
     stream = value.get("stream_info")
-    return isinstance(stream, Mapped) and isinstance(stream.get("config"), Mapped)
+    return isinstance(stream, LocatedDict) and isinstance(stream.get("config"), LocatedDict)
 
 
-def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
-    """Add the bucket that `words` describe; `spot` is its document."""
+def keep_bucket(node: DocumentNode, kind: Kind, words: DocumentNode, found: Collector) -> None:
+    """Add the bucket that `words` describe; `node` is its document."""
     values, faults = read_document(words.value, WORDS[kind])
     good = tell(words, faults, found)
     if not values.get("bucket"):
         if words.value.get("bucket") in (None, ""):
-            found.fault(spot, "a bucket needs its name: add bucket: NAME")
+            found.fault(node, "a bucket needs its name: add bucket: NAME")
         return
     if not good:
         return  # without it, it may not even be a bucket
     try:
-        config = lowered(kind, values)
+        config = stream_fields(kind, values)
     except BucketFieldError as fault:
         found.fault(words.at(fault.word), str(fault))
         return
     said = described_bucket(kind, config, {**words.value, **values})
-    keep(AssetKey(config["name"]), kind, said, spot, words, found, good)
+    keep(AssetKey(config["name"]), kind, said, node, words, found, good)
 
 
-def in_own_words(spot: Spot, found: Found) -> Spot:
+def in_own_words(node: DocumentNode, found: Collector) -> DocumentNode:
     """Return the fields of a bucket by their first names, and origins that are given by a name alone as objects."""
-    words = Mapped(spot.value.line)
-    for key, value in spot.value.items():
+    words = LocatedDict(node.value.line)
+    for key, value in node.value.items():
         word = ALIASES.get(key, key)
         if word in words:
-            found.fault(spot.at(key), f"{key} is another word for {word}, which stands here too")
+            found.fault(node.at(key), f"{key} is another word for {word}, which stands here too")
         else:
             shown = (key,) if key != word else None
-            words.put(word, _value(word, value, spot.at(key)), spot.value.lines[key], shown)
-    return spot.holding(words)
+            words.put(word, _value(word, value, node.at(key)), node.value.lines[key], shown)
+    return node.holding(words)
 
 
-def _value(word: str, value: Any, spot: Spot) -> Any:
+def _value(word: str, value: Any, node: DocumentNode) -> Any:
     if word == "compression" and value in ("s2", "none"):
         return value == "s2"
     if word not in _ORIGINS:
         return value
     if word == "mirror":
-        return _origin(value, spot)
+        return _origin(value, node)
     if isinstance(value, str):
-        single = Listed(spot.line)
-        single.lines = [spot.line]
-        single.append(_origin(value, spot))
+        single = LocatedList(node.line)
+        single.lines = [node.line]
+        single.append(_origin(value, node))
         return single
-    if not isinstance(value, Listed):
+    if not isinstance(value, LocatedList):
         return value
-    items = Listed(value.line)
+    items = LocatedList(value.line)
     items.lines = value.lines
-    items.extend(_origin(item, spot.at(index)) for index, item in enumerate(value))
+    items.extend(_origin(item, node.at(index)) for index, item in enumerate(value))
     return items
 
 
-def _origin(value: Any, spot: Spot) -> Any:
+def _origin(value: Any, node: DocumentNode) -> Any:
     if not isinstance(value, str):
         return value
-    named = Mapped(spot.line)
-    named.put("name", value, spot.line)
+    named = LocatedDict(node.line)
+    named.put("name", value, node.line)
     return named

@@ -101,7 +101,7 @@ class BucketFieldError(ValueError):
         self.word = word
 
 
-def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
+def stream_fields(kind: Kind, words: Mapping[str, Any]) -> Config:
     """Return the configuration of a bucket's stream; `words` have the wire's values. Raises BucketFieldError."""
     new_bucket = asset_config.new_kv_bucket if kind is Kind.KEY_VALUE else asset_config.new_object_bucket
 
@@ -125,7 +125,7 @@ def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
     return config
 
 
-def raise_bucket(config: Mapping[str, Any]) -> dict[str, Any] | None:
+def bucket_words(config: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the bucket document, with its `kind`, for exactly this stream; None if there is none.
 
     Labels and server-written metadata do not count.
@@ -137,7 +137,7 @@ def raise_bucket(config: Mapping[str, Any]) -> dict[str, Any] | None:
     own = without_server_made(without_labels(config))
     words = _raised(kind, own)
     try:
-        same = _settled(lowered(kind, words)) == _settled(own)
+        same = _settled(stream_fields(kind, words)) == _settled(own)
     except (BucketFieldError, msgspec.ValidationError):
         return None
     return {"kind": str(kind), **words} if same else None

@@ -6,61 +6,61 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from natsctl.api.documents import TOLD
-from natsctl.desired.assets import DEFAULT_OWNER, AssetKey, DocumentSet, Fault, Place, Wanted
-from natsctl.desired.documents.locations import Listed, Mapped, Spot
+from natsctl.desired.assets import DEFAULT_OWNER, AssetKey, DesiredAsset, DocumentSet, Fault, Location
+from natsctl.desired.documents.locations import DocumentNode, LocatedDict, LocatedList
 from natsctl.desired.documents.yaml_text import has_references
 
 
 @dataclass(slots=True)
-class Found:
+class Collector:
     """Collector of all documents of a set; `finished` returns the set."""
 
-    wanted: dict[AssetKey, Wanted] = field(default_factory=dict)
+    wanted: dict[AssetKey, DesiredAsset] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    notes: list[tuple[Place, str]] = field(default_factory=list)
-    owners: list[tuple[str, Place]] = field(default_factory=list)
+    notes: list[tuple[Location, str]] = field(default_factory=list)
+    owners: list[tuple[str, Location]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    spots: dict[AssetKey, Spot] = field(default_factory=dict)
+    nodes: dict[AssetKey, DocumentNode] = field(default_factory=dict)
     """The spot of each asset's configuration: faults in its fields are reported by their locations."""
     broken: set[AssetKey] = field(default_factory=set)
     ignored: frozenset[str] = frozenset()
     """Fields that the current document ignores in all of its assets, as the document spells them."""
 
-    def fault(self, spot: Spot, reason: str) -> None:
+    def fault(self, node: DocumentNode, reason: str) -> None:
         """Record a mistake."""
-        self.faults.append(Fault(spot.place, reason))
+        self.faults.append(Fault(node.place, reason))
 
-    def note(self, spot: Spot, text: str) -> None:
+    def note(self, node: DocumentNode, text: str) -> None:
         """Record a note on valid documents."""
-        self.notes.append((spot.place, text))
+        self.notes.append((node.place, text))
 
-    def add(self, asset: Wanted, spot: Spot, good: bool) -> None:
+    def add(self, asset: DesiredAsset, node: DocumentNode, good: bool) -> None:
         """Add an asset; a duplicate is a fault that names both locations.
 
         One that is not `good` is not checked: a part of it is missing.
         """
         first = self.wanted.setdefault(asset.key, asset)
         if first is asset:
-            self.spots[asset.key] = spot
+            self.nodes[asset.key] = node
             if not good:
                 self.broken.add(asset.key)
         else:
-            self.fault(spot, f"{asset.key} stands twice, first at {first.place}")
+            self.fault(node, f"{asset.key} stands twice, first at {first.place}")
 
     def _judge(self) -> None:
         """Check the assets against the rules of servers."""
         from natsctl.desired.documents.bucket_fields import WORD_OF
-        from natsctl.desired.documents.rules import judged
+        from natsctl.desired.documents.rules import check_rules
 
-        for one in judged({key: asset for key, asset in self.wanted.items() if key not in self.broken}):
-            spot = self.spots[one.key]
+        for one in check_rules({key: asset for key, asset in self.wanted.items() if key not in self.broken}):
+            node = self.nodes[one.key]
             fields = (name for field in one.fields for name in (field, WORD_OF.get(field, field)))
-            field = next((name for name in fields if isinstance(spot.value, Mapped) and name in spot.value), "")
-            spot = spot.at(field) if field else spot
+            field = next((name for name in fields if isinstance(node.value, LocatedDict) and name in node.value), "")
+            node = node.at(field) if field else node
             if one.warning:
-                self.note(spot, f"warning: {one.reason}")
+                self.note(node, f"warning: {one.reason}")
             else:
-                self.fault(spot, one.reason)
+                self.fault(node, one.reason)
 
     def finished(self, owner: str) -> tuple[DocumentSet, list[Fault]]:
         """Return the set as far as it could be read, and all faults in order; `owner` wins over those in documents."""
@@ -80,9 +80,9 @@ class Found:
                 self.faults.append(Fault(place, f"owner {name}, but {first} at {at}: a set has one owner"))
 
 
-def _folded(notes: Sequence[tuple[Place, str]]) -> Iterator[str]:
+def _folded(notes: Sequence[tuple[Location, str]]) -> Iterator[str]:
     """Return notes as texts, with equal ones folded into one."""
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[Location]] = {}
     for place, text in notes:
         places.setdefault(text, []).append(place)
     for text, found in places.items():
@@ -90,34 +90,34 @@ def _folded(notes: Sequence[tuple[Place, str]]) -> Iterator[str]:
         yield f"{found[0]}: {text}{more}"
 
 
-def items(spot: Spot, name: str, found: Found) -> Iterator[Spot]:
+def items(node: DocumentNode, name: str, found: Collector) -> Iterator[DocumentNode]:
     """Yield each item of a list, or of a mapping whose keys are the names."""
-    if isinstance(spot.value, Listed):
-        yield from (spot.at(index) for index in range(len(spot.value)))
-    elif isinstance(spot.value, Mapped):
-        for key in spot.value:
-            inner = spot.at(key)
+    if isinstance(node.value, LocatedList):
+        yield from (node.at(index) for index in range(len(node.value)))
+    elif isinstance(node.value, LocatedDict):
+        for key in node.value:
+            inner = node.at(key)
             if has_references(key):
                 found.fault(inner, f"a key is not replaced: write a list, with `{name}: {key}` in its item")
                 continue
             if inner.value is None:
-                inner = inner.holding(Mapped(inner.line))
-            if not isinstance(inner.value, Mapped):
+                inner = inner.holding(LocatedDict(inner.line))
+            if not isinstance(inner.value, LocatedDict):
                 found.fault(inner, "expected an object")
                 continue
             yield named(inner, name, key, found)
-    elif spot.value is not None and spot.value is not TOLD:
-        found.fault(spot, "expected a list, or a mapping by name")
+    elif node.value is not None and node.value is not TOLD:
+        found.fault(node, "expected a list, or a mapping by name")
 
 
-def named(spot: Spot, name: str, key: str, found: Found) -> Spot:
+def named(node: DocumentNode, name: str, key: str, found: Collector) -> DocumentNode:
     """Return the spot of a mapping below its name, with the name in it."""
-    said = spot.value.get(name)
+    said = node.value.get(name)
     if said is not None and said != key:
-        found.fault(spot.at(name), f"expected {key}, as it stands below that name, got {said}")
+        found.fault(node.at(name), f"expected {key}, as it stands below that name, got {said}")
     if said is not None:
-        return spot
-    value = spot.value.without()
+        return node
+    value = node.value.without()
     value.lines = dict(value.lines)
-    value.put(name, key, spot.line)
-    return spot.holding(value)
+    value.put(name, key, node.line)
+    return node.holding(value)

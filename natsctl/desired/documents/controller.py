@@ -15,8 +15,8 @@ from natsctl.desired.documents.asset_documents import (
     read_consumer,
     read_stream,
 )
-from natsctl.desired.documents.collector import Found
-from natsctl.desired.documents.locations import Listed, Mapped, Spot
+from natsctl.desired.documents.collector import Collector
+from natsctl.desired.documents.locations import DocumentNode, LocatedDict, LocatedList
 
 
 class Field(NamedTuple):
@@ -164,27 +164,29 @@ PASSED_OVER: Final = {
 REQUIRED: Final = {"Stream": "name", "Consumer": "durableName", "KeyValue": "bucket", "ObjectStore": "bucket"}
 
 
-def read_manifest(spot: Spot, found: Found, read: Callable[[Spot], Iterator[Spot]]) -> Iterator[Spot]:
+def read_manifest(
+    node: DocumentNode, found: Collector, read: Callable[[DocumentNode], Iterator[DocumentNode]]
+) -> Iterator[DocumentNode]:
     """Add the assets of a Kubernetes resource; `read` takes the items of a List, and returns their includes."""
-    version, kind = str(spot.value.get("apiVersion")), str(spot.value.get("kind"))
-    items = spot.at("items")
-    if kind == "List" and isinstance(items.value, Listed):
+    version, kind = str(node.value.get("apiVersion")), str(node.value.get("kind"))
+    items = node.at("items")
+    if kind == "List" and isinstance(items.value, LocatedList):
         for index in range(len(items.value)):
             yield from read(items.at(index))
     elif not version.startswith(GROUP):
-        found.note(spot, f"{version} {kind} is passed over: it is none of {GROUP}*")
+        found.note(node, f"{version} {kind} is passed over: it is none of {GROUP}*")
     elif kind in PASSED_OVER:
-        found.note(spot, f"{kind} is passed over: {PASSED_OVER[kind]}")
+        found.note(node, f"{kind} is passed over: {PASSED_OVER[kind]}")
     elif kind not in KINDS:
         known = did_you_mean(kind, KINDS)
-        found.fault(spot.at("kind"), f"expected {', '.join(KINDS)}, got {kind}{known}")
+        found.fault(node.at("kind"), f"expected {', '.join(KINDS)}, got {kind}{known}")
     else:
-        _resource(spot, kind, found)
+        _resource(node, kind, found)
 
 
-def _resource(spot: Spot, kind: str, found: Found) -> None:
-    spec = spot.at("spec")
-    if not isinstance(spec.value, Mapped):
+def _resource(node: DocumentNode, kind: str, found: Collector) -> None:
+    spec = node.at("spec")
+    if not isinstance(spec.value, LocatedDict):
         found.fault(spec, f"expected an object: the {kind}")
         return
     asset, reader, fields = KINDS[kind]
@@ -207,41 +209,41 @@ def _resource(spot: Spot, kind: str, found: Found) -> None:
     reader(spec.holding(made), asset, found)
 
 
-def _made(spot: Spot, fields: dict[str, Field], found: Found) -> Mapped:
+def _made(node: DocumentNode, fields: dict[str, Field], found: Collector) -> LocatedDict:
     """Return the object in the fields of a configuration, each key with its line and its original name."""
-    made = Mapped(spot.value.line)
-    for key, value in spot.value.items():
-        field, line = fields.get(key), spot.value.lines[key]
+    made = LocatedDict(node.value.line)
+    for key, value in node.value.items():
+        field, line = fields.get(key), node.value.lines[key]
         if field is None:
-            found.fault(spot.at(key), f"unknown key{did_you_mean(key, (*fields, *CONNECTION, *LIFE))}")
+            found.fault(node.at(key), f"unknown key{did_you_mean(key, (*fields, *CONNECTION, *LIFE))}")
             continue
         if _is_absent(value):
             continue
         into = made
         for step in field.to[:-1]:
             if step not in into:
-                into.put(step, Mapped(line), line, ())
+                into.put(step, LocatedDict(line), line, ())
             into = into[step]
-        into.put(field.to[-1], _value(spot.at(key), field, found), line, (key,))
+        into.put(field.to[-1], _value(node.at(key), field, found), line, (key,))
     return made
 
 
 def _is_absent(value: Any) -> bool:
     """Return whether the controller treats a value as absent."""
-    return value is None or (not value and not isinstance(value, bool | Mapped | Listed))
+    return value is None or (not value and not isinstance(value, bool | LocatedDict | LocatedList))
 
 
-def _value(spot: Spot, field: Field, found: Found) -> Any:
-    value = spot.value
+def _value(node: DocumentNode, field: Field, found: Collector) -> Any:
+    value = node.value
     if field.to == ("deliver_policy",) and isinstance(value, str):
         return DELIVER_POLICIES.get(value, value)
     if field.below is None:
         return value
-    if isinstance(value, Mapped):
-        return _made(spot, field.below, found)
-    if not isinstance(value, Listed):
+    if isinstance(value, LocatedDict):
+        return _made(node, field.below, found)
+    if not isinstance(value, LocatedList):
         return value
-    made = Listed(value.line)
+    made = LocatedList(value.line)
     made.lines = value.lines
-    made.extend(_value(spot.at(index), field, found) for index in range(len(value)))
+    made.extend(_value(node.at(index), field, found) for index in range(len(value)))
     return made

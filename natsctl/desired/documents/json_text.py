@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from natsctl.api.documents import TOLD, Untyped
 from natsctl.api.errors import UsageError
-from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, Listed, Mapped, Step, TextError
+from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
 from natsctl.desired.documents.yaml_text import Expand, Report, plain_value, read_yaml
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
@@ -108,8 +108,8 @@ class _Reader:
             self._report(self.line(), self._path, str(fault))
             return TOLD
 
-    def _object(self, depth: int) -> Mapped:
-        result = Mapped(self.line())
+    def _object(self, depth: int) -> LocatedDict:
+        result = LocatedDict(self.line())
         self._at += 1
         if self._next() == "}":
             self._at += 1
@@ -128,7 +128,7 @@ class _Reader:
                 break
         return result
 
-    def _members(self, result: Mapped) -> bool:
+    def _members(self, result: LocatedDict) -> bool:
         """Read the following members with simple values (texts, integers, words); return whether the object ends."""
         text, plain = self._text, self._expand is None
         while self._values < MAX_VALUES and (found := _MEMBER.match(text, self._at)) is not None:
@@ -149,7 +149,7 @@ class _Reader:
                 return True
         return False
 
-    def _keep(self, result: Mapped, key: str, value: Any, line: int) -> None:
+    def _keep(self, result: LocatedDict, key: str, value: Any, line: int) -> None:
         if key in result.lines:
             path = self._path if self._path[-1:] == [key] else [*self._path, key]
             self._report(line, path, f"{key} stands here twice, first on line {result.lines[key]}")
@@ -157,8 +157,8 @@ class _Reader:
         result[key] = value
         result.lines[key] = line
 
-    def _list(self, depth: int) -> Listed:
-        result = Listed(self.line())
+    def _list(self, depth: int) -> LocatedList:
+        result = LocatedList(self.line())
         self._at += 1
         if self._next() == "]":
             self._at += 1

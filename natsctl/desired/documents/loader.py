@@ -13,7 +13,7 @@ from natsctl.api.documents import TOLD, did_you_mean
 from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig
 from natsctl.client.buckets import OBJECTS
-from natsctl.desired.assets import Fault, Kind, Place
+from natsctl.desired.assets import Fault, Kind, Location
 from natsctl.desired.documents.asset_documents import (
     IGNORE,
     Read,
@@ -25,16 +25,16 @@ from natsctl.desired.documents.asset_documents import (
     read_stream,
 )
 from natsctl.desired.documents.bucket_fields import KeyValueWords, ObjectStoreWords
-from natsctl.desired.documents.collector import Found, items
+from natsctl.desired.documents.collector import Collector, items
 from natsctl.desired.documents.controller import read_manifest
 from natsctl.desired.documents.files import STDIN, FileId, files_at, identity, read_text
 from natsctl.desired.documents.json_text import read_json
 from natsctl.desired.documents.locations import (
     MAX_FILES,
     MAX_INCLUDE_DEPTH,
-    Listed,
-    Mapped,
-    Spot,
+    DocumentNode,
+    LocatedDict,
+    LocatedList,
     Step,
     TextError,
     spelled,
@@ -70,44 +70,44 @@ CONSUMER_ONLY: Final = frozenset(ConsumerConfig.__struct_encode_fields__) - froz
 )
 
 
-def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
+def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
     """Add the assets of a document to `found`; yield the paths that it includes."""
-    if isinstance(spot.value, Listed):
-        for index in range(len(spot.value)):
-            yield from read_form(spot.at(index), found)
+    if isinstance(node.value, LocatedList):
+        for index in range(len(node.value)):
+            yield from read_form(node.at(index), found)
         return
-    if not isinstance(spot.value, Mapped):
-        if spot.value not in (None, TOLD):
-            what = " (a name alone says nothing: print it with info -j)" if isinstance(spot.value, str) else ""
-            found.fault(spot, f"expected a document: streams:, consumers: …, kind:, or a configuration{what}")
+    if not isinstance(node.value, LocatedDict):
+        if node.value not in (None, TOLD):
+            what = " (a name alone says nothing: print it with info -j)" if isinstance(node.value, str) else ""
+            found.fault(node, f"expected a document: streams:, consumers: …, kind:, or a configuration{what}")
         return
-    value = spot.value
+    value = node.value
     if isinstance(value.get("apiVersion"), str):
-        yield from read_manifest(spot, found, lambda item: read_form(item, found))
+        yield from read_manifest(node, found, lambda item: read_form(item, found))
     elif isinstance(value.get("kind"), str):
-        _typed(spot, found)
+        _typed(node, found)
     elif value.keys() >= _SAVED_PLAN:
-        found.fault(spot, "this is a saved plan, natsctl apply --plan FILE carries it out")
+        found.fault(node, "this is a saved plan, natsctl apply --plan FILE carries it out")
     elif any(key in value for key in (*COLLECTIONS, *SETTINGS)) and not _is_bare(value):
-        yield from _plain(spot, found)
+        yield from _plain(node, found)
     else:
-        _bare(spot, found)
+        _bare(node, found)
 
 
-def _is_bare(value: Mapped) -> bool:
-    return isinstance(value.get("name"), str) or isinstance(value.get("config"), Mapped)
+def _is_bare(value: LocatedDict) -> bool:
+    return isinstance(value.get("name"), str) or isinstance(value.get("config"), LocatedDict)
 
 
-def _typed(spot: Spot, found: Found) -> None:
+def _typed(node: DocumentNode, found: Collector) -> None:
     """Read `kind: Stream` with its configuration beside it, or below `spec`."""
-    kind = next((kind for kind in Kind if kind.lower() == spot.value["kind"].lower()), None)
+    kind = next((kind for kind in Kind if kind.lower() == node.value["kind"].lower()), None)
     if kind is None:
-        known = did_you_mean(spot.value["kind"], [kind.lower() for kind in Kind])
-        found.fault(spot.at("kind"), f"expected Stream, Consumer, KeyValue or ObjectStore{known}")
+        known = did_you_mean(node.value["kind"], [kind.lower() for kind in Kind])
+        found.fault(node.at("kind"), f"expected Stream, Consumer, KeyValue or ObjectStore{known}")
         return
-    _owner(spot.at("owner"), found)
-    inner = spot.holding(spot.value.without("kind", "owner"))
-    if isinstance(inner.value.get("spec"), Mapped):
+    _owner(node.at("owner"), found)
+    inner = node.holding(node.value.without("kind", "owner"))
+    if isinstance(inner.value.get("spec"), LocatedDict):
         for key in inner.value:
             if key != "spec":
                 found.fault(inner.at(key), "stands beside spec: put it below")
@@ -115,12 +115,12 @@ def _typed(spot: Spot, found: Found) -> None:
     READERS[kind](inner, kind, found)
 
 
-def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
+def _plain(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
     """Read `streams:`, `consumers:` and the others, lists or mappings by name."""
-    listing = str(spot.value.get("type", "")).startswith("io.nats.")
-    ignored = found.ignored = _ignored(spot.at(IGNORE), found)
-    for key in spot.value:
-        inner = spot.at(key)
+    listing = str(node.value.get("type", "")).startswith("io.nats.")
+    ignored = found.ignored = _ignored(node.at(IGNORE), found)
+    for key in node.value:
+        inner = node.at(key)
         if key in COLLECTIONS:
             for item in items(inner, NAMES[COLLECTIONS[key]], found):
                 READERS[COLLECTIONS[key]](item, COLLECTIONS[key], found)
@@ -136,26 +136,26 @@ def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
     found.ignored = frozenset()
 
 
-def _ignored(spot: Spot, found: Found) -> frozenset[str]:
+def _ignored(node: DocumentNode, found: Collector) -> frozenset[str]:
     """Return the fields that a document ignores in all of its assets."""
     known, named = known_anywhere(), set()
-    for one in ignore_list(spot, found):
+    for one in ignore_list(node, found):
         if one.value.partition(".")[0] not in known:
             found.fault(one, f"{one.value} is no field of a stream, consumer or bucket{did_you_mean(one.value, known)}")
         named.add(str(one.value))
     return frozenset(named)
 
 
-def _owner(spot: Spot, found: Found) -> None:
-    if not isinstance(spot.value, str) or not spot.value:
-        if spot.value not in (None, TOLD):
-            found.fault(spot, "expected the name of an owner")
+def _owner(node: DocumentNode, found: Collector) -> None:
+    if not isinstance(node.value, str) or not node.value:
+        if node.value not in (None, TOLD):
+            found.fault(node, "expected the name of an owner")
         return
-    found.owners.append((str(spot.value), spot.place))
+    found.owners.append((str(node.value), node.place))
 
 
-def _includes(spot: Spot, found: Found) -> Iterator[Spot]:
-    paths = [spot.at(index) for index in range(len(spot.value))] if isinstance(spot.value, Listed) else [spot]
+def _includes(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
+    paths = [node.at(index) for index in range(len(node.value))] if isinstance(node.value, LocatedList) else [node]
     for path in paths:
         if isinstance(path.value, str) and path.value:
             yield path
@@ -163,22 +163,22 @@ def _includes(spot: Spot, found: Found) -> Iterator[Spot]:
             found.fault(path, "expected the path of a file or folder")
 
 
-def _bare(spot: Spot, found: Found) -> None:
+def _bare(node: DocumentNode, found: Collector) -> None:
     """Read a configuration, or the output of `info -j`, by its keys."""
-    kind = _bare_kind(spot.value)
+    kind = _bare_kind(node.value)
     if kind is None:
-        found.fault(spot, "a bucket of which kind? Add kind: KeyValue or kind: ObjectStore")
+        found.fault(node, "a bucket of which kind? Add kind: KeyValue or kind: ObjectStore")
         return
-    READERS[kind](spot, kind, found)
+    READERS[kind](node, kind, found)
 
 
-def _bare_kind(value: Mapped) -> Kind | None:
+def _bare_kind(value: LocatedDict) -> Kind | None:
     """Return the kind that a value describes by its keys, None for a bucket that may be of both kinds."""
     if is_bucket_info(value):
         return Kind.OBJECT_STORE if str(value.get("stream", "")).startswith(OBJECTS.prefix) else Kind.KEY_VALUE
     if "bucket" in value:
         return Kind.KEY_VALUE if KEY_VALUE_ONLY & value.keys() else None
-    config: Any = value["config"] if isinstance(value.get("config"), Mapped) else value
+    config: Any = value["config"] if isinstance(value.get("config"), LocatedDict) else value
     is_consumer = "stream" in value or "stream_name" in value or bool(CONSUMER_ONLY & config.keys())
     return Kind.CONSUMER if is_consumer else Kind.STREAM
 
@@ -191,7 +191,7 @@ class Loader:
     """Loader that reads each file once, in the order in which it is named or included."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        self.found = Found()
+        self.found = Collector()
         self._values = values
         self._seen: set[FileId] = set()
 
@@ -208,22 +208,22 @@ class Loader:
         self.found.files.append(name)
         if len(self._seen) > MAX_FILES:
             raise UsageError(f"{name}: more than {MAX_FILES:,} files")
-        for spot in self._documents(file, name):
-            for include in read_form(spot, self.found):
+        for node in self._documents(file, name):
+            for include in read_form(node, self.found):
                 self._include(include, file, chain)
 
     def read_text(self, text: str, name: str) -> None:
         """Read a text without a file; its includes are relative to the working folder."""
         self.found.files.append(name)
-        for spot in self._documents(STDIN, name, text):
-            for include in read_form(spot, self.found):
+        for node in self._documents(STDIN, name, text):
+            for include in read_form(node, self.found):
                 self._include(include, STDIN, ())
 
-    def _documents(self, file: str, name: str, text: str | None = None) -> Iterator[Spot]:
+    def _documents(self, file: str, name: str, text: str | None = None) -> Iterator[DocumentNode]:
         """Yield the documents of a file, one by one; unreadable ones are faults."""
 
         def report(line: int, path: Sequence[Step], reason: str) -> None:
-            self.found.faults.append(Fault(Place(name, line, "$" + "".join(spelled(step) for step in path)), reason))
+            self.found.faults.append(Fault(Location(name, line, "$" + "".join(spelled(step) for step in path)), reason))
 
         try:
             text = read_text(file) if text is None else text
@@ -231,20 +231,20 @@ class Loader:
             reader = read_json if is_json(file, text) else read_yaml
             for line, value in reader(text, report, expand):
                 if value is not None:
-                    yield Spot(name, value, getattr(value, "line", line))
+                    yield DocumentNode(name, value, getattr(value, "line", line))
         except TextError as fault:
             report(fault.line, (), fault.reason)
 
     def _expand(self, text: str) -> str:
         return expanded(text, self._values)
 
-    def _include(self, spot: Spot, file: str, chain: tuple[FileId, ...]) -> None:
+    def _include(self, node: DocumentNode, file: str, chain: tuple[FileId, ...]) -> None:
         """Read the files of an include, relative to the file that includes it."""
         if len(chain) > MAX_INCLUDE_DEPTH:
-            self.found.fault(spot, f"more than {MAX_INCLUDE_DEPTH} files include each other")
+            self.found.fault(node, f"more than {MAX_INCLUDE_DEPTH} files include each other")
             return
         base = Path() if file == STDIN else Path(file).parent
-        wanted = str(spot.value)
+        wanted = str(node.value)
         plain = str(base / wanted)
         # Only the included path may be a pattern, not the folder to which it is relative.
         pattern = str(Path(glob.escape(str(base))) / wanted)
@@ -252,14 +252,14 @@ class Loader:
             named = Path(plain).is_file()
             files = files_at(plain if Path(plain).exists() else pattern)
         except (UsageError, ValueError, OSError) as failure:
-            self.found.fault(spot, str(failure))
+            self.found.fault(node, str(failure))
             return
         for one in files:
             if (own := identity(one)) not in self._seen:
                 self._file(one, (*chain, own))
             elif named and own in chain:
                 # A folder or a pattern may well contain the file that includes it.
-                self.found.fault(spot, f"{wanted} includes this file")
+                self.found.fault(node, f"{wanted} includes this file")
 
 
 def is_json(file: str, text: str) -> bool:

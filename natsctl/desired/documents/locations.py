@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from natsctl.desired.assets import Place
+from natsctl.desired.assets import Location
 
 Step = str | int
 
 
-class Mapped(dict[str, Any]):
+class LocatedDict(dict[str, Any]):
     """A mapping with the line of each key, and with the original spelling of keys that were translated."""
 
     __slots__ = ("line", "lines", "words")
@@ -28,9 +28,9 @@ class Mapped(dict[str, Any]):
         if words is not None:
             self.words = {**(self.words or {}), key: words}
 
-    def without(self, *keys: str) -> Mapped:
+    def without(self, *keys: str) -> LocatedDict:
         """Return a copy without these keys."""
-        copy = Mapped(self.line)
+        copy = LocatedDict(self.line)
         copy.update(self)
         for key in keys:
             copy.pop(key, None)
@@ -38,7 +38,7 @@ class Mapped(dict[str, Any]):
         return copy
 
 
-class Listed(list[Any]):
+class LocatedList(list[Any]):
     """A list with the line of each item."""
 
     __slots__ = ("line", "lines")
@@ -50,7 +50,7 @@ class Listed(list[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class DocumentNode:
     """A value in a document with its location, by which faults are reported."""
 
     file: str
@@ -58,29 +58,29 @@ class Spot:
     line: int = 0
     path: str = "$"
 
-    def at(self, *steps: Step) -> Spot:
+    def at(self, *steps: Step) -> DocumentNode:
         """Return the spot below that the steps lead to, as far as they do."""
         value, line, path = self.value, self.line, self.path
         for step in steps:
             words: tuple[Step, ...] = (step,)
-            if isinstance(value, Mapped) and isinstance(step, str):
+            if isinstance(value, LocatedDict) and isinstance(step, str):
                 words = (value.words or {}).get(step, words)
                 line, value = value.lines.get(step, value.line), value.get(step)
-            elif isinstance(value, Listed) and isinstance(step, int) and step < len(value):
+            elif isinstance(value, LocatedList) and isinstance(step, int) and step < len(value):
                 line, value = value.lines[step], value[step]
             else:
                 value = None
             path += "".join(spelled(word) for word in words)
-        return Spot(self.file, value, line, path)
+        return DocumentNode(self.file, value, line, path)
 
-    def holding(self, value: Any) -> Spot:
+    def holding(self, value: Any) -> DocumentNode:
         """Return the same location with another value, such as one derived from the value there."""
-        return Spot(self.file, value, self.line, self.path)
+        return DocumentNode(self.file, value, self.line, self.path)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Location:
         """The location of the value."""
-        return Place(self.file, self.line, self.path)
+        return Location(self.file, self.line, self.path)
 
 
 def spelled(step: Step) -> str:

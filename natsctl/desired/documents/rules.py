@@ -18,8 +18,14 @@ from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subjects import MAX_NAME, overlaps, subject_fault
-from natsctl.desired.assets import AssetKey, Wanted
-from natsctl.desired.server_defaults import ALONE, ConfigRefusedError, Surroundings, settled_consumer, settled_stream
+from natsctl.desired.assets import AssetKey, DesiredAsset
+from natsctl.desired.server_defaults import (
+    ALONE,
+    ConfigRefusedError,
+    ServerContext,
+    normalised_consumer,
+    normalised_stream,
+)
 
 T = TypeVar("T")
 
@@ -71,7 +77,7 @@ def _all_below(level: _Level[T]) -> Iterator[T]:
         waiting.extend(one.below.values())
 
 
-class Judgement(NamedTuple):
+class RuleFinding(NamedTuple):
     """A fault of an asset; `fields` are the fields concerned, the likeliest first."""
 
     key: AssetKey
@@ -120,7 +126,7 @@ _ABOUT: Final = (
 """Phrases of refusals, and the fields that they concern."""
 
 
-def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
+def check_rules(wanted: Mapping[AssetKey, DesiredAsset]) -> Iterator[RuleFinding]:
     """Return all faults of a set."""
     streams: dict[str, StreamConfig] = {}
     for key, asset in wanted.items():
@@ -129,7 +135,7 @@ def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
     yield from _judged_origins(wanted, streams)
     yield from _judged_subjects(wanted, streams)
     queues: dict[str, list[tuple[AssetKey, ConsumerConfig]]] = defaultdict(list)
-    around = Surroundings(streams.get)
+    around = ServerContext(streams.get)
     for key, asset in wanted.items():
         if key.consumer:
             yield from _judged_consumer(key, asset, around, queues[key.stream])
@@ -138,44 +144,46 @@ def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
             yield from _judged_consumers(streams[name], consumers)
 
 
-def _refused(key: AssetKey, asset: Wanted, refusal: ConfigRefusedError) -> Judgement:
+def _refused(key: AssetKey, asset: DesiredAsset, refusal: ConfigRefusedError) -> RuleFinding:
     fields = [field for pattern, found in _ABOUT if re.search(pattern, refusal.text) for field in found]
     text = refusal.text
     if text == "invalid subject":
         given = [asset.config.get("filter_subject"), *_texts(asset, "subjects"), *_texts(asset, "filter_subjects")]
         text = next((fault for one in given if one and (fault := subject_fault(str(one)))), text)
-    return Judgement(key, text, tuple(fields))
+    return RuleFinding(key, text, tuple(fields))
 
 
-def _texts(asset: Wanted, field: str) -> list[str]:
+def _texts(asset: DesiredAsset, field: str) -> list[str]:
     return list(asset.config.get(field) or ())
 
 
-def _judged_stream(key: AssetKey, asset: Wanted, streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
+def _judged_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
     """Check a stream alone; a valid one is added to `streams`."""
     if "\0" in key.stream:
-        yield Judgement(key, "a name can not hold a zero character", ("name",))
+        yield RuleFinding(key, "a name can not hold a zero character", ("name",))
         return
     try:
-        streams[key.stream] = settled_stream(key, asset.config, ALONE)
+        streams[key.stream] = normalised_stream(key, asset.config, ALONE)
     except ConfigRefusedError as refusal:
         yield _refused(key, asset, refusal)
 
 
-def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
+def _judged_origins(wanted: Mapping[AssetKey, DesiredAsset], streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
     """Check streams beside those that they mirror and source from, and normalise them."""
-    around = Surroundings(streams.get)
+    around = ServerContext(streams.get)
     for name, config in list(streams.items()):
         if config.mirror is None and not config.sources:
             continue
         key = AssetKey(name)
         try:
-            streams[name] = settled_stream(key, wanted[key].config, around)
+            streams[name] = normalised_stream(key, wanted[key].config, around)
         except ConfigRefusedError as refusal:
             yield _refused(key, wanted[key], refusal)
 
 
-def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, StreamConfig]) -> Iterator[Judgement]:
+def _judged_subjects(
+    wanted: Mapping[AssetKey, DesiredAsset], streams: Mapping[str, StreamConfig]
+) -> Iterator[RuleFinding]:
     """Refuse streams that store the same subjects as an earlier one, also if another of their fields is refused."""
     tree: SubjectTree[tuple[str, str]] = SubjectTree()
     for name, asset in ((key.stream, asset) for key, asset in wanted.items() if not key.consumer):
@@ -188,57 +196,57 @@ def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, St
                 if other not in told:
                     told.add(other)
                     reason = f"subject {subject} overlaps with {taken} of stream {other}"
-                    yield Judgement(AssetKey(name), reason, ("subjects", "name"))
+                    yield RuleFinding(AssetKey(name), reason, ("subjects", "name"))
         for subject in subjects:
             tree.add(subject, (name, subject))
 
 
 def _judged_consumer(
-    key: AssetKey, asset: Wanted, around: Surroundings, settled: list[tuple[AssetKey, ConsumerConfig]]
-) -> Iterator[Judgement]:
-    """Check a consumer beside its stream; a valid one is added to `settled`."""
+    key: AssetKey, asset: DesiredAsset, around: ServerContext, normalised: list[tuple[AssetKey, ConsumerConfig]]
+) -> Iterator[RuleFinding]:
+    """Check a consumer beside its stream; a valid one is added to `normalised`."""
     if len(key.consumer) > MAX_NAME or "\0" in key.consumer:
-        yield Judgement(key, f"a name has at most {MAX_NAME} characters, none of them zero", ("durable_name", "name"))
+        yield RuleFinding(key, f"a name has at most {MAX_NAME} characters, none of them zero", ("durable_name", "name"))
         return
     stream = around.stream(key.stream)
     if stream is None:
         # The stream is the server's: every request of the consumer may be valid there.
         replicas = int(asset.config.get("num_replicas") or 1)
-        around = Surroundings(lambda name: StreamConfig(name=name, num_replicas=max(replicas, 1)))
+        around = ServerContext(lambda name: StreamConfig(name=name, num_replicas=max(replicas, 1)))
     try:
-        config = settled_consumer(key, asset.config, around)
+        config = normalised_consumer(key, asset.config, around)
     except ConfigRefusedError as refusal:
         yield _refused(key, asset, refusal)
         return
-    settled.append((key, config))
+    normalised.append((key, config))
     # Messages from other streams, or stored under other subjects, are not covered by the stream's subjects.
     plain = stream is not None and not stream.sources and stream.subject_transform is None
     subjects = stream.subjects if stream is not None and plain else []
     for subject in filters_of(config) if subjects else ():
         if not any(overlaps(subject, one) for one in subjects):
             reason = f"filter {subject} matches nothing that stream {key.stream} stores ({', '.join(subjects[:5])})"
-            yield Judgement(key, reason, ("filter_subject", "filter_subjects"), warning=True)
+            yield RuleFinding(key, reason, ("filter_subject", "filter_subjects"), warning=True)
 
 
-def _judged_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[Judgement]:
+def _judged_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
     """Check the consumers of a stream beside each other."""
     most = stream.max_consumers
     for key, _ in consumers[most:] if most > 0 else ():
-        yield Judgement(key, f"stream {stream.name} takes {most} consumers (max_consumers), and has them already")
+        yield RuleFinding(key, f"stream {stream.name} takes {most} consumers (max_consumers), and has them already")
     if stream.retention is RetentionPolicy.WORKQUEUE:
         yield from _judged_queue(consumers)
 
 
-def _judged_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[Judgement]:
+def _judged_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
     """Refuse consumers of a work queue that would receive the same messages."""
     tree: SubjectTree[AssetKey] = SubjectTree()
     for key, config in consumers:
         if config.deliver_policy is not DeliverPolicy.ALL:
-            yield Judgement(key, "a consumer of a workqueue has to deliver all", ("deliver_policy",))
+            yield RuleFinding(key, "a consumer of a workqueue has to deliver all", ("deliver_policy",))
         filters = filters_of(config) or [">"]
         other = next((other for one in filters for other in tree.overlapping(one)), None)
         if other is not None:
             reason = f"on a workqueue each message has one consumer: its filter overlaps with that of {other.consumer}"
-            yield Judgement(key, reason, ("filter_subject", "filter_subjects"))
+            yield RuleFinding(key, reason, ("filter_subject", "filter_subjects"))
         for one in filters:
             tree.add(one, key)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from natsctl.api.documents import TOLD, Untyped
-from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, Listed, Mapped, Step, TextError
+from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
 
 _OPEN: Final = "${"
 _REFERENCE: Final = re.compile(r"(?P<literal>\$\$\{)|\$\{(?P<body>[^}]*)(?P<close>\}?)")
@@ -242,10 +242,10 @@ class _Reader:
         self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
         return TOLD
 
-    def _mapping(self, event: Any, depth: int) -> Mapped:
+    def _mapping(self, event: Any, depth: int) -> LocatedDict:
         line = event.start_mark.line + 1
         self._check_tag(event, "map")
-        result, before, next_event = Mapped(line), self._values, self._events.get_event
+        result, before, next_event = LocatedDict(line), self._values, self._events.get_event
         lines, path, merged = result.lines, self._path, None
         self._open(event)
         while type(key := next_event()) not in self._ends:
@@ -271,18 +271,18 @@ class _Reader:
         self._close(event, result, before)
         return result
 
-    def _merge(self, into: Mapped, merged: Any, line: int) -> None:
-        for one in merged if isinstance(merged, Listed) else [merged]:
-            if not isinstance(one, Mapped):
+    def _merge(self, into: LocatedDict, merged: Any, line: int) -> None:
+        for one in merged if isinstance(merged, LocatedList) else [merged]:
+            if not isinstance(one, LocatedDict):
                 self._report(line, self._path, "<< takes a mapping, or a list of mappings")
                 return
             for key, value in one.items():
                 if key not in into:
                     into.put(key, value, one.lines[key])
 
-    def _sequence(self, event: Any, depth: int) -> Listed:
+    def _sequence(self, event: Any, depth: int) -> LocatedList:
         self._check_tag(event, "seq")
-        result, before, next_event = Listed(event.start_mark.line + 1), self._values, self._events.get_event
+        result, before, next_event = LocatedList(event.start_mark.line + 1), self._values, self._events.get_event
         self._open(event)
         while type(item := next_event()) not in self._ends:
             result.lines.append(item.start_mark.line + 1)

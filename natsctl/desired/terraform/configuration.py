@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.desired.assets import Fault, Place
+from natsctl.desired.assets import Fault, Location
 from natsctl.desired.terraform.expressions import (
     Evaluator,
     ExpressionError,
@@ -71,7 +71,7 @@ class Module:
         """Return the blocks of a type, in the order of the files."""
         return (block for block in self.blocks if block.type == kind)
 
-    def evaluator(self, place: Place) -> Evaluator:
+    def evaluator(self, place: Location) -> Evaluator:
         """Return the evaluator of the expressions at a location."""
         return Evaluator(place.file, self._scope)
 
@@ -243,7 +243,7 @@ class _Resource(Named):
         return prefix + text_value(self.attribute(name))
 
 
-def _pairs(found: Any, place: Place) -> dict[str, Any]:
+def _pairs(found: Any, place: Location) -> dict[str, Any]:
     """Return the pairs of `for_each`: a map, or texts that are keys and values at once."""
     if isinstance(found, dict):
         return found

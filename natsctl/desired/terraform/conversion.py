@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.api.errors import UsageError
-from natsctl.desired.assets import AssetKey, DocumentError, DocumentSet, Fault, Place, Wanted
+from natsctl.desired.assets import AssetKey, DesiredAsset, DocumentError, DocumentSet, Fault, Location
 from natsctl.desired.terraform.configuration import Instance, Module, given_variables, passed_over
 from natsctl.desired.terraform.hcl import Block, parse
 from natsctl.desired.terraform.resources import is_state, state_instances, wanted_of
@@ -106,9 +106,9 @@ def read_bytes(file: Path) -> bytes:
     return raw
 
 
-def _collected(instances: Iterable[Instance], faults: list[Fault], notes: list[str]) -> dict[AssetKey, Wanted]:
-    wanted: dict[AssetKey, Wanted] = {}
-    first: dict[AssetKey, Place] = {}
+def _collected(instances: Iterable[Instance], faults: list[Fault], notes: list[str]) -> dict[AssetKey, DesiredAsset]:
+    wanted: dict[AssetKey, DesiredAsset] = {}
+    first: dict[AssetKey, Location] = {}
     for instance in instances:
         one = wanted_of(instance, faults, notes)
         if one is None:

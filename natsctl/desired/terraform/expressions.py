@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from natsctl.desired.assets import Place
+from natsctl.desired.assets import Location
 from natsctl.desired.terraform.hcl import line_of, text_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ExpressionError(Exception):
     """An expression has no value, with the reason; `place` is its location if known more closely than by the caller."""
 
-    def __init__(self, reason: str, place: Place | None = None) -> None:
+    def __init__(self, reason: str, place: Location | None = None) -> None:
         super().__init__(reason)
         self.place = place
 
@@ -336,10 +336,10 @@ class Evaluator:
             return method(self, node)
         except ExpressionError as error:
             if error.place is None:
-                error.place = Place(self.file, line_of(node))
+                error.place = Location(self.file, line_of(node))
             raise
         except RecursionError as error:
-            raise ExpressionError("the expression is too deep", Place(self.file, line_of(node))) from error
+            raise ExpressionError("the expression is too deep", Location(self.file, line_of(node))) from error
 
     def _expression(self, node: Node) -> Any:
         terms, _ = self._terms(node)

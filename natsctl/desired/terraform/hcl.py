@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from natsctl.desired.assets import Fault, Place
+from natsctl.desired.assets import Fault, Location
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -26,7 +26,7 @@ class Attribute:
 
     name: str
     value: Node
-    place: Place
+    place: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Block:
 
     type: str
     labels: tuple[str, ...]
-    place: Place
+    place: Location
     attributes: list[Attribute] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
 
@@ -43,7 +43,7 @@ class Block:
 def parse(file: str, text: bytes) -> tuple[Block, list[Fault]]:
     """Return the blocks of a file, and its syntax errors."""
     root = _parser().parse(text).root_node
-    whole = Block("", (), Place(file, 1))
+    whole = Block("", (), Location(file, 1))
     for body in (child for child in root.children if child.type == "body"):
         _fill(whole, body, file)
     return whole, _faults(root, file, text) if root.has_error else []
@@ -71,7 +71,9 @@ def _fill(block: Block, body: Any, file: str) -> None:
     for child in body.named_children:
         if child.type == "attribute" and len(child.named_children) == 2:
             name, value = child.named_children
-            block.attributes.append(Attribute(text_of(name), value, Place(file, line_of(child), f"$.{text_of(name)}")))
+            block.attributes.append(
+                Attribute(text_of(name), value, Location(file, line_of(child), f"$.{text_of(name)}"))
+            )
         elif child.type == "block":
             block.blocks.append(_block(child, file))
 
@@ -79,7 +81,7 @@ def _fill(block: Block, body: Any, file: str) -> None:
 def _block(node: Any, file: str) -> Block:
     words = [text_of(child).strip('"') for child in node.named_children if child.type in ("identifier", "string_lit")]
     kind, *labels = words or [""]
-    block = Block(kind, tuple(labels), Place(file, line_of(node), ".".join(("$", *words))))
+    block = Block(kind, tuple(labels), Location(file, line_of(node), ".".join(("$", *words))))
     for body in (child for child in node.named_children if child.type == "body"):
         _fill(block, body, file)
     return block
@@ -98,7 +100,7 @@ def _faults(root: Any, file: str, text: bytes) -> list[Fault]:
     """Return one fault for each line that could not be read, quoting it."""
     lines = text.decode(errors="replace").splitlines() or [""]
     broken = sorted({min(line_of(node), len(lines)) for node in _broken(root)})
-    return [Fault(Place(file, line), f"no HCL: can not read {_shown(lines[line - 1])}") for line in broken]
+    return [Fault(Location(file, line), f"no HCL: can not read {_shown(lines[line - 1])}") for line in broken]
 
 
 def _shown(line: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from natsctl.api.times import canonical_time, parse_time
 from natsctl.api.units import SECOND
-from natsctl.desired.assets import Fault, Place
+from natsctl.desired.assets import Fault, Location
 from natsctl.desired.terraform.expressions import (
     ExpressionError,
     list_of,
@@ -239,13 +239,13 @@ OBJ_BUCKET: Final[Schema] = {**_BUCKET, "compression": Field("compression", flag
 class Body:
     """The evaluated content of the braces; `unread` are attributes whose faults are reported already."""
 
-    place: Place
+    place: Location
     values: dict[str, Any] = field(default_factory=dict)
     blocks: dict[str, list[Body]] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, Location] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
 
-    def place_of(self, name: str) -> Place:
+    def place_of(self, name: str) -> Location:
         """Return the location of an attribute or block."""
         return self.places.get(name, self.place)._replace(path=f"{self.place.path}.{name}")
 

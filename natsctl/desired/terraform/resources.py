@@ -8,7 +8,7 @@ from typing import Any, Final
 from natsctl.api.errors import UsageError
 from natsctl.api.units import SECOND
 from natsctl.client import asset_config
-from natsctl.desired.assets import AssetKey, Fault, Kind, Place, Wanted, without_labels, without_server_made
+from natsctl.desired.assets import AssetKey, DesiredAsset, Fault, Kind, Location, without_labels, without_server_made
 from natsctl.desired.terraform.configuration import SCHEMAS, Instance
 from natsctl.desired.terraform.provider import DELIVERIES, Body, Nested, Schema, filled
 
@@ -19,7 +19,7 @@ Config = dict[str, Any]
 Made = tuple[AssetKey, Config]
 
 
-def wanted_of(instance: Instance, faults: list[Fault], notes: list[str]) -> Wanted | None:
+def wanted_of(instance: Instance, faults: list[Fault], notes: list[str]) -> DesiredAsset | None:
     """Return the asset of a resource; None if it has faults, which are added."""
     before = len(faults)
     config = filled(instance.body, SCHEMAS[instance.type], faults)
@@ -38,7 +38,7 @@ def wanted_of(instance: Instance, faults: list[Fault], notes: list[str]) -> Want
     if made is None or len(faults) > before or instance.body.unread:
         return None
     key, config = made
-    return Wanted(key, kind, without_server_made(without_labels(config)), instance.body.place, instance.protect)
+    return DesiredAsset(key, kind, without_server_made(without_labels(config)), instance.body.place, instance.protect)
 
 
 def _stream(config: Config, body: Body, faults: list[Fault]) -> Made | None:
@@ -148,7 +148,7 @@ def state_instances(document: Mapping[str, Any], file: str) -> Iterator[Instance
     read = "planned_values" not in document
     for address, kind, values in found:
         if kind in SCHEMAS:
-            body = _body(values, SCHEMAS[kind], Place(file, 0, address))
+            body = _body(values, SCHEMAS[kind], Location(file, 0, address))
             if read and kind == "jetstream_stream":
                 _in_seconds(body, "inactive_threshold")
             yield Instance(kind, address, body)
@@ -184,7 +184,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _body(values: Resource, schema: Schema, place: Place) -> Body:
+def _body(values: Resource, schema: Schema, place: Location) -> Body:
     """Return the values of a resource; empty ones count as absent."""
     body = Body(place)
     for name, value in values.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.desired.live import World
+from natsctl.desired.live import LiveState
 
 ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 
@@ -253,8 +253,8 @@ def test_an_interrupted_replacement_is_named_by_plan_and_finished_by_apply(
 
     natsctl("apply", "-f", document(A))
     with monkeypatch.context() as patched:
-        patched.setattr(replacement.Keeping, "_check_untouched", killed)
-        patched.setattr(replacement.Keeping, "_take_back", killed)
+        patched.setattr(replacement.Replacement, "_check_untouched", killed)
+        patched.setattr(replacement.Replacement, "_take_back", killed)
         natsctl("apply", "-f", document({**A, "storage": "memory"}), "--allow-replace", "--keep-messages", "--yes")
     path = document(A)
     unfinished = "the replacement of A is not finished: apply does that first"
@@ -379,7 +379,7 @@ def test_what_somebody_else_does_meanwhile_is_not_counted(
     made = planner.make_plan
 
     def overtaken(*arguments: Any) -> Any:
-        return made(arguments[0], World(), *arguments[2:])
+        return made(arguments[0], LiveState(), *arguments[2:])
 
     natsctl("apply", "-f", path)
     monkeypatch.setattr(planner, "make_plan", overtaken)

@@ -13,7 +13,7 @@ import pytest
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
 from natsctl.desired.apply import changes, recovery
-from natsctl.desired.apply.replacement import Keeping
+from natsctl.desired.apply.replacement import Replacement
 from tests.support.servers import Cluster
 
 Run = Callable[..., Any]
@@ -75,7 +75,7 @@ def test_a_replacement_that_was_cut_off_and_then_loses_its_only_copy_is_finished
 
     with monkeypatch.context() as patched:
         patched.setattr(recovery, "restore_sent", cut_off)
-        patched.setattr(Keeping, "_take_back", nothing)
+        patched.setattr(Replacement, "_take_back", nothing)
         assert run(*words).code == 1
     assert run("pub", "CUT.0", "lost", "--jetstream").code == 5, "nobody gets an ack meanwhile"
     copied, asked = recovery._is_copied, list[str]()

@@ -14,7 +14,7 @@ BY_TERRAFORM = {"allow_direct", "max_ack_pending", "sample_freq", "ack_wait"}
 """Fields that the provider gives values of its own."""
 
 
-def world(natsctl: Run) -> dict[str, dict[str, Any]]:
+def live_state(natsctl: Run) -> dict[str, dict[str, Any]]:
     """The configurations of ORDERS and its consumers, without what servers and plans write into them."""
     found = {"ORDERS": natsctl("str", "info", "ORDERS", "-j").json["config"]}
     for name in natsctl("con", "ls", "ORDERS", "-n").out.split():
@@ -28,13 +28,13 @@ def test_the_orders_world_of_terraform_is_that_of_the_examples(natsctl: Run, tmp
     assert converted.code == 0
     assert "provider jetstream is passed over" in converted.err
     assert natsctl("apply", "-f", str(path)).code == 0
-    ours = world(natsctl)
+    ours = live_state(natsctl)
     assert ours["ORDERS"]["max_age"] == YEAR_NS
     assert (ours["ORDERS"]["allow_direct"], ours["NEW"]["max_ack_pending"]) == (True, 20000)
     assert ours["MONITOR"]["deliver_subject"] == "monitor.ORDERS"
     natsctl("str", "rm", "ORDERS", "-f")
     natsctl("apply", "-f", str(EXAMPLES / "configs" / "orders.yaml"))
-    theirs = world(natsctl)
+    theirs = live_state(natsctl)
     assert ours.keys() == theirs.keys() == {"ORDERS", "NEW", "DISPATCH", "MONITOR"}
     differing = {
         key

@@ -21,7 +21,7 @@ EXAMPLES: dict[Path, list[str]] = {
 Run = Callable[..., Any]
 
 
-def world(natsctl: Run) -> dict[str, dict[str, Any]]:
+def live_state(natsctl: Run) -> dict[str, dict[str, Any]]:
     """The configuration of every stream and consumer, without what servers and plans write into metadata."""
     found = {}
     for stream in natsctl("str", "ls", "-a", "-j", "--details").json:
@@ -42,22 +42,22 @@ def test_an_example_is_applied_found_done_and_destroyed(natsctl: Run, path: Path
     assert natsctl("plan", *words).code == 10
     done = natsctl("apply", *words)
     assert done.code == 0, done.out + done.err
-    assert sorted(world(natsctl)) == EXAMPLES[path]
+    assert sorted(live_state(natsctl)) == EXAMPLES[path]
     assert natsctl("diff", *words).code == 0
     assert natsctl("apply", *words, "-j").json["results"] == []
     protected = path.name == "mirrors.yaml"
     assert natsctl("destroy", *words, "--yes").code == (4 if protected else 0)
-    assert sorted(world(natsctl)) == (EXAMPLES[path] if protected else [])
+    assert sorted(live_state(natsctl)) == (EXAMPLES[path] if protected else [])
 
 
 def test_orders_are_what_the_files_of_single_assets_make(natsctl: Run) -> None:
     assert natsctl("apply", "-f", str(CONFIGS / "orders.yaml")).code == 0
-    applied = world(natsctl)
+    applied = live_state(natsctl)
     natsctl("str", "rm", "ORDERS", "-f")
     assert natsctl("str", "add", "--config", str(CONFIGS / "orders.json")).code == 0
     for file in ("orders_new.json", "orders_dispatch.json", "monitor.json"):
         assert natsctl("con", "add", "ORDERS", "--config", str(CONFIGS / file)).code == 0
-    made = world(natsctl)
+    made = live_state(natsctl)
     assert made == applied
     assert natsctl("diff", "-f", str(CONFIGS / "orders.yaml")).code == 0
 
@@ -65,14 +65,14 @@ def test_orders_are_what_the_files_of_single_assets_make(natsctl: Run) -> None:
 def test_what_somebody_changes_is_named_and_mended_alone(natsctl: Run) -> None:
     orders = str(CONFIGS / "orders.yaml")
     natsctl("apply", "-f", orders)
-    before = world(natsctl)
+    before = live_state(natsctl)
     natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "3", "-f")
     found = natsctl("diff", "-f", orders, "-j")
     assert found.code == 10
     assert json.dumps(found.json).count('"max_deliver"') == 1
     [result] = natsctl("apply", "-f", orders, "-j").json["results"]
     assert (result["action"], result["consumer"]) == ("update", "NEW")
-    assert world(natsctl) == before
+    assert live_state(natsctl) == before
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])

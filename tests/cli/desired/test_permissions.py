@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.main import run as run_main
-from natsctl.desired.apply.replacement import Keeping
+from natsctl.desired.apply.replacement import Replacement
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.permission_table.document import REPLACING
 
@@ -92,7 +92,7 @@ def test_who_may_replace_a_stream_needs_what_the_page_says(
     assert done[0] == 0, done[2]
     wanted("file")
     with monkeypatch.context() as patched:
-        patched.setattr(Keeping, "_take_back", nothing)
+        patched.setattr(Replacement, "_take_back", nothing)
         patched.setattr("natsctl.desired.apply.replacement.finish", fails)
         assert by("replacer", *words)[0] == 1
     finished = by("replacer", *words)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.desired.assets import AssetKey, Kind
-from natsctl.desired.documents.bucket_fields import BucketFieldError, lowered, raise_bucket
+from natsctl.desired.documents.bucket_fields import BucketFieldError, bucket_words, stream_fields
 
 HOUR = 3600 * 10**9
 # What `nats kv add CFG --history 5 --ttl 1h --max-value-size 1024 --marker-ttl 1m` and `nats object add FILES --ttl 1h`
@@ -66,7 +66,7 @@ MADE: dict[str, dict[str, Any]] = {
     ],
 )
 def test_buckets_that_the_tool_made_are_raised_to_their_words(stream: str, words: dict[str, Any]) -> None:
-    assert raise_bucket(MADE[stream]) == words
+    assert bucket_words(MADE[stream]) == words
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_buckets_that_the_tool_made_are_raised_to_their_words(stream: str, words
     ],
 )
 def test_a_stream_that_is_no_plain_bucket_is_not_raised(stream: str, change: dict[str, Any]) -> None:
-    assert raise_bucket({**MADE[stream], **change}) is None
+    assert bucket_words({**MADE[stream], **change}) is None
 
 
 def test_labels_and_what_servers_write_make_no_difference() -> None:
     labels = {"natsctl.owner": "me", "natsctl.protect": "true", "_nats.ver": "2.15.2"}
-    raised = raise_bucket({**MADE["OBJ_FILES"], "metadata": {**labels, "team": "a"}})
+    raised = bucket_words({**MADE["OBJ_FILES"], "metadata": {**labels, "team": "a"}})
     assert raised == {"kind": "ObjectStore", "bucket": "FILES", "ttl": HOUR, "metadata": {"team": "a"}}
 
 
@@ -135,13 +135,13 @@ def said(words: dict[str, Any]) -> dict[str, Any]:
 def test_a_key_value_bucket_is_itself_again(words: dict[str, Any], origin: dict[str, Any]) -> None:
     if "mirror" in origin:
         words.pop("limit_marker_ttl", None)  # servers refuse markers on mirrors
-    raised = raise_bucket(lowered(Kind.KEY_VALUE, words | origin))
+    raised = bucket_words(stream_fields(Kind.KEY_VALUE, words | origin))
     assert raised == {"kind": "KeyValue", **said(words | origin)}
 
 
 @given(st.fixed_dictionaries({"bucket": st.just("FILES")}, optional=COMMON))
 def test_an_object_store_is_itself_again(words: dict[str, Any]) -> None:
-    assert raise_bucket(lowered(Kind.OBJECT_STORE, words)) == {"kind": "ObjectStore", **said(words)}
+    assert bucket_words(stream_fields(Kind.OBJECT_STORE, words)) == {"kind": "ObjectStore", **said(words)}
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_object_store_is_itself_again(words: dict[str, Any]) -> None:
 )
 def test_what_no_bucket_can_have_is_told_by_its_word(kind: Kind, words: dict[str, Any], word: str) -> None:
     with pytest.raises(BucketFieldError) as caught:
-        lowered(kind, words)
+        stream_fields(kind, words)
     assert caught.value.word == word
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from natsctl.desired.assets import AssetKey, Kind
-from natsctl.desired.live import Live, World
+from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.plan import Action, Plan, encode_plan
 from natsctl.desired.planner import make_plan
 
@@ -222,9 +222,9 @@ def test_notes_that_say_the_same_are_one(read) -> None:
 
 def test_what_is_made_only_is_left_as_it_is(read) -> None:
     text = "streams:\n- {name: A, max_msgs: 5, create_only: true}\n- {name: B, max_msgs: 5, create_only: true}\n"
-    live = Live(AssetKey("A"), {"config": {"name": "A", "subjects": ["A"], "max_msgs": 7, "num_replicas": 1}})
-    plan = make_plan(read(text), World({live.key: live}))
+    live = LiveAsset(AssetKey("A"), {"config": {"name": "A", "subjects": ["A"], "max_msgs": 7, "num_replicas": 1}})
+    plan = make_plan(read(text), LiveState({live.key: live}))
     assert [(change.action, change.stream) for change in plan.changes] == [(Action.CREATE, "B")]
     assert plan.unchanged == 1
-    plain = make_plan(read(text.replace(", create_only: true", "")), World({live.key: live}))
+    plain = make_plan(read(text.replace(", create_only: true", "")), LiveState({live.key: live}))
     assert [(change.action, change.stream) for change in plain.changes] == [(Action.UPDATE, "A"), (Action.CREATE, "B")]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from natsctl.client.asset_config import new_kv_bucket
-from natsctl.desired.assets import DocumentSet, Wanted
+from natsctl.desired.assets import DesiredAsset, DocumentSet
 from natsctl.desired.differ import as_created
 from natsctl.desired.documents import read_text_documents
 from natsctl.desired.export import Exporter
-from natsctl.desired.live import Live, World
+from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.planner import make_plan
 from tests.desired.sets import NOW_NS, SERVER, account, change_of, key_of, paths
 
@@ -24,7 +24,7 @@ def read(text: str) -> DocumentSet:
     return documents
 
 
-def one_of(text: str) -> Wanted:
+def one_of(text: str) -> DesiredAsset:
     (one,) = read(text).wanted.values()
     return one
 
@@ -33,10 +33,12 @@ def faults_of(text: str) -> list[str]:
     return [f"{fault.place.path}: {fault.reason}" for fault in read_text_documents(text, "f.yaml", {})[1]]
 
 
-def bucket(**fields: Any) -> World:
+def bucket(**fields: Any) -> LiveState:
     """An account with the bucket B that was made with fields of its own."""
     config = {**new_kv_bucket("B"), **fields}
-    return World({key_of("KV_B"): Live(key_of("KV_B"), {"config": config, "state": {}})}, SERVER, now_ns=NOW_NS)
+    return LiveState(
+        {key_of("KV_B"): LiveAsset(key_of("KV_B"), {"config": config, "state": {}})}, SERVER, now_ns=NOW_NS
+    )
 
 
 def test_nulls_are_kept_by_name_and_by_the_key_of_metadata() -> None:
@@ -53,7 +55,7 @@ def test_ignored_fields_of_an_asset_and_of_its_document_are_for_the_creation_alo
     assert wanted[key_of("B")].at_creation == {"max_bytes", "metadata.team"}
     plan = make_plan(read(text), account({"A": {"max_bytes": 7, "max_msgs": 7}}, owner="default"))
     assert [(str(change.action), change.stream) for change in plan.changes] == [("create", "B")]
-    created = change_of(make_plan(read(text), World()), "A").config or {}
+    created = change_of(make_plan(read(text), LiveState()), "A").config or {}
     assert (created["max_bytes"], created["max_msgs"]) == (2**20, 5)
 
 
@@ -81,15 +83,17 @@ def test_what_can_not_be_ignored_is_a_fault(text: str, fault: str) -> None:
 
 def test_an_operators_pause_and_what_servers_write_are_no_difference() -> None:
     consumer = {"durable_name": "c", "ack_policy": "explicit"}
-    world = account({"A": {"subjects": ["a"]}, "A > c": consumer}, owner="default")
-    live = world.assets[key_of("A > c")].info["config"]
+    live_state = account({"A": {"subjects": ["a"]}, "A > c": consumer}, owner="default")
+    live = live_state.assets[key_of("A > c")].info["config"]
     live |= {"pause_until": "2999-01-01T00:00:00Z"}
     live["metadata"] = {**live["metadata"], "_nats.req.level": "0", "_nats.level": "9"}
     text = "streams: {A: {subjects: [a], consumers: {c: {durable_name: c, ack_policy: explicit%s}}}}"
-    assert make_plan(read(text % ""), world).changes == []
-    assert make_plan(read(text % ", metadata: {_nats.level: '1'}"), world).changes == []
-    assert make_plan(read(text % ", pause_until: '2998-01-01T00:00:00Z', ignore: [pause_until]"), world).changes == []
-    ended = change_of(make_plan(read(text % ", pause_until: null"), world), "A > c")
+    assert make_plan(read(text % ""), live_state).changes == []
+    assert make_plan(read(text % ", metadata: {_nats.level: '1'}"), live_state).changes == []
+    assert (
+        make_plan(read(text % ", pause_until: '2998-01-01T00:00:00Z', ignore: [pause_until]"), live_state).changes == []
+    )
+    ended = change_of(make_plan(read(text % ", pause_until: null"), live_state), "A > c")
     assert paths(ended) == ["pause_until"]
     assert "pause_until" not in (ended.config or {})
 
@@ -111,9 +115,9 @@ def test_a_bucket_mentions_what_its_words_stand_for_and_what_makes_it_one() -> N
 def test_a_mirrored_bucket_has_no_difference_by_what_a_server_fills_in() -> None:
     mirror = {"mirror": {"name": "KV_A"}, "mirror_direct": True, "subjects": None}
     for window in (0, 2 * MINUTE):
-        world = bucket(**mirror, duplicate_window=window)
-        assert make_plan(read("key_values: {B: {mirror: A}}"), world).changes == []
-        assert make_plan(read("key_values: {B: {}}"), world).changes == []
+        live_state = bucket(**mirror, duplicate_window=window)
+        assert make_plan(read("key_values: {B: {mirror: A}}"), live_state).changes == []
+        assert make_plan(read("key_values: {B: {}}"), live_state).changes == []
     promoted = change_of(make_plan(read("key_values: {B: {mirror: null}}"), bucket(**mirror)), "KV_B")
     assert sorted(paths(promoted)) == ["mirror", "mirror_direct", "subjects"]
 

@@ -13,7 +13,7 @@ from natsctl.desired.assets import DocumentError
 from natsctl.desired.documents import json_text, load_documents, read_documents, yaml_text
 from natsctl.desired.documents import locations as limits
 from natsctl.desired.documents.json_text import read_json, values_of
-from natsctl.desired.documents.locations import Spot
+from natsctl.desired.documents.locations import DocumentNode
 from natsctl.desired.documents.yaml_text import plain_value, read_yaml
 
 
@@ -65,11 +65,11 @@ def test_plain_words_mean_what_the_standard_reader_says(word: str) -> None:
 
 def test_every_value_knows_its_line() -> None:
     ((_, root),) = read_yaml("a: 1\nb:\n  - x\n  - c: {d: 1,\n      e: 2}\n", never, None)
-    spot = Spot("f", root)
-    assert spot.at("b", 1, "c", "e").place == ("f", 5, "$.b[1].c.e")
-    assert spot.at("b", 0).place.line == 3
+    node = DocumentNode("f", root)
+    assert node.at("b", 1, "c", "e").place == ("f", 5, "$.b[1].c.e")
+    assert node.at("b", 0).place.line == 3
     ((_, root),) = read_json('{"a": 1,\n "b": [1,\n {"c": 2}]}', never, None)
-    assert Spot("f", root).at("b", 1, "c").place == ("f", 3, "$.b[1].c")
+    assert DocumentNode("f", root).at("b", 1, "c").place == ("f", 3, "$.b[1].c")
 
 
 def test_merge_keys_and_anchors_are_what_they_stand_for(read) -> None:

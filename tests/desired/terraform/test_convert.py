@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.desired.assets import AssetKey, DocumentError, DocumentSet, Kind
-from natsctl.desired.server_defaults import settled
+from natsctl.desired.server_defaults import normalised
 from natsctl.desired.terraform import read_terraform
 
 SECOND = 1_000_000_000
@@ -57,7 +57,7 @@ def config_of(documents: DocumentSet, *key: str) -> dict[str, Any]:
 
 
 def test_defaults_are_those_of_the_provider(read: Read) -> None:
-    made = settled(AssetKey("S"), config_of(read(stream("")), "S"))
+    made = normalised(AssetKey("S"), config_of(read(stream("")), "S"))
     assert (made["duplicate_window"], made["allow_direct"], made.get("no_ack", False)) == (
         120 * SECOND,
         True,

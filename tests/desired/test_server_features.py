@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.desired.live import World
+from natsctl.desired.live import LiveState
 from natsctl.desired.planner import PlanOptions, make_plan
 from tests.desired.sets import account, change_of, documents
 
@@ -30,17 +30,18 @@ MIDDLE = {"version": "2.11.12", "api_level": 1}
     ],
 )
 def test_a_field_that_the_server_would_drop_is_refused(shown: dict[str, Any], config: dict[str, Any], why: str) -> None:
-    (change,) = make_plan(documents({"A": {"subjects": ["a"], **config}}), World(server=shown)).changes
+    (change,) = make_plan(documents({"A": {"subjects": ["a"], **config}}), LiveState(server=shown)).changes
     assert change.refused == why or (why and change.refused.startswith(why))
-    world = account({"A": {"subjects": ["a"]}}, server=shown)
-    plan = make_plan(documents({"A": {"subjects": ["a"], **config}}), world, PlanOptions(allow_replace=True))
+    live_state = account({"A": {"subjects": ["a"]}}, server=shown)
+    plan = make_plan(documents({"A": {"subjects": ["a"], **config}}), live_state, PlanOptions(allow_replace=True))
     assert [change.refused.startswith(why) for change in plan.changes if why] == [True] * bool(why)
 
 
 def test_a_server_without_metadata_gets_no_labels_and_misses_none() -> None:
-    created = change_of(make_plan(documents({"A": {"subjects": ["a"]}}), World(server=OLD)), "A")
+    created = change_of(make_plan(documents({"A": {"subjects": ["a"]}}), LiveState(server=OLD)), "A")
     assert "metadata" not in (created.config or {})
-    world = account({"A": {"subjects": ["a"]}}, owner="", server=OLD)
+    live_state = account({"A": {"subjects": ["a"]}}, owner="", server=OLD)
     assert (
-        make_plan(documents({"A": {"subjects": ["a"]}}, protect=("A",)), world, PlanOptions(adopt=True)).changes == []
+        make_plan(documents({"A": {"subjects": ["a"]}}, protect=("A",)), live_state, PlanOptions(adopt=True)).changes
+        == []
     )

@@ -10,7 +10,7 @@ from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiResponseError
 from natsctl.client.requests import Answer
 from natsctl.desired.assets import AssetKey
-from natsctl.desired.live import read_world
+from natsctl.desired.live import read_live_state
 
 
 class Electing:
@@ -37,16 +37,16 @@ class Electing:
 
 
 async def test_consumers_that_a_list_lacks_are_asked_for_one_by_one() -> None:
-    world = await read_world(Electing(), {"S"})  # type: ignore[arg-type]
-    assert set(world.assets) == {AssetKey("S"), AssetKey("S", "B"), AssetKey("S", "C")}
+    live_state = await read_live_state(Electing(), {"S"})  # type: ignore[arg-type]
+    assert set(live_state.assets) == {AssetKey("S"), AssetKey("S", "B"), AssetKey("S", "C")}
 
 
 async def test_a_consumer_that_has_gone_meanwhile_is_not_there() -> None:
-    world = await read_world(Electing(10014), {"S"})  # type: ignore[arg-type]
-    assert set(world.assets) == {AssetKey("S"), AssetKey("S", "B")}
+    live_state = await read_live_state(Electing(10014), {"S"})  # type: ignore[arg-type]
+    assert set(live_state.assets) == {AssetKey("S"), AssetKey("S", "B")}
 
 
 async def test_a_consumer_that_nobody_shows_fails_the_reading() -> None:
     with pytest.raises(ApiResponseError) as raised:
-        await read_world(Electing(10119), {"S"})  # type: ignore[arg-type]
+        await read_live_state(Electing(10119), {"S"})  # type: ignore[arg-type]
     assert raised.value.hint == "the server could not show consumer S > C"

@@ -23,8 +23,8 @@ STATE = {
 def notes(config: dict[str, Any], live: dict[str, Any] | None = None, **state: Any) -> list[str]:
     """What is noted where a stream with messages becomes `config`."""
     base = {"subjects": ["a.>"]}
-    world = account({"A": base | (live or {})}, states={"A": {**STATE, **state}})
-    return change_of(make_plan(documents({"A": base | config}), world), "A").notes
+    live_state = account({"A": base | (live or {})}, states={"A": {**STATE, **state}})
+    return change_of(make_plan(documents({"A": base | config}), live_state), "A").notes
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from natsctl.desired.differ import created
 from natsctl.desired.documents import load_documents
 from natsctl.desired.documents.files import json_text, yaml_text
 from natsctl.desired.export import Exporter, exported, wanted_of
-from natsctl.desired.live import Live, World
-from natsctl.desired.server_defaults import ConfigRefusedError, Surroundings, settled, settled_stream
+from natsctl.desired.live import LiveAsset, LiveState
+from natsctl.desired.server_defaults import ConfigRefusedError, ServerContext, normalised, normalised_stream
 from tests.desired.random_accounts import SECOND, Account, accounts, world_of
 
 LAYOUTS = ("plain.yaml", "split.yaml", "plain.json", "split.json")
@@ -44,8 +44,10 @@ def account_of(documents: DocumentSet) -> Account:
     streams = {}
     for key, one in documents.wanted.items():
         if not key.consumer:
-            streams[key.stream] = settled_stream(key, created(one).config, Surroundings(streams.get))
-    return {key: settled(key, created(one).config, Surroundings(streams.get)) for key, one in documents.wanted.items()}
+            streams[key.stream] = normalised_stream(key, created(one).config, ServerContext(streams.get))
+    return {
+        key: normalised(key, created(one).config, ServerContext(streams.get)) for key, one in documents.wanted.items()
+    }
 
 
 def without_pauses(account: Account) -> Account:
@@ -55,16 +57,16 @@ def without_pauses(account: Account) -> Account:
 
 def exporter_of(*configs: dict[str, Any], full: bool = False, **infos: Any) -> Exporter:
     """The exporter of streams, settled or not."""
-    assets = {AssetKey(one["name"]): Live(AssetKey(one["name"]), {"config": one, **infos}) for one in configs}
-    return Exporter(wanted_of(World(assets)), full)
+    assets = {AssetKey(one["name"]): LiveAsset(AssetKey(one["name"]), {"config": one, **infos}) for one in configs}
+    return Exporter(wanted_of(LiveState(assets)), full)
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts(), st.sampled_from(LAYOUTS), st.booleans(), st.data())
 def test_what_is_exported_is_read_as_the_same_account(account: Account, layout: str, full: bool, data: Any) -> None:
     protected = data.draw(st.frozensets(st.sampled_from(sorted(account))) if account else st.just(frozenset()))
-    world = world_of(account, owner="shop", protected=protected)
-    exporter = Exporter(wanted_of(world, ephemeral=True), full)
+    live_state = world_of(account, owner="shop", protected=protected)
+    exporter = Exporter(wanted_of(live_state, ephemeral=True), full)
     if not account:
         assert exporter.plain() == {"streams": []}
         return
@@ -77,19 +79,21 @@ def test_what_is_exported_is_read_as_the_same_account(account: Account, layout: 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts())
 def test_no_field_is_written_that_a_server_fills_in_again(account: Account) -> None:
-    streams = {key.stream: settled_stream(key, one, Surroundings()) for key, one in account.items() if not key.consumer}
-    around = Surroundings(streams.get)
+    streams = {
+        key.stream: normalised_stream(key, one, ServerContext()) for key, one in account.items() if not key.consumer
+    }
+    around = ServerContext(streams.get)
     documents = wanted_of(world_of(account))
     for one in Exporter(documents).written():
         if one.kind not in ("Stream", "Consumer"):
             continue
         asset = documents.wanted[one.key]
         written = {name: asset.config[name] for name in asset.config if name in one.words}
-        aim = settled(one.key, asset.config, around)
+        aim = normalised(one.key, asset.config, around)
         for name in written.keys() - {"name", "durable_name"}:
             less = created(replace(asset, config={key: value for key, value in written.items() if key != name})).config
             try:
-                assert settled(one.key, less, around) != aim, (one.words, name)
+                assert normalised(one.key, less, around) != aim, (one.words, name)
             except ConfigRefusedError:
                 continue
 
@@ -116,8 +120,8 @@ def test_an_account_reads_well() -> None:
 
     account[AssetKey("KV_CFG")] = new_kv_bucket("CFG")
     set_history(account[AssetKey("KV_CFG")], 5)
-    world = world_of({key: settled(key, config) for key, config in account.items()}, owner="shop")
-    assert yaml_text(exported(world), ["from somewhere"]) == (
+    live_state = world_of({key: normalised(key, config) for key, config in account.items()}, owner="shop")
+    assert yaml_text(exported(live_state), ["from somewhere"]) == (
         "# from somewhere\n"
         "owner: shop\n"
         "streams:\n"
@@ -140,16 +144,16 @@ def test_an_account_reads_well() -> None:
 def test_consumers_without_a_durable_name_are_exported_on_request_and_internal_ones_never() -> None:
     stream = AssetKey("S")
     infos = {
-        stream: {"config": settled(stream, {"name": "S"})},
+        stream: {"config": normalised(stream, {"name": "S"})},
         AssetKey("S", "D"): {"config": {"durable_name": "D", "name": "D"}},
         AssetKey("S", "E"): {"config": {"name": "E", "inactive_threshold": 5 * SECOND}},
         AssetKey("S", "M"): {"config": {"name": "M", "direct": True, "deliver_subject": "x", "sourcing": True}},
         AssetKey("S", "N"): {"config": {"name": "N", "sourcing": True, "inactive_threshold": SECOND}},
     }
-    world = World({key: Live(key, info) for key, info in infos.items()})
-    assert [key.consumer for key in wanted_of(world).wanted] == ["", "D"]
-    assert [key.consumer for key in wanted_of(world, ephemeral=True).wanted] == ["", "D", "E"]
-    again = read(("a.yaml", text_of(Exporter(wanted_of(world, ephemeral=True)), "plain.yaml")))
+    live_state = LiveState({key: LiveAsset(key, info) for key, info in infos.items()})
+    assert [key.consumer for key in wanted_of(live_state).wanted] == ["", "D"]
+    assert [key.consumer for key in wanted_of(live_state, ephemeral=True).wanted] == ["", "D", "E"]
+    again = read(("a.yaml", text_of(Exporter(wanted_of(live_state, ephemeral=True)), "plain.yaml")))
     assert "durable_name" not in again.wanted[AssetKey("S", "E")].config
 
 
@@ -157,7 +161,7 @@ def test_a_pause_is_left_out_running_or_over() -> None:
     key = AssetKey("S", "C")
     for until, paused in (("2020-01-01T00:00:00Z", False), ("2999-01-01T00:00:00Z", True)):
         info = {"config": {"durable_name": "C", "pause_until": until}, "paused": paused}
-        assert "pause_until" not in wanted_of(World({key: Live(key, info)})).wanted[key].config
+        assert "pause_until" not in wanted_of(LiveState({key: LiveAsset(key, info)})).wanted[key].config
 
 
 def test_fields_of_a_newer_server_are_carried_along() -> None:
@@ -169,8 +173,10 @@ def test_fields_of_a_newer_server_are_carried_along() -> None:
     }
     plain = {"name": "S", "sources": [{"name": "A"}, {"name": "B", "colour": "red"}], "tint": True}
     consumer = AssetKey("S", "C")
-    world = world_of({AssetKey("KV_NEW"): config, AssetKey("S"): plain, consumer: {"durable_name": "C", "wings": 2}})
-    again = read(("a.yaml", text_of(Exporter(wanted_of(world)), "plain.yaml")))
+    live_state = world_of(
+        {AssetKey("KV_NEW"): config, AssetKey("S"): plain, consumer: {"durable_name": "C", "wings": 2}}
+    )
+    again = read(("a.yaml", text_of(Exporter(wanted_of(live_state)), "plain.yaml")))
     kept = again.wanted[AssetKey("S")].config
     assert (kept["sources"], kept["tint"]) == ([{"name": "A"}, {"name": "B", "colour": "red"}], True)
     assert again.wanted[consumer].config["wings"] == 2
@@ -204,7 +210,7 @@ def test_a_configuration_that_servers_would_refuse_is_written_whole() -> None:
 
 def test_what_a_server_filled_in_and_would_refuse_is_left_out() -> None:
     counting = {"name": "S", "allow_direct": True, "allow_msg_counter": True, "subject_delete_marker_ttl": SECOND}
-    (written,) = exporter_of(settled(AssetKey("S"), counting)).written()
+    (written,) = exporter_of(normalised(AssetKey("S"), counting)).written()
     assert written.words == {"name": "S", "allow_msg_counter": True, "subject_delete_marker_ttl": "1s"}
 
 
@@ -225,6 +231,6 @@ def test_documents_are_json_that_schemas_know() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_kinds_stand_in_documents_of_their_own_when_split(layout: str) -> None:
-    world = world_of({AssetKey("A"): settled(AssetKey("A"), {}), AssetKey("A", "C"): {"durable_name": "C"}})
-    again = read((layout, text_of(Exporter(wanted_of(world)), layout)))
+    live_state = world_of({AssetKey("A"): normalised(AssetKey("A"), {}), AssetKey("A", "C"): {"durable_name": "C"}})
+    again = read((layout, text_of(Exporter(wanted_of(live_state)), layout)))
     assert list(again.wanted) == [AssetKey("A"), AssetKey("A", "C")]

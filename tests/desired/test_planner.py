@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.desired.live import World
+from natsctl.desired.live import LiveState
 from natsctl.desired.planner import PlanOptions, make_destruction, make_plan
 from tests.desired.sets import SECOND, account, actions, change_of, documents, key_of, paths
 
@@ -15,7 +15,7 @@ C = {"durable_name": "c", "ack_policy": "explicit"}
 
 
 def test_what_is_missing_is_created_with_the_owners_label() -> None:
-    plan = make_plan(documents({"A": A, "A > c": C}), World())
+    plan = make_plan(documents({"A": A, "A > c": C}), LiveState())
     assert actions(plan) == [("create", "A"), ("create", "A > c")]
     assert change_of(plan, "A").config == {
         "name": "A", **A, "allow_direct": True, "metadata": {"natsctl.owner": "shop", "natsctl.creator": "shop"},
@@ -30,19 +30,19 @@ def test_what_is_as_described_needs_nothing() -> None:
 
 
 def test_a_field_that_no_document_mentions_is_left_as_it_is_and_null_asks_for_the_default() -> None:
-    world = account({"A": {**A, "max_msgs": 7, "description": "by hand", "metadata": {"team": "x", "cost": "y"}}})
-    assert make_plan(documents({"A": A}), world).changes == []
-    changed = change_of(make_plan(documents({"A": {**A, "max_bytes": 9, "metadata": {"team": "z"}}}), world), "A")
+    live_state = account({"A": {**A, "max_msgs": 7, "description": "by hand", "metadata": {"team": "x", "cost": "y"}}})
+    assert make_plan(documents({"A": A}), live_state).changes == []
+    changed = change_of(make_plan(documents({"A": {**A, "max_bytes": 9, "metadata": {"team": "z"}}}), live_state), "A")
     assert paths(changed) == ["max_bytes", "metadata.team"]
     sent = changed.config or {}
     assert (sent["max_msgs"], sent["description"], sent["metadata"]["cost"]) == (7, "by hand", "y")
-    plan = make_plan(documents({"A": {**A, "max_msgs": None, "description": None, "metadata.cost": None}}), world)
+    plan = make_plan(documents({"A": {**A, "max_msgs": None, "description": None, "metadata.cost": None}}), live_state)
     assert [(one.path, one.old, one.new) for one in plan.changes[0].differences] == [
         ("description", "by hand", None),
         ("max_msgs", 7, -1),
         ("metadata.cost", "y", None),
     ]
-    mentioned = make_plan(documents({"A": {**A, "metadata": {"team": "x"}, "metadata.cost": None}}), world)
+    mentioned = make_plan(documents({"A": {**A, "metadata": {"team": "x"}, "metadata.cost": None}}), live_state)
     assert paths(change_of(mentioned, "A")) == ["metadata.cost"]
 
 
@@ -77,8 +77,8 @@ def test_a_window_that_a_server_filled_in_or_that_is_too_long_follows_the_age(
     ],
 )
 def test_a_field_that_excludes_another_takes_its_place(live: dict[str, Any], wanted: dict[str, Any], gone: str) -> None:
-    world = account({"A": A, "A > c": {**C, **live}})
-    change = change_of(make_plan(documents({"A": A, "A > c": {**C, **wanted}}), world), "A > c")
+    live_state = account({"A": A, "A > c": {**C, **live}})
+    change = change_of(make_plan(documents({"A": A, "A > c": {**C, **wanted}}), live_state), "A > c")
     assert change.refused == ""
     assert gone not in (change.config or {})
     assert sorted(paths(change)) == sorted([*live, *wanted])
@@ -99,20 +99,22 @@ def test_what_cannot_be_changed_in_place_is_replaced_if_that_is_allowed(
     name: str, live: dict[str, Any], wanted: dict[str, Any], reason: str
 ) -> None:
     stream = {} if name == "A" else {"A": A}
-    world = account({**stream, name: live}, states={name: {"messages": 5, "bytes": 230}})
-    refused = change_of(make_plan(documents({**stream, name: wanted}), world), name)
+    live_state = account({**stream, name: live}, states={name: {"messages": 5, "bytes": 230}})
+    refused = change_of(make_plan(documents({**stream, name: wanted}), live_state), name)
     assert refused.action == "replace"
     assert reason in refused.refused
     assert "--allow-replace" in refused.hint
-    allowed = change_of(make_plan(documents({**stream, name: wanted}), world, PlanOptions(allow_replace=True)), name)
+    allowed = change_of(
+        make_plan(documents({**stream, name: wanted}), live_state, PlanOptions(allow_replace=True)), name
+    )
     assert (allowed.action, allowed.refused, allowed.messages, allowed.bytes) == ("replace", "", 5, 230)
     assert any(reason in note for note in allowed.notes)
 
 
 def test_consumers_of_a_replaced_stream_are_made_anew() -> None:
-    world = account({"A": A, "A > c": C, "A > by_hand": {"durable_name": "by_hand"}})
+    live_state = account({"A": A, "A > c": C, "A > by_hand": {"durable_name": "by_hand"}})
     wanted = documents({"A": {**A, "storage": "memory"}, "A > c": C})
-    plan = make_plan(wanted, world, PlanOptions(allow_replace=True))
+    plan = make_plan(wanted, live_state, PlanOptions(allow_replace=True))
     assert actions(plan) == [("replace", "A"), ("create", "A > c")]
     made = change_of(plan, "A > c")
     assert made.before is not None and made.differences == []
@@ -134,24 +136,24 @@ def test_prune_removes_only_what_has_this_owners_label() -> None:
     mine = account({"A": A, "OLD": {"subjects": ["old"]}, "A > c": C, "A > old": {"durable_name": "old"}})
     theirs = account({"X": {"subjects": ["x"]}}, owner="them")
     nobodys = account({"Y": {"subjects": ["y"]}}, owner="")
-    world = World({**mine.assets, **theirs.assets, **nobodys.assets}, mine.server)
+    live_state = LiveState({**mine.assets, **theirs.assets, **nobodys.assets}, mine.server)
     wanted = documents({"A": A, "A > c": C})
-    assert actions(make_plan(wanted, world)) == []
-    assert "OLD" in make_plan(wanted, world).notes[0]
-    assert actions(make_plan(wanted, world, PlanOptions(prune=True))) == [("delete", "OLD"), ("delete", "A > old")]
+    assert actions(make_plan(wanted, live_state)) == []
+    assert "OLD" in make_plan(wanted, live_state).notes[0]
+    assert actions(make_plan(wanted, live_state, PlanOptions(prune=True))) == [("delete", "OLD"), ("delete", "A > old")]
 
 
 def test_what_another_has_made_or_nobody_is_neither_pruned_nor_destroyed() -> None:
-    world = account({"HAND": {"subjects": ["h"]}, "TAKEN": {"subjects": ["t"]}}, owner="")
-    taken = world.assets[key_of("TAKEN")].info["config"]
+    live_state = account({"HAND": {"subjects": ["h"]}, "TAKEN": {"subjects": ["t"]}}, owner="")
+    taken = live_state.assets[key_of("TAKEN")].info["config"]
     taken["metadata"] = {"natsctl.owner": "shop"}  # labelled by a change, not made
-    assert make_plan(documents({}), world, PlanOptions(prune=True)).changes == []
-    plan = make_destruction(documents({"HAND": {}, "TAKEN": {}}), world)
+    assert make_plan(documents({}), live_state, PlanOptions(prune=True)).changes == []
+    plan = make_destruction(documents({"HAND": {}, "TAKEN": {}}), live_state)
     assert {change.stream: change.refused for change in plan.changes} == {
         "HAND": "natsctl did not create it",
         "TAKEN": "",
     }
-    assert make_destruction(documents({"HAND": {}}), world, PlanOptions(adopt=True)).refused == []
+    assert make_destruction(documents({"HAND": {}}), live_state, PlanOptions(adopt=True)).refused == []
 
 
 def test_a_stream_that_is_pruned_and_feeds_another_is_warned_of() -> None:
@@ -163,12 +165,12 @@ def test_a_stream_that_is_pruned_and_feeds_another_is_warned_of() -> None:
 def test_who_copies_from_a_stream_that_loses_its_messages_is_told_to_wait() -> None:
     copies: dict[str, Any] = {"M": {"mirror": {"name": "A"}}, "S": {"sources": [{"name": "A"}]}}
     states = {"A": {"messages": 50, "bytes": 50, "last_seq": 1050}}
-    world = account({"A": A, **copies}, states=states)
+    live_state = account({"A": A, **copies}, states=states)
     wanted = documents({"A": {**A, "storage": "memory"}, **copies})
-    (change,) = make_plan(wanted, world, PlanOptions(allow_replace=True)).changes
+    (change,) = make_plan(wanted, live_state, PlanOptions(allow_replace=True)).changes
     (note,) = [note for note in change.notes if "begins again" in note]
     assert "M, S may copy nothing of it before message 1,051" in note
-    (change,) = make_plan(wanted, world, PlanOptions(allow_replace=True, keep_messages=True)).changes
+    (change,) = make_plan(wanted, live_state, PlanOptions(allow_replace=True, keep_messages=True)).changes
     assert [note for note in change.notes if "begins again" in note] == []
 
 
@@ -181,27 +183,27 @@ def test_a_stream_is_not_pruned_below_a_consumer_that_is_described(consumers: di
 
 
 def test_consumers_of_a_removed_stream_need_no_removal_of_their_own() -> None:
-    world = account({"OLD": {"subjects": ["old"]}, "OLD > c": C}, states={"OLD": {"messages": 3, "bytes": 90}})
-    (change,) = make_plan(documents({}), world, PlanOptions(prune=True)).changes
+    live_state = account({"OLD": {"subjects": ["old"]}, "OLD > c": C}, states={"OLD": {"messages": 3, "bytes": 90}})
+    (change,) = make_plan(documents({}), live_state, PlanOptions(prune=True)).changes
     assert (change.action, change.stream, change.messages, change.bytes) == ("delete", "OLD", 3, 90)
     assert change.notes == ["its consumers go with it: c"]
 
 
 def test_protected_assets_are_neither_removed_nor_replaced() -> None:
-    world = account({"A": A, "B": {"subjects": ["b"]}}, protect=("A", "B"))
+    live_state = account({"A": A, "B": {"subjects": ["b"]}}, protect=("A", "B"))
     plan = make_plan(
         documents({"A": {**A, "storage": "memory"}}, protect=("A",)),
-        world,
+        live_state,
         PlanOptions(prune=True, allow_replace=True, adopt=True),
     )
     assert all("protected" in change.refused and "protect: false" in change.hint for change in plan.changes)
     assert actions(plan) == [("replace", "A"), ("delete", "B")]
-    assert len(make_destruction(documents({"A": A}), world).refused) == 1
+    assert len(make_destruction(documents({"A": A}), live_state).refused) == 1
 
 
 def test_a_stream_with_a_protected_consumer_stays() -> None:
-    world = account({"A": A, "A > c": C}, protect=("A > c",))
-    (change,) = make_destruction(documents({"A": A}), world).changes
+    live_state = account({"A": A, "A > c": C}, protect=("A > c",))
+    (change,) = make_destruction(documents({"A": A}), live_state).changes
     assert change.refused == "Consumer A > c is protected"
 
 
@@ -239,63 +241,63 @@ def test_what_has_no_label_is_left_alone_until_it_changes_or_is_adopted() -> Non
 
 
 def test_a_consumer_of_no_stream_is_refused() -> None:
-    (change,) = make_plan(documents({"A > c": C}), World()).changes
+    (change,) = make_plan(documents({"A > c": C}), LiveState()).changes
     assert "stream A does not exist" in change.refused
 
 
 def test_what_the_server_would_refuse_is_refused_with_its_own_reason() -> None:
-    (change,) = make_plan(documents({"A": {**A, "duplicate_window": 7200 * SECOND}}), World()).changes
+    (change,) = make_plan(documents({"A": {**A, "duplicate_window": 7200 * SECOND}}), LiveState()).changes
     assert "duplicates window can not be larger" in change.refused
 
 
 def test_what_a_server_of_another_version_took_is_no_difference_though_refused_today() -> None:
     config = {"subjects": ["a"], "allow_msg_schedules": True, "discard": "new", "allow_rollup_hdrs": True}
-    world = account({"A": {**config, "discard": "old"}})
-    world.assets[key_of("A")].info["config"]["discard"] = "new"
-    assert make_plan(documents({"A": config}), world).changes == []
+    live_state = account({"A": {**config, "discard": "old"}})
+    live_state.assets[key_of("A")].info["config"]["discard"] = "new"
+    assert make_plan(documents({"A": config}), live_state).changes == []
 
 
 def test_a_stream_that_the_server_does_not_show_is_not_created() -> None:
-    (change,) = make_plan(documents({"A": A}), World(unreadable={"A": "it is offline"})).changes
+    (change,) = make_plan(documents({"A": A}), LiveState(unreadable={"A": "it is offline"})).changes
     assert "it is offline" in change.refused
 
 
 def test_a_stream_is_not_made_sealed() -> None:
-    (change,) = make_plan(documents({"A": {**A, "sealed": True}}), World()).changes
+    (change,) = make_plan(documents({"A": {**A, "sealed": True}}), LiveState()).changes
     assert "sealed" in change.refused
 
 
 def test_what_sealing_sets_is_no_difference_and_is_said_in_later_updates() -> None:
     sealed = {**A, "sealed": True}
     as_kept = {"max_age": 0, "discard": "new", "deny_delete": True, "deny_purge": True}
-    world = account({"A": {**sealed, **as_kept}})
-    assert make_plan(documents({"A": sealed}), world).changes == []
-    (change,) = make_plan(documents({"A": {**sealed, "description": "closed"}}), world).changes
+    live_state = account({"A": {**sealed, **as_kept}})
+    assert make_plan(documents({"A": sealed}), live_state).changes == []
+    (change,) = make_plan(documents({"A": {**sealed, "description": "closed"}}), live_state).changes
     assert (change.action, paths(change)) == ("update", ["description"])
     assert change.config is not None and change.config["deny_delete"] and change.config["deny_purge"]
 
 
 def test_what_a_sealed_stream_keeps_for_good_is_a_conflict_and_all_else_is_not() -> None:
-    world = account({"A": {"subjects": ["a"], "sealed": True, "discard": "new", "deny_delete": True}})
-    assert make_plan(documents({"A": {"subjects": ["a"]}}), world).changes == []
+    live_state = account({"A": {"subjects": ["a"], "sealed": True, "discard": "new", "deny_delete": True}})
+    assert make_plan(documents({"A": {"subjects": ["a"]}}), live_state).changes == []
     for wanted in ({"max_age": 60 * SECOND}, {"sealed": False}, {"deny_delete": False, "description": "x"}):
-        (change,) = make_plan(documents({"A": {"subjects": ["a"], **wanted}}), world).changes
+        (change,) = make_plan(documents({"A": {"subjects": ["a"], **wanted}}), live_state).changes
         assert change.refused.startswith("it is sealed for good"), wanted
 
 
 def test_fields_of_newer_servers_stay_as_they_are() -> None:
-    world = account({"A": A})
-    world.assets[key_of("A")].info["config"]["from_the_future"] = {"x": 1}
-    assert make_plan(documents({"A": A}), world).changes == []
-    changed = change_of(make_plan(documents({"A": {**A, "max_msgs": 3}}), world), "A")
+    live_state = account({"A": A})
+    live_state.assets[key_of("A")].info["config"]["from_the_future"] = {"x": 1}
+    assert make_plan(documents({"A": A}), live_state).changes == []
+    changed = change_of(make_plan(documents({"A": {**A, "max_msgs": 3}}), live_state), "A")
     assert paths(changed) == ["max_msgs"]
     assert (changed.config or {})["from_the_future"] == {"x": 1}
-    named = change_of(make_plan(documents({"A": {**A, "from_the_future": {"x": 2}}}), world), "A")
+    named = change_of(make_plan(documents({"A": {**A, "from_the_future": {"x": 2}}}), live_state), "A")
     assert paths(named) == ["from_the_future.x"]
 
 
 def test_destruction_removes_what_documents_name_and_prune_all_of_the_owner() -> None:
-    world = account({"A": A, "A > c": C, "B": {"mirror": {"name": "A"}}, "Z": {"subjects": ["z"]}})
+    live_state = account({"A": A, "A > c": C, "B": {"mirror": {"name": "A"}}, "Z": {"subjects": ["z"]}})
     wanted = documents({"A": A, "B": {"mirror": {"name": "A"}}, "GONE": {}})
-    assert actions(make_destruction(wanted, world)) == [("delete", "B"), ("delete", "A")]
-    assert ("delete", "Z") in actions(make_destruction(wanted, world, PlanOptions(prune=True)))
+    assert actions(make_destruction(wanted, live_state)) == [("delete", "B"), ("delete", "A")]
+    assert ("delete", "Z") in actions(make_destruction(wanted, live_state, PlanOptions(prune=True)))

@@ -22,12 +22,12 @@ from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import pull
 from natsctl.desired.apply import holding_stream as holding_module
 from natsctl.desired.apply import replacement
-from natsctl.desired.apply.apply import ApplyOptions, carry_out, preview
+from natsctl.desired.apply.apply import ApplyOptions, apply_plan, preview
 from natsctl.desired.apply.changes import PlanConflictError
-from natsctl.desired.apply.holding_stream import Alive, Holding, holding_name, is_at_work, names_of
+from natsctl.desired.apply.holding_stream import Heartbeat, Holding, holding_name, is_at_work, names_of
 from natsctl.desired.apply.recovery import COPY, NameTakenError, finish, recover
 from natsctl.desired.apply.recovery import WANTED as AS_WANTED
-from natsctl.desired.apply.replacement import Keeping
+from natsctl.desired.apply.replacement import Replacement
 from natsctl.desired.assets import without_server_made
 from natsctl.desired.plan import Action, Change, Plan
 from natsctl.testing.process import ServerProcess
@@ -63,7 +63,7 @@ async def replacement_plan(manager: Manager, config: dict[str, Any] = WANTED) ->
 
 async def saved(manager: Manager, config: dict[str, Any] = WANTED) -> Holding:
     """A replacement as far as its holding stream, whose process is gone."""
-    doing = Keeping(RetryingManager(manager), Path())
+    doing = Replacement(RetryingManager(manager), Path())
     change = (await replacement_plan(manager, config)).changes[0]
     marker = await doing._marker(change, (await manager.stream_info("ORDERS")).raw)
     holding = Holding(RetryingManager(manager), marker)
@@ -129,7 +129,7 @@ async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
         plan = await replacement_plan(manager, config)
         async with connected(server.url) as doomed:
             with Dying(at, heard) as dying, contextlib.suppress(Killed):
-                await Keeping(RetryingManager(doomed), Path()).replace(plan.changes[0], (await info(doomed)))
+                await Replacement(RetryingManager(doomed), Path()).replace(plan.changes[0], (await info(doomed)))
         runs += dying.sent >= at
         if dying.sent < at:
             break
@@ -146,7 +146,7 @@ async def info(manager: Manager) -> dict[str, Any]:
 
 async def test_messages_and_consumers_come_through_a_replacement_and_nothing_is_left(manager: Manager) -> None:
     plan = await replacement_plan(manager)
-    outcome = await carry_out(manager, plan)
+    outcome = await apply_plan(manager, plan)
     assert [(one.error, one.detail, one.warnings) for one in outcome.results] == [(None, f"kept {COUNT} messages", [])]
     await is_whole(manager, "memory")
     assert "metadata" not in without_server_made((await info(manager))["config"])
@@ -156,14 +156,14 @@ async def test_messages_and_consumers_come_through_a_replacement_and_nothing_is_
 
 async def test_a_backup_stays_where_that_is_asked(manager: Manager, tmp_path: Path) -> None:
     plan = await replacement_plan(manager)
-    outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path / "kept", keep_backup=True))
+    outcome = await apply_plan(manager, plan, ApplyOptions(backup_folder=tmp_path / "kept", keep_backup=True))
     (path,) = (tmp_path / "kept").iterdir()
     assert f"the backup is {path}" in outcome.results[0].detail
     assert await left(manager) == []
 
 
 async def test_a_configuration_that_the_server_refuses_leaves_the_stream_as_it_was(manager: Manager) -> None:
-    outcome = await carry_out(manager, await replacement_plan(manager, {**WANTED, "num_replicas": 7}))
+    outcome = await apply_plan(manager, await replacement_plan(manager, {**WANTED, "num_replicas": 7}))
     assert outcome.results[0].error is not None
     await is_whole(manager, "file")
     assert await left(manager) == []
@@ -174,7 +174,7 @@ async def test_messages_before_the_first_sequence_that_is_wanted_are_kept_or_the
     manager: Manager,
 ) -> None:
     """nats-server restores a stream in memory empty whose first_seq is beyond its messages."""
-    outcome = await carry_out(manager, await replacement_plan(manager, {**WANTED, "first_seq": 1000}))
+    outcome = await apply_plan(manager, await replacement_plan(manager, {**WANTED, "first_seq": 1000}))
     found = (await info(manager))["config"]["storage"]
     assert (outcome.results[0].error is None) == (found == "memory")
     await is_whole(manager, found)
@@ -182,7 +182,7 @@ async def test_messages_before_the_first_sequence_that_is_wanted_are_kept_or_the
 
 
 async def test_limits_that_the_plan_lowers_may_remove_messages(manager: Manager) -> None:
-    outcome = await carry_out(manager, await replacement_plan(manager, {**WANTED, "max_msgs": 5}))
+    outcome = await apply_plan(manager, await replacement_plan(manager, {**WANTED, "max_msgs": 5}))
     assert outcome.results[0].error is None
     state = (await info(manager))["state"]
     assert (state["messages"], state["last_seq"]) == (5, COUNT)
@@ -197,7 +197,7 @@ async def test_a_restore_that_breaks_off_once_is_begun_again(manager: Manager, m
         return await send(sending, manager)
 
     monkeypatch.setattr(RestoreTransfer, "send", fails_once)
-    outcome = await carry_out(manager, await replacement_plan(manager))
+    outcome = await apply_plan(manager, await replacement_plan(manager))
     assert outcome.results[0].error is None
     await is_whole(manager, "memory")
 
@@ -227,7 +227,7 @@ async def test_ctrl_c_while_it_is_saved_leaves_the_stream_as_it_was(
         raise asyncio.CancelledError
 
     monkeypatch.setattr(replacement, "save_stream", interrupted)
-    outcome = await carry_out(manager, await replacement_plan(manager))
+    outcome = await apply_plan(manager, await replacement_plan(manager))
     assert outcome.results[0].error is not None
     await is_whole(manager, "file")
     assert await left(manager) == []
@@ -268,7 +268,7 @@ async def test_what_somebody_else_has_made_meanwhile_is_left_alone_until_one_of_
 
 async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manager: Manager) -> None:
     holding = await saved(manager)
-    alive = Alive(RetryingManager(manager), holding.marker.alive)
+    alive = Heartbeat(RetryingManager(manager), holding.marker.alive)
     await alive.ensure()
     with pytest.raises(PlanConflictError, match="is being replaced by another"):
         await recover(RetryingManager(manager), {"ORDERS"})
@@ -336,7 +336,7 @@ async def test_a_stream_that_somebody_else_replaces_is_not_changed(manager: Mana
     plan = await replacement_plan(manager)
     for action in (Action.UPDATE, Action.REPLACE, Action.DELETE):
         plan.changes[0].action = action
-        outcome = await carry_out(manager, plan)
+        outcome = await apply_plan(manager, plan)
         assert outcome.results[0].error is not None
         assert "is being replaced, or that was interrupted" in outcome.results[0].error.description
     await recover(RetryingManager(manager))
@@ -354,7 +354,7 @@ async def test_messages_that_come_in_spite_of_it_keep_a_stream_from_being_replac
         await messages.publish(manager, "ORDERS.new", b"late")
 
     monkeypatch.setattr(replacement, "save_stream", disturbed)
-    outcome = await carry_out(manager, await replacement_plan(manager))
+    outcome = await apply_plan(manager, await replacement_plan(manager))
     assert outcome.results[0].error is not None
     assert "somebody else has changed ORDERS while it was saved" in outcome.results[0].error.description
     assert (await info(manager))["state"]["messages"] == COUNT + 1
