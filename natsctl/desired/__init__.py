@@ -1,5 +1,5 @@
-"""Desired state: what documents say an account shall have, how that differs from what there is, and how it gets there.
+"""Desired state: documents, their differences from an account, and the changes that remove them.
 
-Documents are read into a `DocumentSet` (plan/documents), an account into a `LiveState` (plan/world.py); plan/planner
-compares the two without I/O into a `Plan`, and plan/apply carries it out.
+Documents are read into a `DocumentSet` (documents/), an account into a `LiveState` (live.py); planner.py compares the
+two without I/O into a `Plan`, and apply/ carries it out.
 """

@@ -1,4 +1,4 @@
-"""What an account has: every stream and consumer with its configuration, as the server says it."""
+"""The live state of an account: every stream and consumer with its configuration, as the server returns it."""
 
 from __future__ import annotations
 

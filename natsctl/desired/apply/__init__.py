@@ -1,4 +1,4 @@
-"""A plan carried out: what each change sends, in which order, and what became of it."""
+"""Plans applied to accounts: the requests of each change, their order and their results."""
 
 CONCURRENCY = 16
 """Changes under way concurrently, unless the command gives another number."""

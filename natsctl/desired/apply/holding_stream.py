@@ -1,8 +1,9 @@
-"""The holding stream of a replacement: state and data of a stream that is removed and made again with its messages.
+"""The holding stream of a replacement: state and data of a stream that is removed and created again with its messages.
 
-`natsctl-replaced-STREAM` is made before anything is changed. Its metadata says what is replaced by what and how far
-that got (`Marker`), its messages are the pieces of a backup of the stream. Whoever can reach the account can finish an
-interrupted replacement with it (recovery.py); while its process lives, that one answers on the inbox in the marker.
+`natsctl-replaced-STREAM` is created before anything is changed. Its metadata describes the replacement and its progress
+(`Marker`), its messages are the pieces of a backup of the stream. Every client with access to the account can finish an
+interrupted replacement with it (recovery.py); while the process of the replacement runs, it answers on the inbox in the
+marker.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""The end of a replacement, whether it goes on or was interrupted: one decision for each state of the account.
+"""The end of a replacement, running or interrupted: one decision for each state of the account.
 
-The phase of the holding stream (holding.py) and the stream together leave one thing to do each time:
+The phase of the holding stream (holding_stream.py) and the stream together determine the next step:
 
 * `saving`: the stream was not removed. It gets its subjects back.
-* `saved`, and the stream is there as it was, on the quiet subject: the same.
-* `saved`, and the stream is not there, or restored in part: it is restored, with the configuration that was wanted, or
-  with its old one where the server refuses that or messages would be missing.
-* `saved`, and there is a stream that has all of it: it was never removed.
-* `saved`, and there is another stream of that name: somebody else has made it. The holding stream stays, and the
-  command fails until one of both is removed.
+* `saved`, and the stream is unchanged, on the quiet subject: the same.
+* `saved`, and the stream is missing, or partly restored: it is restored with the desired configuration, or with its old
+  one if the server refuses that or messages would be missing.
+* `saved`, and there is a stream that has everything: it was never removed.
+* `saved`, and there is another stream of that name, which another client created. The holding stream stays, and the
+  command fails until one of the two is removed.
 * `done`: the stream is whole, with its replicas. It gets its subjects and its consumers' replicas.
 
-On a cluster it gets its replicas before its subjects: a server that dies before it is copied takes nothing along that
-the holding stream has not, and it is restored once more.
+On a cluster the replicas come before the subjects: if a server dies before it is copied, the holding stream still has
+everything, and the stream is restored again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A stream replaced with its messages and consumers: saved, removed, restored under another configuration.
+"""Replacement of a stream with its messages and consumers: saved, removed, restored with another configuration.
 
-Publishers must not get acks for messages that come after the backup, so the stream first leaves its subjects for one
-that nobody knows: from then on nobody listens there until the new stream does. What is saved goes into a holding stream
-of the account (holding.py), from which any later run can finish an interrupted replacement (recovery.py).
+Publishers must not get acks for messages that come after the backup, so the stream first moves from its subjects to a
+secret one: from then on nothing listens there until the new stream does. The backup goes into a holding stream of the
+account (holding_stream.py), from which any later run can finish an interrupted replacement (recovery.py).
 """
 
 from __future__ import annotations

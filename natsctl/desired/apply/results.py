@@ -1,4 +1,4 @@
-"""What became of a plan: each change with its end, and all of them together."""
+"""Results of a plan: the end of each change, and their summary."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Documents that people keep: YAML and JSON in several forms, read into one set of wanted assets.
+"""Documents of desired state: YAML and JSON in several forms, read into one set of assets.
 
-A text becomes containers that know their lines (yaml_text, json_text, lined), with references to the environment
-replaced (interpolation); forms.py tells what kind of document it is; assets.py and lower.py make wire configurations
-of it, and rules.py holds them to what servers refuse. Every mistake is kept (found.py) and told with its place.
+A text becomes containers with line numbers (yaml_text.py, json_text.py, locations.py), with references to the
+environment replaced; loader.py finds the form of a document; asset_documents.py and bucket_fields.py make wire
+configurations of it, and rules.py checks them as servers do. Every mistake is collected (collector.py) and reported
+with its location.
 """
 
 from __future__ import annotations

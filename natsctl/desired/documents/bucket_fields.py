@@ -1,4 +1,4 @@
-"""Buckets in their own words, converted to the streams that they are, and back."""
+"""The fields of buckets, converted to those of their streams and back."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Which of many subjects overlap, without comparing each with each.
+"""Validation of a set of documents by the rules of servers, as far as these can be checked without one.
 
-What a server would refuse of a set of documents, as far as that can be known without one.
-
-Every configuration is settled by the rules that natsctl's server has itself (api/config). What is known of an asset's
-neighbours is what the set says of them: streams and consumers that are on the server already are not seen.
+Every configuration is normalised by the rules of natsctl's own server (api/config). Only the assets of the set are
+known as neighbours: streams and consumers on the server are not. `SubjectTree` finds overlapping subjects without
+comparing each with each.
 """
 
 from __future__ import annotations

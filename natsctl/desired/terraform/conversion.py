@@ -1,4 +1,4 @@
-"""Files, folders and states of Terraform, read into a set of wanted assets, or into all of their faults."""
+"""Conversion of files, folders and states of Terraform into a set of assets, or into all of their faults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """HCL text as blocks and attributes, with the line of each; expressions stay as the parser's nodes.
 
-Tree-sitter goes on after a mistake, so that all of a file are told at once.
+Tree-sitter continues after a mistake, so that all mistakes of a file are reported at once.
 """
 
 from __future__ import annotations
