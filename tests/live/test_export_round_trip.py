@@ -23,7 +23,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.desired.assets import stripped, without_server_made
+from natsctl.desired.assets import without_labels, without_server_made
 from natsctl.desired.live import read_live_state
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.desired.random_accounts import Account, accounts
@@ -37,7 +37,7 @@ HOUR_NS = 3600 * 1_000_000_000
 ROOM_BYTES = 2**20
 
 
-class LiveAsset:
+class LiveServer:
     """A server, and what has been tried on it."""
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -85,7 +85,7 @@ class LiveAsset:
     def account(self) -> Account:
         """All configurations, as the server says them, but of the consumers that mirrors and sources make."""
         assets = self.ask(read_live_state(self.manager)).assets
-        configs = {key: without_server_made(stripped(live.config)) for key, live in assets.items()}
+        configs = {key: without_server_made(without_labels(live.config)) for key, live in assets.items()}
         return {key: config for key, config in configs.items() if not config.get("direct")}
 
     def natsctl(self, *words: str) -> str:
@@ -104,12 +104,12 @@ def kinds() -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=kinds())
-def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAsset]:
+def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One server for all accounts, which are cleared away in between."""
     kind: Kind = request.param
     folder = tmp_path_factory.mktemp("round_trip")
     with ServerProcess(folder / "server", kind) as process:
-        one = LiveAsset(process.url, folder)
+        one = LiveServer(process.url, folder)
         yield one
         one.close()
 
@@ -136,7 +136,7 @@ def made_to_last(account: Account) -> Account:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_export_destroy_apply_gives_the_same_account(live: LiveAsset) -> None:
+def test_export_destroy_apply_gives_the_same_account(live: LiveServer) -> None:
     found = 0
 
     # An account that fails is shown as it is: to find the least one would take minutes.

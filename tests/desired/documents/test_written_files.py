@@ -24,8 +24,7 @@ from natsctl.desired.documents.files import (
     write_files,
     yaml_text,
 )
-from natsctl.desired.documents.yaml_text import documents as documents_in
-from natsctl.desired.documents.yaml_text import expanded
+from natsctl.desired.documents.yaml_text import expanded, read_yaml
 from natsctl.desired.export import duration_words, size_words, worded
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -36,7 +35,7 @@ ODD += list("-?[{&*!|>%@`#")
 
 def read(text: str) -> list[Any]:
     faults: list[Any] = []
-    found = [value for _, value in documents_in(text, lambda *fault: faults.append(fault), None)]
+    found = [value for _, value in read_yaml(text, lambda *fault: faults.append(fault), None)]
     assert faults == []
     return found
 
