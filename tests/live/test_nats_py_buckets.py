@@ -27,12 +27,23 @@ async def js(server: ServerProcess) -> AsyncIterator[JetStreamContext]:
 
 
 async def seen(watcher: KeyValue.KeyWatcher, number: int) -> list[tuple[str, str | None, int | None] | None]:
-    """Return the next `number` things a watcher tells; None is the end of what was there at its start."""
-    told = []
+    """Return the next `number` entries of a watcher; None is the end of those that existed at its start."""
+    entries = []
     for _ in range(number):
         entry = await watcher.updates(PATIENCE_S)
-        told.append(entry and (entry.key, entry.operation, entry.revision))
-    return told
+        entries.append(entry and (entry.key, entry.operation, entry.revision))
+    return entries
+
+
+async def seen_at_start(watcher: KeyValue.KeyWatcher, number: int) -> list[tuple[str, str | None, int | None]]:
+    """Return the `number` values that were there at the start.
+
+    nats.py puts the end before them where the server had sent them all before it answered the client's question for
+    the consumer's state, and the client had not read them yet.
+    """
+    entries = await seen(watcher, number + 1)
+    assert entries.count(None) == 1
+    return [entry for entry in entries if entry is not None]
 
 
 async def test_watchers_see_the_latest_values_then_an_end_then_every_change(js: JetStreamContext) -> None:
@@ -41,8 +52,8 @@ async def test_watchers_see_the_latest_values_then_an_end_then_every_change(js: 
         await bucket.put("a.x", value)
         await bucket.put("b.y", value)
     everything, some = await bucket.watchall(), await bucket.watch("a.*")
-    assert await seen(everything, 3) == [("a.x", None, 3), ("b.y", None, 4), None]
-    assert await seen(some, 2) == [("a.x", None, 3), None]
+    assert await seen_at_start(everything, 2) == [("a.x", None, 3), ("b.y", None, 4)]
+    assert await seen_at_start(some, 1) == [("a.x", None, 3)]
     await bucket.delete("a.x")
     await bucket.put("b.y", b"3")
     await bucket.purge("b.y")
