@@ -137,10 +137,9 @@ async def test_object_watchers_see_what_is_there_and_then_changes(js: JetStreamC
     store = await js.create_object_store("O")
     await store.put("a", b"1")
     watcher = await store.watch()
-    there = await watcher.updates(PATIENCE_S)
-    assert there is not None
-    assert (there.name, there.deleted) == ("a", False)
-    assert await watcher.updates(PATIENCE_S) is None
+    first = [await watcher.updates(PATIENCE_S), await watcher.updates(PATIENCE_S)]  # nats.py's end mark may come first
+    assert [(info.name, info.deleted) for info in first if info] == [("a", False)]
+    assert None in first
     await store.delete("a")
     gone = await watcher.updates(PATIENCE_S)
     assert gone is not None
