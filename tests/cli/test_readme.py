@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.cli.generate.natscli import Node, our_tree
 from natsctl.cli.globals import leading
 from natsctl.testing.process import ServerProcess
+from tests.support.natscli_page import Node, our_tree
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

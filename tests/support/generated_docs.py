@@ -1,6 +1,8 @@
 """Documents that are made from the code: `python -m tests.support.generated_docs` writes them, tests compare them.
 
-`docs/error-codes.md` has JetStream's error numbers. `docs/images/terminal.svg` is the picture of a terminal in the
+`docs/commands`, `docs/natscli.md`, the options in `docs/spark.md`, the shells' scripts and the tables of completion
+come from the commands' declarations (command_pages.py, natscli_page.py), `docs/error-codes.md` from JetStream's error
+numbers. `docs/images/terminal.svg` is the picture of a terminal in the
 README: commands are run against a server of their own and print what they print at a terminal, and rich draws it. They
 are chosen so that nothing they print depends on the time.
 """
@@ -23,8 +25,9 @@ from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import exit_code_of
 from natsctl.cli.main import run
 from natsctl.testing.jetstream import JetStreamServer
+from tests.support.command_pages import ROOT, command_files
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+DOCS: Final = ROOT / "docs"
 ERROR_PAGE: Final = DOCS / "error-codes.md"
 PICTURE: Final = DOCS / "images" / "terminal.svg"
 
@@ -192,6 +195,18 @@ def picture(shown: list[tuple[str, str]]) -> str:
     return console.export_svg(title="natsctl", code_format=FORMAT, unique_id="natsctl")
 
 
+def main() -> None:
+    """Write every file that differs from what the code makes, and print its path."""
+    shown = session()
+    made = dict(command_files()) | {ERROR_PAGE: error_page()}
+    if drawn(PICTURE.read_text(encoding="utf-8")) != plain(shown):
+        made[PICTURE] = picture(shown)
+    for path, text in made.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(path.relative_to(ROOT))
+
+
 if __name__ == "__main__":
-    ERROR_PAGE.write_text(error_page(), encoding="utf-8")
-    PICTURE.write_text(picture(session()), encoding="utf-8")
+    main()

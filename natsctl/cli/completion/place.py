@@ -1,7 +1,7 @@
 """Position of a word on the command line: the command it belongs to, and the values that the command takes there.
 
-What commands declare is read from `commands/<noun>.json`, which `python -m natsctl.cli.generate` makes of the code: to
-ask the code itself would load Typer, and cost more than the time there is.
+The commands' declarations are read from `commands/<noun>.json`, which `python -m tests.support.generated_docs` writes:
+to read the declarations themselves, Typer would have to be loaded, which takes more than the time there is.
 """
 
 from __future__ import annotations

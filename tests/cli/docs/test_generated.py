@@ -1,4 +1,4 @@
-"""Every file that is made of the code is what the code makes now: `python -m natsctl.cli.generate` writes them."""
+"""Files that are made from the code are current: `python -m tests.support.generated_docs` writes them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.cli.generate.files import ROOT, made
-from natsctl.cli.generate.natscli import compared, facts_of
 from natsctl.cli.nouns import NOUNS
+from tests.support.command_pages import ROOT, command_files
+from tests.support.natscli_page import compared, facts_of
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[Path, str]:
-    return dict(made())
+    return dict(command_files())
 
 
 FACTS = facts_of(json.loads((ROOT / "tests" / "cli" / "natscli-0.5.1.json").read_text()))
@@ -37,7 +37,7 @@ def test_every_made_file_is_current(files: dict[Path, str]) -> None:
         for path, text in files.items()
         if not path.exists() or _compared(path, path.read_text()) != _compared(path, text)
     ]
-    assert stale == [], "python -m natsctl.cli.generate writes them"
+    assert stale == [], "python -m tests.support.generated_docs writes them"
 
 
 def test_every_test_that_the_page_names_exists() -> None:

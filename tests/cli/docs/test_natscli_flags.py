@@ -12,12 +12,11 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.flags import Flagged
-from natsctl.cli.generate.files import ROOT
-from natsctl.cli.generate.natscli import Node, compared, facts_of, our_tree
-from natsctl.cli.generate.tree import NATS_SERVER_FLAGS, parameters
 from natsctl.cli.globals import leading
 from natsctl.cli.invocation import command_of
 from natsctl.cli.verbs import Verb
+from tests.support.command_pages import ROOT
+from tests.support.natscli_page import NATS_SERVER_FLAGS, Node, compared, facts_of, our_tree, parameters
 
 SAMPLES = {
     "N": "1",

@@ -14,10 +14,10 @@ import jsonschema
 import pytest
 
 from natsctl.cli.commands import every_command
-from natsctl.cli.generate.tests_found import TestsFound as UsedIn
-from natsctl.cli.generate.tree import NATS_SERVER_FLAGS, parameters
 from natsctl.cli.main import run as run_main
 from natsctl.cli.schema.kinds import kinds, kinds_of, schema_of
+from tests.support.natscli_page import NATS_SERVER_FLAGS, parameters
+from tests.support.natscli_page import TestsFound as UsedIn
 
 Ask = Callable[..., tuple[int, str, str]]
 CONFIGURATION = "io.nats.jetstream.api.v1.stream_configuration"

@@ -17,8 +17,6 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from natsctl.cli.generate.files import ROOT
-from natsctl.cli.generate.spark_options import page
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
@@ -30,6 +28,7 @@ from natsctl.spark.source.options.table import BATCH_READ
 from natsctl.spark.source.reading.batch_reader import JetStreamPushdownReader
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import add, delete, make, purge, remake
+from tests.support.command_pages import ROOT, spark_page
 from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
@@ -267,5 +266,5 @@ def test_secrets_are_in_no_text_of_what_is_made_of_them(tmp_path: Path) -> None:
 
 def test_the_page_has_the_table_of_options_as_the_code_has_it() -> None:
     path = ROOT / "docs" / "spark.md"
-    assert path.read_text() == page(path), "python -m natsctl.cli.generate writes it"
+    assert path.read_text() == spark_page(path), "python -m tests.support.generated_docs writes it"
     assert re.search(r"\| `startingOffsets` \|", path.read_text())

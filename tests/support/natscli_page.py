@@ -1,27 +1,151 @@
 """docs/natscli.md: every command and flag of the `nats` tool, the same here, different on purpose, or not here.
 
-`tests/cli/natscli-0.5.1.json` has the facts of the tool, made of what it says of itself, `natscli_differences.json`
-beside it what is spelled otherwise, means something else or is left out, and why. Everything else is found: a command
-answers to the same words, a flag has the same name, and a test uses them. `python -m natsctl.cli.generate` writes the
-page.
+`tests/cli/natscli-0.5.1.json` has the facts of the tool, read from its own help. `natscli_differences.json` beside it
+has the differences that are on purpose, with their reasons. The rest is found: a command has the same words, a flag the
+same name, and a test uses them. `python -m tests.support.generated_docs` writes the page.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from natsctl.cli.commands import COMMANDS
-from natsctl.cli.generate.tests_found import TestsFound
-from natsctl.cli.generate.tree import NATS_SERVER_FLAGS, parameters
 from natsctl.cli.globals import GLOBAL_FLAGS
-from natsctl.cli.nouns import NOUNS
+from natsctl.cli.invocation import command_of
+from natsctl.cli.nouns import NOUNS, Noun
 from natsctl.cli.verbs import Verb
+
+FOLDERS = ("tests/cli", "tests/client", "tests/live")
+_WORD = re.compile(r"--[a-z][\w-]*|(?<![\w-])-[A-Za-z]\b|[A-Za-z][\w-]*|(?<= )-(?= )")
+
+_ROOMS = {name: getattr(row.command, "module", "").split(".")[2] for name, row in COMMANDS.items()}
+"""The folder of each noun: `publish` and its like share one."""
+
+
+class Part(NamedTuple):
+    """A test, or the tables of its file (`name` is then ""), with the words in it."""
+
+    file: str
+    name: str
+    words: frozenset[str]
+    file_words: frozenset[str]
+
+
+class TestsFound:
+    """The tests of commands in a repository."""
+
+    def __init__(self, root: Path) -> None:
+        self._parts: list[Part] = []
+        for folder in FOLDERS:
+            for file in sorted((root / folder).rglob("test_*.py")):
+                self._parts += _parts(file, str(file.relative_to(root)))
+        self._with_flag: dict[str, list[int]] = defaultdict(list)
+        """The places of the parts that have a word which may be a flag."""
+        for place, part in enumerate(self._parts):
+            for word in part.words:
+                if word.startswith("-"):
+                    self._with_flag[word].append(place)
+
+    def find(self, noun: Sequence[str], verb: Sequence[str], flags: Sequence[str]) -> str:
+        """Return the test that fits best, as `file::name`, or "": it has one of the flags, the verb and the noun."""
+        best, at = 0, None
+        places = sorted({place for flag in flags for place in self._with_flag.get(flag, ())})
+        for part in [self._parts[place] for place in places] if flags else self._parts:
+            score = _score(part, noun, verb, flags)
+            if score > best:
+                best, at = score, part
+        if at is None:
+            return ""
+        return f"{at.file}::{at.name}" if at.name else at.file
+
+
+def _score(part: Part, noun: Sequence[str], verb: Sequence[str], flags: Sequence[str]) -> int:
+    """Return how well a part fits; 0 if it does not."""
+    if flags and not part.words.intersection(flags):
+        return 0
+    if noun and not part.file_words.intersection(noun):
+        return 0
+    if verb and not part.file_words.intersection(verb):
+        return 0
+    close = bool(noun and part.words.intersection(noun)) + 2 * bool(verb and part.words.intersection(verb))
+    if not flags and verb and close < 2:
+        return 0
+    of_noun = bool(noun) and (f"/{noun[0]}" in part.file or f"/{_ROOMS.get(noun[0])}/" in part.file)
+    return 1 + 4 * close + 2 * bool(part.name) + 3 * of_noun
+
+
+def _parts(file: Path, name: str) -> list[Part]:
+    source = file.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    file_words = _words(source) | _words(name.replace("_", " ").replace("/", " "))
+    found, tables = [], []
+    for one in tree.body:
+        text = _source(source, one)
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):
+            found.append(Part(name, one.name, _words(text), file_words))
+        else:
+            tables.append(text)
+    return [*found, Part(name, "", _words("\n".join(tables)), file_words)]
+
+
+def _source(source: str, node: ast.stmt) -> str:
+    """Return the lines of a statement, with the decorators of a function."""
+    first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+    return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text))
+
+
+NATS_SERVER_FLAGS = "server run"
+"""Command whose flags are those of nats-server, which Typer does not read."""
+
+
+def parameters(verb: Verb) -> Sequence[Any]:
+    """Return the arguments and flags of a command, or of a group that runs without a verb."""
+    return tuple(command_of(verb.function).params) if verb.function else ()
+
+
+def completion_of(noun: Noun) -> dict[str, Any]:
+    """Return the commands and flags of a noun, for completion."""
+    row = COMMANDS[noun.name]
+    table = _declared(row) if row.function else {}
+    return {**table, "commands": [_verb(verb, row.name) for verb in row.verbs]} if row.is_group else table
+
+
+def _verb(verb: Verb, path: str) -> dict[str, Any]:
+    path = f"{path} {verb.name}"
+    if verb.is_group:
+        return {"names": verb.words, "meaning": verb.help, "commands": [_verb(one, path) for one in verb.verbs]}
+    declared = {} if path == NATS_SERVER_FLAGS else _declared(verb)
+    return {"names": verb.words, "meaning": verb.summary, **declared}
+
+
+def _declared(verb: Verb) -> dict[str, Any]:
+    found = parameters(verb)
+    flags = {
+        spelling: ["" if one.is_flag else str(one.metavar or ""), one.help or ""]
+        for one in found
+        if one.param_type_name == "option" and not one.hidden
+        for spelling in (*one.opts, *one.secondary_opts)
+    }
+    return {"arguments": [_metavar(one) for one in found if one.param_type_name == "argument"], "flags": flags}
+
+
+def _metavar(parameter: Any) -> str:
+    """Return the metavar of an argument without the brackets of an optional one; `...` behind it for several."""
+    metavar = str(parameter.metavar or parameter.name).replace("[", "").replace("]", "")
+    bare = metavar.removesuffix("...").split(" ")[-1]
+    return bare if parameter.nargs == 1 and not metavar.endswith("...") else f"{bare}..."
 
 
 @dataclass(slots=True)
@@ -36,7 +160,7 @@ class Node:
 
     @property
     def flags(self) -> dict[str, str]:
-        """The first spelling of every flag by each of its spellings; of a group, of all that is below it."""
+        """Return the first spelling of every flag by each of its spellings; of a group, of all commands below it."""
         if self._flags is None:
             self._flags = {
                 spelling: one.opts[0] if spelling in one.opts else spelling
@@ -50,7 +174,7 @@ class Node:
 
 
 def our_tree() -> Node:
-    """All commands, below a root that has the flags of every command."""
+    """Return all commands, below a root that has the flags of every command."""
     root = Node((), None, _flags={spelling: spelling for flag in GLOBAL_FLAGS for spelling in flag.spellings})
     for noun in NOUNS:
         node = _node(noun.words, COMMANDS[noun.name], noun.name)
@@ -67,7 +191,7 @@ def _node(names: tuple[str, ...], row: Verb, path: str) -> Node:
 
 
 class Row(NamedTuple):
-    """One row: what the tool has, what we have, the test of it or the reason against it, and what differs here."""
+    """One row: the words of the tool and ours, the test of them or the reason against it, and the difference."""
 
     theirs: str
     ours: str
@@ -77,7 +201,7 @@ class Row(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Return `same`, `differs on purpose` or `not here`; "" for what nothing is known of yet."""
+        """Return `same`, `differs on purpose` or `not here`; "" for a row without a counterpart or reason."""
         if self.ours:
             return "differs on purpose" if self.note else "same"
         return "not here" if self.reason else ""
@@ -104,7 +228,7 @@ def _spelled(flags: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 class Comparison:
-    """The rows, made from the facts of the tool, our tree and the differences that were written by hand."""
+    """The rows of the page, made from the facts of the tool, our commands and the differences written by hand."""
 
     def __init__(self, facts: Mapping[str, Any], differences: Mapping[str, Any], tests: TestsFound) -> None:
         self._facts = facts
@@ -117,7 +241,7 @@ class Comparison:
         """The keys of the differences that a row was made with."""
 
     def rows(self) -> Iterator[tuple[str, list[Row]]]:
-        """The rows by command of the tool, "" for the flags of every command."""
+        """Yield the rows by command of the tool, "" for the flags of every command."""
         for path, fact in self._facts.items():
             yield path, list(self._of_command(path, fact))
 
@@ -138,7 +262,7 @@ class Comparison:
             yield self._of_flag(path, node, flag)
 
     def _difference(self, path: str) -> Mapping[str, Any]:
-        """What was written about a command or one above it."""
+        """Return the entry of the differences for a command or one above it."""
         for key in (path, *(path.rsplit(" ", cut)[0] for cut in range(1, path.count(" ") + 1))):
             if key in self._commands and (key == path or "reason" in self._commands[key]):
                 self.used.add(key)
@@ -152,7 +276,7 @@ class Comparison:
         return node
 
     def _named(self, words: list[str]) -> str:
-        """The words with the first names of our commands."""
+        """Return the words with the first names of our commands."""
         node, named = self._root, []
         for word in words:
             node = node.below[word]
@@ -183,7 +307,7 @@ class Comparison:
         return Row(f"{path} {flag}".strip(), ours, self._test(path, node, names), "", note)
 
     def _flag_difference(self, path: str, flag: str) -> Mapping[str, Any]:
-        """What was written about a flag of this command, of all below one above it (`server *`), or of all (`*`)."""
+        """Return the entry for a flag of this command, of all below one above it (`server *`), or of all (`*`)."""
         words = path.split()
         above = [f"{' '.join(words[:count])} * {flag}" for count in range(len(words), 0, -1)]
         for key in (f"{path} {flag}".strip(), *above, f"* {flag}"):
@@ -197,7 +321,7 @@ class Comparison:
         found = self._tests.find(noun.names if noun else (), node.names if path else (), tuple(flags))
         if found or not flags:
             return found
-        # A flag without a test of its own is taken, at least.
+        # For a flag without a test of its own: the test that it is accepted.
         words = path.split()
         for n in range(len(words), -1, -1):
             key = " ".join(words[:n])
@@ -207,8 +331,8 @@ class Comparison:
         return ""
 
 
-def page(root: Path) -> str:
-    """The text of docs/natscli.md."""
+def natscli_page(root: Path) -> str:
+    """Return the text of docs/natscli.md."""
     comparison = compared(root)
     every = list(comparison.rows())
     kinds = Counter(row.kind for _, rows in every for row in rows)
@@ -221,8 +345,8 @@ def page(root: Path) -> str:
         f"* *differs on purpose* ({kinds['differs on purpose']:,}): spelled otherwise or with another result, and how.",
         f"* *not here* ({kinds['not here']:,}): left out, and why.",
         "",
-        "`python -m natsctl.cli.generate` makes this page of what the tool says of itself",
-        "(`tests/cli/natscli-0.5.1.json`), of natsctl's own commands, and of the reasons in",
+        "`python -m tests.support.generated_docs` makes this page from the help of the tool",
+        "(`tests/cli/natscli-0.5.1.json`), natsctl's own commands, and the reasons in",
         "`tests/cli/natscli_differences.json`.",
         "",
     ]
@@ -238,7 +362,7 @@ def page(root: Path) -> str:
 
 @functools.cache
 def compared(root: Path) -> Comparison:
-    """The comparison of what the repository holds."""
+    """Return the comparison by the files of a repository."""
     folder = root / "tests" / "cli"
     facts = facts_of(json.loads((folder / "natscli-0.5.1.json").read_text(encoding="utf-8")))
     differences = json.loads((folder / "natscli_differences.json").read_text(encoding="utf-8"))

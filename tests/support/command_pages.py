@@ -1,0 +1,110 @@
+"""Pages of docs/ and tables of completion that are made from the commands' own declarations."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+from natsctl.cli.commands import COMMANDS
+from natsctl.cli.completion.scripts import SCRIPTS
+from natsctl.cli.main import run
+from natsctl.cli.nouns import NOUNS, Noun
+from natsctl.spark.source.options.options import as_markdown
+from tests.support.natscli_page import completion_of, natscli_page
+
+WIDTH = 100
+"""Columns of the pages."""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every page."""
+    with _width():
+        yield "README.md", _contents()
+        for noun in NOUNS:
+            yield f"{noun.name}.md", _page(noun)
+
+
+def _contents() -> str:
+    rows = [f"| [{noun.name}]({noun.name}.md) | {', '.join(noun.aliases)} | {_cell(noun.help)} |" for noun in NOUNS]
+    lines = [
+        "# Commands",
+        "",
+        "The output of `natsctl COMMAND --help`, written by `python -m tests.support.generated_docs`.",
+        "",
+        "| command | aliases | |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _page(noun: Noun) -> str:
+    paths = [noun.name]
+    paths += [f"{noun.name} {path}" for path, _ in COMMANDS[noun.name].below()]
+    parts = [f"# natsctl {noun.name}", "", f"{noun.help}.", ""]
+    for path in paths:
+        if path != noun.name:
+            parts += [f"## {path}", ""]
+        parts += ["```text", help_page(path).rstrip("\n"), "```", ""]
+    return "\n".join(parts)
+
+
+def help_page(path: str) -> str:
+    """Return the output of `natsctl PATH --help`."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        run([*path.split(), "--help"])
+    return printed.getvalue()
+
+
+@contextmanager
+def _width() -> Iterator[None]:
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(WIDTH)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+BEGIN = "<!-- options: python -m tests.support.generated_docs writes them -->\n"
+END = "<!-- end of options -->\n"
+
+
+def spark_page(path: Path) -> str:
+    """Return the page with the table of the code; raises ValueError if its place is not marked."""
+    text = path.read_text(encoding="utf-8")
+    before, begun, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not begun or not ended:
+        raise ValueError(f"{path.name} has no place for the options: a line {BEGIN.strip()!r}, then {END.strip()!r}")
+    return f"{before}{BEGIN}\n{as_markdown()}\n{END}{after}"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def command_files() -> Iterator[tuple[Path, str]]:
+    """Yield each file that is made from the commands, with the text that it should have."""
+    for shell, script in SCRIPTS.items():
+        yield ROOT / "completions" / f"natsctl.{shell}", script
+    for noun in NOUNS:
+        table = json.dumps(completion_of(noun), ensure_ascii=False, indent=1)
+        yield ROOT / "natsctl" / "cli" / "completion" / "commands" / f"{noun.name}.json", table + "\n"
+    yield ROOT / "docs" / "natscli.md", natscli_page(ROOT)
+    if (spark := ROOT / "docs" / "spark.md").exists():
+        yield spark, spark_page(spark)
+    for name, page in pages():
+        yield ROOT / "docs" / "commands" / name, page
