@@ -94,7 +94,7 @@ class Subscription:
         """Return the number by which the server knows its first subject, 0 before it is there."""
         return int(self._inner[0]._id) if self._inner else 0
 
-    def take(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
+    def take(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         """Keep a message that arrived, or count it as dropped where too many wait."""
         self._taken += 1
         if len(self._kept) >= MAX_KEPT or self._kept_bytes > MAX_KEPT_BYTES:
@@ -476,10 +476,9 @@ class Connection:
         subscription.detach()
         try:
             for one in subscription.subjects:
-                inner = await self._client.listen(one, subscription.queue, subscription.take)
-                subscription.attach(inner)
-                if subscription.left:
-                    await inner.unsubscribe(subscription.left)
+                subscription.attach(
+                    await self._client.listen(one, subscription.queue, subscription.take, subscription.left)
+                )
         except self._failures as failure:
             raise self._told(failure) from failure
 
@@ -514,7 +513,7 @@ class Connection:
         finally:
             del self._waiting[token]
 
-    def _on_answer(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
+    def _on_answer(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         waiter = self._waiting.get(subject[len(self._inbox) :].decode())
         if waiter is not None and not waiter.future.done():
             waiter.future.set_result(to_message(subject, reply, body, block))

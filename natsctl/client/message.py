@@ -81,7 +81,7 @@ def encode_headers(given: HeaderLike) -> bytes:
         raise UsageError(str(failure)) from failure
 
 
-def to_message(subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> Message:
+def to_message(subject: bytes, reply: bytes, body: bytes, block: bytes) -> Message:
     """Return a received message; an invalid header block is left out."""
     message = Message(_text(subject), body, _text(reply) if reply else "")
     if block:

@@ -17,84 +17,54 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nats.aio.client import Client
 from nats.errors import FlushTimeoutError
 
+from natsctl.wire.server_frames import LINE_END, BrokenFrameError, FrameBuffer, frames
+
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 
-MessageHandler: TypeAlias = Callable[[bytes, bytes, bytes, bytes | None], None]
-"""Called with subject, reply, body and header block of a message."""
-
-MAX_LINE_BYTES = 1024 * 1024
-"""The longest line before a payload; INFO of a large cluster is the longest that servers send."""
+MessageHandler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
+"""Called with subject, reply, header block and body of a message; the header block is empty without headers."""
 
 
 class QuickParser:
     """Replacement of nats-py's parser: messages go to their handlers, all else to nats-py's own parser."""
 
-    def __init__(self, inner: Any, subscriptions: Mapping[int, Any], takers: Mapping[int, MessageHandler]) -> None:
+    def __init__(self, inner: Any, handlers: Mapping[bytes, MessageHandler]) -> None:
+        """Take `handlers` by sid; messages of other subscriptions are dropped."""
         self._inner = inner
-        self._subscriptions = subscriptions
-        self._takers = takers
-        self._parts: list[bytes] = []
-        self._missing = 0
+        self._handlers = handlers
+        self._buffer = FrameBuffer()
         self.error_line = b""
-        """The last -ERR of the server as it came: nats-py tells it in lower case."""
+        """The last -ERR of the server as it came: nats-py changes it to lower case."""
 
     @property
     def buf(self) -> bytes:
         """Return the bytes of an incomplete command."""
-        return b"".join(self._parts) or bytes(self._inner.buf)
+        return self._buffer.kept or bytes(self._inner.buf)
 
     def reset(self) -> None:
         """Forget half of a command, as before a reconnect."""
-        self._parts, self._missing = [], 0
+        self._buffer.clear()
         self._inner.reset()
 
     async def parse(self, data: bytes = b"") -> None:
-        """Take what has arrived. Raises nats-py's ProtocolError."""
-        if len(data) < self._missing:
-            self._parts.append(data)
-            self._missing -= len(data)
-            return
-        if self._parts:
-            data = b"".join((*self._parts, data))
-        self._missing = 0
+        """Hand on all whole frames in `data` and what was kept. Raises nats-py's ProtocolError."""
+        data = self._buffer.join(data)
+        at, handler_of = 0, self._handlers.get
         try:
-            at = await self._commands(data)
-        except (ValueError, IndexError):
+            for end, sid, subject, reply, headers, body in frames(data):
+                if sid:
+                    if (handler := handler_of(sid)) is not None:
+                        handler(subject, reply, headers, body)
+                else:
+                    if subject.startswith(b"-ERR"):
+                        self.error_line = subject
+                    await self._inner.parse(subject + LINE_END)
+                at = end
+        except BrokenFrameError:
             raise _protocol_error() from None
-        if at + MAX_LINE_BYTES < len(data) and not self._missing:
-            raise _protocol_error()
-        self._parts = [data[at:]] if at < len(data) else []
-
-    async def _commands(self, data: bytes) -> int:
-        """Take every whole command in `data`, and return where the rest begins."""
-        at, size, takers, subscriptions = 0, len(data), self._takers, self._subscriptions
-        while (end := data.find(b"\r\n", at)) >= 0:
-            words = data[at:end].split(b" ")
-            begin = end + 2
-            if words[0] == b"MSG":
-                header_end, reply_at = begin, 4
-            elif words[0] == b"HMSG":
-                header_end, reply_at = begin + int(words[-2]), 5
-            else:
-                if words[0] == b"-ERR":
-                    self.error_line = data[at:end]
-                await self._inner.parse(data[at:begin])
-                at = begin
-                continue
-            stop = begin + int(words[-1])
-            if stop + 2 > size:
-                self._missing = stop + 2 - size
-                break
-            number = int(words[2])
-            take, subscription = takers.get(number), subscriptions.get(number)
-            if take is not None and subscription is not None:
-                subscription._received += 1
-                reply = words[3] if len(words) > reply_at else b""
-                take(words[1], reply, data[header_end:stop], data[begin:header_end] or None)
-            at = stop + 2
-        return at
+        self._buffer.keep(data, at)
 
 
 def _protocol_error() -> Exception:
@@ -103,12 +73,13 @@ def _protocol_error() -> Exception:
 
 
 class ShortClient(Client):
-    """A client whose messages go straight to who waits for them."""
+    """A client whose messages go straight to the functions that wait for them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.takers: dict[int, MessageHandler] = {}
-        self._ps: Any = QuickParser(self._ps, self._subs, self.takers)
+        self.handlers: dict[bytes, MessageHandler] = {}
+        """Handlers of the subscriptions, by sid."""
+        self._ps: Any = QuickParser(self._ps, self.handlers)
         self._quick = self._ps
 
     @property
@@ -116,11 +87,25 @@ class ShortClient(Client):
         """Return the last -ERR of the server, as it came."""
         return str(self._quick.error_line.decode(errors="replace"))
 
-    async def listen(self, subject: str, queue: str, taker: MessageHandler) -> Subscription:
-        """Subscribe, and give each message to `taker`."""
+    async def listen(self, subject: str, queue: str, handler: MessageHandler, limit: int = 0) -> Subscription:
+        """Subscribe, and call `handler` with each message; after `limit` of them, if above 0, the server ends it."""
         # The number that nats-py gives next; a message may come before `subscribe` returns.
-        self.takers[self._sid + 1] = taker
-        return await self.subscribe(subject, queue=queue)
+        number = self._sid + 1
+        self.handlers[b"%d" % number] = self._counting(number, handler) if limit else handler
+        subscription = await self.subscribe(subject, queue=queue)
+        if limit:
+            await subscription.unsubscribe(limit)
+        return subscription
+
+    def _counting(self, number: int, handler: MessageHandler) -> MessageHandler:
+        """Return `handler` counting messages for nats-py, which asks for the rest when it reconnects."""
+
+        def handle(subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+            if (subscription := self._subs.get(number)) is not None:
+                subscription._received += 1
+            handler(subject, reply, headers, body)
+
+        return handle
 
     async def send(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         """Send a message with a header block."""
@@ -156,7 +141,7 @@ class ShortClient(Client):
         return kicked
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
-        self.takers.pop(sid, None)
+        self.handlers.pop(b"%d" % sid, None)
         super()._remove_sub(sid, max_msgs)
 
     async def _process_op_err(self, e: Exception) -> None:

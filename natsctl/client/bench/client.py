@@ -2,8 +2,8 @@
 
 A connection of nats-py spends some 5 µs of processor time on a message that it sends, and as much on one that it
 receives; most servers are quicker. Here whole blocks of commands are written at once (below 0.5 µs a message), and
-messages of registered subscriptions are parsed without regular expressions, tasks or queues (2.5 µs). Login, TLS, PING
-and errors stay with nats-py: it gets everything else that arrives, byte for byte.
+messages of registered subscriptions go from the client's parser straight to a function, without an object or a queue.
+Login, TLS, PING and errors stay with nats-py.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from natsctl.client.requests import api_error, parse_object
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection, Subscription
     from natsctl.client.manager import Manager
+    from natsctl.client.nats_client import MessageHandler
 
 
 BLOCK_BYTES = 64 * 1024
@@ -191,9 +192,6 @@ class ClientProgress:
                 )
 
 
-MessageHandler = Callable[[bytes, bytes, bytes, bytes], None]
-"""Subject, reply, header block and payload of a message."""
-
 FLUSH_S = 120.0
 """Seconds that a server gets for what it has not read yet at the end of a run."""
 
@@ -206,14 +204,8 @@ class RawConnection:
         # The insides of nats-py, as this room alone may: everything that goes around them must know them.
         client: Any = connection._client
         self._client = client
-        self._inner = client._ps
-        self._takers: dict[bytes, MessageHandler] = {}
-        self._parts: list[bytes] = [bytes(self._inner.buf)] if self._inner.buf else []
-        self._missing = 0
         self._posted: list[bytes] = []
         self._guards: list[asyncio.Task[Any]] = []
-        self._inner.reset()
-        client._ps = self
 
     # -- out
 
@@ -247,7 +239,7 @@ class RawConnection:
     async def listen(self, subject: str, take: MessageHandler, progress: ClientProgress, queue: str = "") -> None:
         """Hand every message on a subject to `take`; what ends the subscription fails the progress."""
         subscription = await self.connection.subscribe(subject, queue=queue)
-        self._takers[str(subscription.sid).encode()] = take
+        self._client.handlers[b"%d" % subscription.sid] = take
         guard = asyncio.create_task(_watch(subscription, take))
         guard.add_done_callback(lambda done: _pass_on(done, progress))
         self._guards.append(guard)
@@ -258,53 +250,6 @@ class RawConnection:
             guard.cancel()
         with contextlib.suppress(asyncio.CancelledError, NatsctlError):
             await asyncio.gather(*self._guards, return_exceptions=True)
-
-    def reset(self) -> None:
-        """Forget half of a message, as nats-py's parser must when it reconnects."""
-        self._parts, self._missing = [], 0
-        self._inner.reset()
-
-    async def parse(self, data: bytes) -> None:
-        """Take what has arrived: called by nats-py's reader in place of its own parser's."""
-        if len(data) < self._missing:
-            self._parts.append(data)
-            self._missing -= len(data)
-            return
-        if self._parts:
-            data = b"".join((*self._parts, data))
-        self._missing = 0
-        at = await self._messages(data)
-        self._parts = [data[at:]] if at < len(data) else []
-
-    async def _messages(self, data: bytes) -> int:
-        """Take every whole message and command in `data`; returns where the rest begins."""
-        at, size, takers = 0, len(data), self._takers
-        while (end := data.find(b"\r\n", at)) >= 0:
-            words = data[at:end].split(b" ")
-            verb = words[0]
-            if verb == b"MSG":
-                header_end = begin = end + 2
-                reply_at = 4
-            elif verb == b"HMSG":
-                begin = end + 2
-                header_end = begin + int(words[-2])
-                reply_at = 5
-            else:
-                await self._inner.parse(data[at : end + 2])
-                at = end + 2
-                continue
-            stop = begin + int(words[-1])
-            if stop + 2 > size:
-                self._missing = stop + 2 - size
-                break
-            take = takers.get(words[2])
-            if take is None:
-                await self._inner.parse(data[at : stop + 2])
-            else:
-                reply = words[3] if len(words) > reply_at else b""
-                take(words[1], reply, data[begin:header_end], data[header_end:stop])
-            at = stop + 2
-        return at
 
 
 async def _watch(subscription: Subscription, take: MessageHandler) -> None:

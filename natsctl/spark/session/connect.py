@@ -39,12 +39,13 @@ if TYPE_CHECKING:
 
 
 _NATSCTL = Path(__file__).parents[2]
-_FOLDER, _FILE = _NATSCTL / "spark" / "source", _NATSCTL / "api" / "archive" / "s2_rewrite.py"
+_FOLDER = _NATSCTL / "spark" / "source"
+_FILES = _NATSCTL / "api" / "archive" / "s2_rewrite.py", _NATSCTL / "wire" / "server_frames.py"
 
 
 def source_code() -> str:
     """Return a digest of the data source's code: a server that has the same is not sent it."""
-    files = [*sorted(_FOLDER.rglob("*.py")), _FILE]
+    files = [*sorted(_FOLDER.rglob("*.py")), *_FILES]
     return key_of(*(part for file in files for part in (file, file.read_bytes())))
 
 

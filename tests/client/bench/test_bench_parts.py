@@ -1,12 +1,9 @@
-"""The parts of benchmarks that need no server: sums of latencies, shares, commands, what is cut out of what arrives."""
+"""Parts of benchmarks that need no server: sums of latencies, shares, commands."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import statistics
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +12,7 @@ from hypothesis import strategies as st
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.client.bench import workloads
-from natsctl.client.bench.client import ClientProgress, CommandBuilder, RawConnection, command, refusal
+from natsctl.client.bench.client import ClientProgress, CommandBuilder, command, refusal
 from natsctl.client.bench.latencies import Latencies
 from natsctl.client.bench.load import KINDS, Load
 from natsctl.client.bench.report import Done, csv_text, report
@@ -82,54 +79,6 @@ def test_messages_that_differ_are_made_one_by_one() -> None:
     same = CommandBuilder(Load(kind="pub", subject="s", size=3))
     assert same.many(0, 2) == same.one(0) * 2
     assert len({CommandBuilder(Load(kind="pub", subject="s", payload=b"", dedup=True)).one(n) for n in range(3)}) == 3
-
-
-class Parser:
-    """What nats-py's parser is to a link."""
-
-    def __init__(self) -> None:
-        self.buf = b""
-        self.given: list[bytes] = []
-
-    def reset(self) -> None:
-        self.given.clear()
-
-    async def parse(self, data: bytes) -> None:
-        self.given.append(data)
-
-
-ARRIVED = (
-    b"PING\r\n"
-    b"MSG a 7 2\r\nhi\r\n"
-    b"MSG a.b 7 re.ply 4\r\nMSG \r\n"
-    b"HMSG a 7 12 14\r\nNATS/1.0\r\n\r\nok\r\n"
-    b"HMSG a 7 r 12 12\r\nNATS/1.0\r\n\r\n\r\n"
-    b"MSG other 8 3\r\n\r\nx\r\n"
-    b"-ERR 'x'\r\n"
-)
-
-
-@given(st.lists(st.integers(0, len(ARRIVED)), max_size=8))
-def test_messages_are_cut_out_wherever_what_arrives_is_cut(cuts: list[int]) -> None:
-    parser = Parser()
-    connection: Any = SimpleNamespace(_client=SimpleNamespace(_ps=parser))
-    link = RawConnection(connection)
-    taken: list[tuple[bytes, ...]] = []
-    link._takers[b"7"] = lambda *message: taken.append(message)
-    edges = [0, *sorted(cuts), len(ARRIVED)]
-
-    async def feed() -> None:
-        for begin, end in itertools.pairwise(edges):
-            await link.parse(ARRIVED[begin:end])
-
-    asyncio.run(feed())
-    assert taken == [
-        (b"a", b"", b"", b"hi"),
-        (b"a.b", b"re.ply", b"", b"MSG "),
-        (b"a", b"", b"NATS/1.0\r\n\r\n", b"ok"),
-        (b"a", b"r", b"NATS/1.0\r\n\r\n", b""),
-    ]
-    assert b"".join(parser.given) == b"PING\r\nMSG other 8 3\r\n\r\nx\r\n-ERR 'x'\r\n"
 
 
 async def test_waiting_ends_when_enough_came_or_none_does() -> None:

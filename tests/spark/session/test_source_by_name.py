@@ -40,16 +40,17 @@ def test_the_source_goes_by_name_only_where_the_environment_says_so() -> None:
 
 def test_any_change_of_any_file_is_another_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "source" / "reading").mkdir(parents=True)
-    files = [tmp_path / "source" / "a.py", tmp_path / "source" / "reading" / "b.py", tmp_path / "s2.py"]
+    files = [tmp_path / "source" / "a.py", tmp_path / "source" / "reading" / "b.py"]
+    files += [tmp_path / "s2.py", tmp_path / "frames.py"]
     for file in files:
         file.write_text("first")
     monkeypatch.setattr(room, "_FOLDER", tmp_path / "source")
-    monkeypatch.setattr(room, "_FILE", files[-1])
+    monkeypatch.setattr(room, "_FILES", files[-2:])
     seen = {source_code()}
     for file in files:
         file.write_text("other")
         seen.add(source_code())
     files[1].rename(tmp_path / "source" / "reading" / "c.py")
     seen.add(source_code())
-    assert len(seen) == 5
+    assert len(seen) == 6
     assert source_code() in seen

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from natsctl.spark.source.connection.handshake import READ_BYTES, Greeted, greet, server_url
-from natsctl.spark.source.connection.protocol import Message, read_next, status_of
+from natsctl.spark.source.connection.protocol import Message, read_frames, status_of
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import (
     ConnectionLostError,
@@ -124,13 +124,15 @@ class Link:
         try:
             while not done:
                 data, at = self._more(data[at:], deadline), 0
-                while not done and (read := read_next(data, at)):
-                    begin, at = at, read.end
-                    done = read.what == b"PONG"
-                    if not isinstance(read.what, Message):
-                        self.heed(read.what)
-                    elif read.what.sid not in self._left:
+                for end, frame in read_frames(data):
+                    begin, at = at, end
+                    done = frame == b"PONG"
+                    if not isinstance(frame, Message):
+                        self.heed(frame)
+                    elif frame.sid not in self._left:
                         others.append(data[begin:at])
+                    if done:
+                        break
         except NoResponseError:
             data = b""  # it was put back
             raise
@@ -169,12 +171,12 @@ class Link:
             data = self._more(data, deadline)
             taken, at = list[bytes](), 0
             try:
-                while read := read_next(data, at):
-                    begin, at = at, read.end
-                    if isinstance(read.what, Message):
+                for end, frame in read_frames(data):
+                    begin, at = at, end
+                    if isinstance(frame, Message):
                         taken.append(data[begin:at])
                     else:
-                        self.heed(read.what)
+                        self.heed(frame)
             except NotAuthorisedError:
                 self.unread(b"".join(taken) + data[at:])
                 raise
@@ -240,13 +242,13 @@ class Link:
         try:
             while True:
                 data, at = self._more(data[at:], deadline), 0
-                while read := read_next(data, at):
-                    begin, at = at, read.end
-                    if not isinstance(read.what, Message):
-                        self.heed(read.what)
-                    elif read.what.subject == subject:
-                        return read.what
-                    elif read.what.sid not in self._left and read.what.sid != ANSWERS:
+                for end, frame in read_frames(data):
+                    begin, at = at, end
+                    if not isinstance(frame, Message):
+                        self.heed(frame)
+                    elif frame.subject == subject:
+                        return frame
+                    elif frame.sid not in self._left and frame.sid != ANSWERS:
                         others.append(data[begin:at])
         except NoResponseError:
             data = b""  # it was put back

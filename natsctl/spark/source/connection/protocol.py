@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from natsctl.spark.source.errors import ServerUnreachableError
-
-LINE_END: Final = b"\r\n"
-LONGEST_LINE: Final = 1 << 20
-"""A line that does not end within that is no NATS protocol; INFO with many servers is the longest."""
+from natsctl.wire.server_frames import LINE_END, BrokenFrameError, frames
 
 REPLY_AT: Final = {b"MSG": 5, b"HMSG": 6}
 """The number of words that a message's line has with a reply subject, by verb."""
@@ -39,44 +37,16 @@ class Place(NamedTuple):
     pending: int
 
 
-class Read(NamedTuple):
-    """A message or a line without its end, and where in the data the next one begins."""
+def read_frames(data: bytes, at: int = 0) -> Iterator[tuple[int, Message | bytes]]:
+    """Yield the messages, and the lines between them, that are whole in `data` from `at` on, each behind its end.
 
-    what: Message | bytes
-    end: int
-
-
-def read_next(data: bytes, at: int) -> Read | None:
-    """Return what begins at `at`; None while incomplete. Raises ServerUnreachableError for what no server sends."""
-    line_end = data.find(LINE_END, at)
-    if line_end < 0:
-        if len(data) - at > LONGEST_LINE:
-            raise ServerUnreachableError("what answers does not speak the NATS protocol")
-        return None
-    line = data[at:line_end]
-    if not line.startswith((b"MSG ", b"HMSG ")):
-        return Read(line, line_end + 2)
-    words = line.split(b" ")
-    try:
-        head = int(words[-2]) if words[0] == b"HMSG" else 0
-        body, end = line_end + 2 + head, line_end + 2 + int(words[-1])
-        reply = words[3] if len(words) == REPLY_AT[words[0]] else b""
-        subject, sid = words[1], words[2]
-    except (ValueError, IndexError) as failure:
-        raise ServerUnreachableError(f"the server sent a broken line: {line[:100]!r}") from failure
-    if len(data) < end + 2:
-        return None
-    return Read(Message(subject, sid, reply, data[line_end + 2 : body], data[body:end]), end + 2)
-
-
-def end_of(data: bytes, at: int = 0) -> int:
-    """Return where the message ends that begins at `at`, though not all of it may be there yet.
-
-    At the least it is one byte behind the data's end where that is not known yet, or no message is begun.
+    Raises ServerUnreachableError for bytes that no server sends.
     """
-    line_end = data.find(LINE_END, at)
-    size = data[at:line_end].rpartition(b" ")[2] if line_end >= 0 and data.startswith((b"MSG ", b"HMSG "), at) else b""
-    return line_end + 4 + int(size) if size.isdigit() else len(data) + 1
+    try:
+        for end, sid, subject, reply, headers, body in frames(data, at):
+            yield end, Message(subject, sid, reply, headers, body) if sid else subject
+    except BrokenFrameError as failure:
+        raise ServerUnreachableError(f"the other side does not speak the NATS protocol: {failure}") from failure
 
 
 def status_of(headers: bytes) -> int:

@@ -27,9 +27,10 @@ from natsctl.spark.source.columns.pieces import Ruler
 from natsctl.spark.source.columns.rows import Rows, RowShape
 from natsctl.spark.source.columns.slices import number, sliced
 from natsctl.spark.source.connection.api import NO_STREAM, header_of, refuse
-from natsctl.spark.source.connection.protocol import Message, end_of, read_next, status_of
+from natsctl.spark.source.connection.protocol import Message, read_frames, status_of
 from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, ServerUnreachableError
 from natsctl.spark.source.fetch.task import ReadInterruptedError, Task
+from natsctl.wire.server_frames import frame_end
 
 FORMAT: Final = b"1"
 MOST_BYTES: Final = 4 << 20
@@ -112,18 +113,18 @@ class BlockReader:
         link, timeout_s = self._task.link, self._task.limits.timeout_s
         data, at, self._rest = self._rest, 0, b""
         while True:
-            while read := read_next(data, at):
-                at = read.end
-                if isinstance(read.what, bytes):
-                    link.heed(read.what)
-                elif read.what.sid == self._sid:
+            for end, frame in read_frames(data, at):
+                at = end
+                if isinstance(frame, bytes):
+                    link.heed(frame)
+                elif frame.sid == self._sid:
                     self._rest = data[at:]
-                    return read.what
+                    return frame
             data, at = self._more(data[at:], timeout_s), 0
 
     def _more(self, begun: bytes, timeout_s: float) -> bytes:
         """Return what has come with the rest of the message that it begins; more of it where its end is not known."""
-        parts, size, wanted = [begun], len(begun), end_of(begun)
+        parts, size, wanted = [begun], len(begun), frame_end(begun)
         while size < wanted:
             parts.append(self._task.link.read(timeout_s))
             size += len(parts[-1])

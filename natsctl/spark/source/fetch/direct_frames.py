@@ -14,9 +14,10 @@ from natsctl.spark.source.columns.arrays import int_array, text_array
 from natsctl.spark.source.columns.pieces import Ruler, numbers, pieces, whole
 from natsctl.spark.source.columns.rows import Rows
 from natsctl.spark.source.connection.api import check_origin, header_of, time_ns_of
-from natsctl.spark.source.connection.protocol import LINE_END, Message, read_next, status_of
+from natsctl.spark.source.connection.protocol import Message, read_frames, status_of
 from natsctl.spark.source.fetch.frame_columns import Contents, Sizes, all_are
 from natsctl.spark.source.fetch.frames import SMALL_BYTES
+from natsctl.wire.server_frames import LINE_END
 
 FIELDS: Final = (b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp")
 """The server's headers behind the stream's name, as far as they are looked at."""
@@ -56,9 +57,9 @@ class DirectAnswers:
         end = data.rfind(self._mark)
         if end < 0:
             return None
-        last = read_next(data, end)
-        if last and _is_message(last.what, self._sid):
-            end = last.end
+        behind, last = next(read_frames(data, end), (end, b""))
+        if _is_message(last, self._sid):
+            end = behind
         others, rest = _between(data, end)
         if any(_is_message(each, self._sid) for each in others):
             return None
@@ -115,13 +116,13 @@ class DirectAnswers:
         found: list[Message] = []
         others: list[Message | bytes] = []
         at = 0
-        while read := read_next(data, at):
-            at = read.end
-            if isinstance(read.what, Message) and _is_message(read.what, self._sid):
-                check_origin(self._stream, read.what.headers)
-                found.append(read.what)
+        for end, frame in read_frames(data):
+            at = end
+            if isinstance(frame, Message) and _is_message(frame, self._sid):
+                check_origin(self._stream, frame.headers)
+                found.append(frame)
             else:
-                others.append(read.what)
+                others.append(frame)
         return DirectWindow(_rows(found) if found else None, others, data[at:])
 
 
@@ -132,9 +133,9 @@ def _is_message(what: Message | bytes, sid: bytes) -> bool:
 
 def _between(data: bytes, at: int) -> tuple[list[Message | bytes], bytes]:
     others: list[Message | bytes] = []
-    while read := read_next(data, at):
-        others.append(read.what)
-        at = read.end
+    for end, frame in read_frames(data, at):
+        at = end
+        others.append(frame)
     return others, data[at:]
 
 

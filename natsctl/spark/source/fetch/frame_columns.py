@@ -19,7 +19,8 @@ from natsctl.spark.source.columns.arrays import binary_array
 from natsctl.spark.source.columns.pieces import Ruler, numbers, offsets, pieces, same, whole
 from natsctl.spark.source.columns.rows import Rows
 from natsctl.spark.source.columns.slices import number, sliced
-from natsctl.spark.source.connection.protocol import LINE_END, Message, read_next
+from natsctl.spark.source.connection.protocol import Message, read_frames
+from natsctl.wire.server_frames import LINE_END
 
 VERB: Final = b"MSG "
 VERBS: Final = frozenset((b"", b"H"))
@@ -159,9 +160,9 @@ class Contents:
 def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
     """Return the rest of a line behind what came before it, which goes to the others."""
     at = 0
-    while read := read_next(line, at):
-        others.append(read.what)
-        at = read.end
+    for end, frame in read_frames(line):
+        at = end
+        others.append(frame)
     return line[at:]
 
 

@@ -15,16 +15,16 @@ import pyarrow as pa
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows
 from natsctl.spark.source.connection.protocol import (
-    LINE_END,
     LONGEST_REPLY,
     PLACES,
     REPLY_AT,
     Message,
     Place,
     place_of,
-    read_next,
+    read_frames,
 )
 from natsctl.spark.source.fetch.frame_columns import Cut, FrameColumns
+from natsctl.wire.server_frames import LINE_END
 
 SMALL_BYTES: Final = 16 << 10
 """Less than that is read frame by frame: it costs less than to learn a consumer's shape."""
@@ -67,8 +67,7 @@ class Deliveries:
         if columns is None or at < 0:
             return None
         begin = _line_before(data, at)
-        last = read_next(data, begin)
-        end = last.end if last else begin
+        end, _ = next(read_frames(data, begin), (begin, b""))
         try:
             cut = columns.of(memoryview(data)[:end])
         except pa.ArrowInvalid:  # a number that is none
@@ -86,12 +85,12 @@ class Deliveries:
         found: list[tuple[Message, Place]] = []
         others: list[Message | bytes] = []
         at = 0
-        while read := read_next(data, at):
-            at = read.end
-            if isinstance(read.what, Message) and self._is_delivery(read.what):
-                found.append((read.what, place_of(read.what.reply)))
+        for end, frame in read_frames(data):
+            at = end
+            if isinstance(frame, Message) and self._is_delivery(frame):
+                found.append((frame, place_of(frame.reply)))
             else:
-                others.append(read.what)
+                others.append(frame)
         if not found:
             return Window(None, None, None, others, data[at:])
         messages, places = zip(*found, strict=True)
@@ -117,9 +116,9 @@ class Deliveries:
     def _between(self, data: bytes, at: int) -> tuple[list[Message | bytes], bytes]:
         """Return what stands behind the frames, and the bytes of what is not whole."""
         others: list[Message | bytes] = []
-        while read := read_next(data, at):
-            others.append(read.what)
-            at = read.end
+        for end, frame in read_frames(data, at):
+            at = end
+            others.append(frame)
         return others, data[at:]
 
     def _is_delivery(self, what: Message | bytes) -> bool:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows
 from natsctl.spark.source.connection.api import NO_MESSAGE, refuse, time_ns_of
-from natsctl.spark.source.connection.protocol import Message, read_next, status_of
+from natsctl.spark.source.connection.protocol import Message, read_frames, status_of
 from natsctl.spark.source.errors import NoResponseError, ServerUnreachableError
 from natsctl.spark.source.fetch.subjects import Subjects
 from natsctl.spark.source.fetch.task import Task
@@ -71,13 +71,13 @@ class SingleReader:
         while len(answers) < len(bodies):
             data = self._rest + self._task.link.read(self._task.limits.timeout_s)
             at = 0
-            while read := read_next(data, at):
-                at = read.end
+            for end, frame in read_frames(data):
+                at = end
                 self._rest = data[at:]
-                if isinstance(read.what, bytes):
-                    self._task.link.heed(read.what)
-                elif read.what.sid == sid:
-                    answers[int(read.what.subject.rpartition(b".")[2])] = self._answer(read.what)
+                if isinstance(frame, bytes):
+                    self._task.link.heed(frame)
+                elif frame.sid == sid:
+                    answers[int(frame.subject.rpartition(b".")[2])] = self._answer(frame)
             self._rest = data[at:]
         return [answers[seq] for seq in sorted(answers) if answers[seq]]
 

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows, RowShape
 from natsctl.spark.source.connection.asking import Asking
-from natsctl.spark.source.connection.protocol import Message, ack_prefix, place_of, read_next
+from natsctl.spark.source.connection.protocol import Message, ack_prefix, place_of, read_frames
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import OptionError, ServerUnreachableError
 from natsctl.spark.source.fetch.frames import Deliveries
@@ -306,15 +306,14 @@ def _part(deliveries: Sequence[Delivery]) -> HeldPart:
 
 def rows_of(frames: bytes) -> Iterator[Rows]:
     """Yield the messages of whole frames, so many at a time; raises ServerUnreachableError for what is no delivery."""
-    at = 0
+    at, each = 0, read_frames(frames)
     while at < len(frames):
         messages: list[Message] = []
         while at < len(frames) and len(messages) < ROWS:
-            read = read_next(frames, at)
-            if read is None or not isinstance(read.what, Message):
+            at, message = next(each, (at, b""))
+            if not isinstance(message, Message):
                 raise ServerUnreachableError(NO_DELIVERY)
-            messages.append(read.what)
-            at = read.end
+            messages.append(message)
         places = [place_of(message.reply) for message in messages]
         yield Rows(
             int_array([place.seq for place in places]),

@@ -25,7 +25,7 @@ from natsctl.spark.source.connection.protocol import (
     Message,
     delivered,
     description_of,
-    read_next,
+    read_frames,
     status_of,
 )
 from natsctl.spark.source.connection.settings import ServerSettings
@@ -153,16 +153,18 @@ class Durable:
         while len(found) < wanted:
             data += link.read(wait_s + link.settings.timeout_s)
             at = 0
-            while len(found) < wanted and (read := read_next(data, at)):
-                begin, at = at, read.end
-                if not isinstance(read.what, Message):
-                    link.heed(read.what)
-                elif read.what.sid == sid and not read.what.reply:
-                    self._heed(read.what)
+            for end, frame in read_frames(data):
+                begin, at = at, end
+                if not isinstance(frame, Message):
+                    link.heed(frame)
+                elif frame.sid == sid and not frame.reply:
+                    self._heed(frame)
                     link.unread(data[at:])
-                    return found, read.what
-                elif read.what.sid == sid:
-                    found.append(_delivery(read.what, data[begin:at]))
+                    return found, frame
+                elif frame.sid == sid:
+                    found.append(_delivery(frame, data[begin:at]))
+                if len(found) == wanted:
+                    break
             data = data[at:]
         link.unread(data)
         return found, None
