@@ -1,4 +1,8 @@
-"""A subject space of its own: who publishes and subscribes in it, and the hot path from one to the other.
+"""What connections have moved, counted together.
+
+Standing questions about who subscribes: told when the answer may have changed.
+
+A subject space of its own: who publishes and subscribes in it, and the hot path from one to the other.
 
 Theory of operation. `publish` looks the subject up once; the route (routes.py) names plain clients, queue groups and
 handlers. The part of the message that all clients share is built once, each client's copy is the cached head and that,
@@ -12,20 +16,92 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from natsctl.api.subjects import matches
 from natsctl.broker import delivery
 from natsctl.broker.delivery import COPY_LIMIT, Answer, Delivery, header_tail, plain_tail
-from natsctl.broker.exchange.account_config import AccountConfig, SubjectMap
-from natsctl.broker.exchange.exchange import Exchange
-from natsctl.broker.exchange.mappings import Mapping, Mappings, compile_mapping
-from natsctl.broker.interest import Watch, Watches
+from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
+from natsctl.broker.imports.account_imports import Exchange
+from natsctl.broker.imports.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
 from natsctl.broker.subscription import AllHandler, Handler, RunHandler, Subscription, not_mine
-from natsctl.broker.traffic import Traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import InterestListener, InterestSource
+
+
+class Traffic(msgspec.Struct):
+    """Messages, and bytes of their headers and payloads; `in` is from clients."""
+
+    in_msgs: int = 0
+    in_bytes: int = 0
+    out_msgs: int = 0
+    out_bytes: int = 0
+
+    def add(self, session: Session) -> None:
+        """Count one connection's traffic in."""
+        self.in_msgs += session.in_msgs
+        self.in_bytes += session.in_bytes
+        self.out_msgs += session.out_msgs
+        self.out_bytes += session.out_bytes
+
+    def plus(self, sessions: Iterable[Session]) -> Traffic:
+        """Return this and what `sessions` have moved so far."""
+        total = Traffic(self.in_msgs, self.in_bytes, self.out_msgs, self.out_bytes)
+        for session in sessions:
+            total.add(session)
+        return total
+
+
+class Watch:
+    """A standing question about the interest in one literal subject."""
+
+    __slots__ = ("_watches", "callback", "subject")
+
+    def __init__(self, watches: dict[bytes, list[Watch]], subject: bytes, callback: Callable[[], None]) -> None:
+        self._watches = watches
+        self.subject = subject
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """End the watch; harmless when it has ended."""
+        watches = self._watches.get(self.subject, [])
+        if self in watches:
+            watches.remove(self)
+            if not watches:
+                del self._watches[self.subject]
+
+
+class Watches:
+    """The questions about one account."""
+
+    __slots__ = ("by_subject",)
+
+    def __init__(self) -> None:
+        self.by_subject: dict[bytes, list[Watch]] = {}
+        """Each subject with its watches; empty: `changed` has nothing to call."""
+
+    def add(self, subject: bytes, callback: Callable[[], None]) -> Watch:
+        """Call `callback` after each subscription that takes `subject` came or went."""
+        watch = Watch(self.by_subject, subject, callback)
+        self.by_subject.setdefault(subject, []).append(watch)
+        return watch
+
+    def changed(self, pattern: bytes) -> None:
+        """Call the watches of subjects that `pattern` matches: a subscription to it was added or has ended."""
+        if pattern in self.by_subject:
+            touched = [pattern]
+        else:
+            touched = [subject for subject in self.by_subject if matches(pattern, subject)]
+        for subject in touched:
+            for watch in tuple(self.by_subject.get(subject, ())):
+                watch.callback()
+
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"

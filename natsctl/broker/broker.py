@@ -14,16 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
-from natsctl.broker.closed_sessions import ClosedSessions
-from natsctl.broker.exchange.account_config import AccountConfig
-from natsctl.broker.exchange.hops import Hops
-from natsctl.broker.exchange.import_plan import ImportPlan, Problem
+from natsctl.broker.broker_options import BrokerOptions, Clock, Nobody, Onlooker, Rng
+from natsctl.broker.deferred_work import SLICE_NS, do_long_work
+from natsctl.broker.imports.account_config import AccountConfig
+from natsctl.broker.imports.import_chain import Hops
+from natsctl.broker.imports.import_plan import ImportPlan, Problem
 from natsctl.broker.info import make_server_id, user_info_json
 from natsctl.broker.leaf.peer import LeafPeer
-from natsctl.broker.onlooker import Nobody, Onlooker
-from natsctl.broker.options import BrokerOptions, Clock, Rng
-from natsctl.broker.session import Session
-from natsctl.broker.slices import SLICE_NS, do_long_work
+from natsctl.broker.session import ClosedSessions, Session
 from natsctl.broker.timers import NEVER_NS
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"

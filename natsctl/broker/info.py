@@ -14,7 +14,7 @@ from natsctl.broker.auth.permissions import permissions_json
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
-    from natsctl.broker.options import Rng
+    from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
 
 SECOND_NS = 1_000_000_000

@@ -1,26 +1,26 @@
-"""One client connection: from its operations to the account, and from the account to its output list."""
+"""What a client subscribes to: SUB, UNSUB, and what changes with its account and its permissions.
+
+Sessions that have ended, kept for monitoring; and what they were subscribed to, while that is not too much.
+
+One client connection: from its operations to the account, and from the account to its output list.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 from msgspec.structs import replace
 
 from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
-from natsctl.broker.auth.connect_options import ConnectOptions
-from natsctl.broker.auth.grant import UNLIMITED, Grant, Refusal
+from natsctl.broker.auth.credentials import UNLIMITED, ConnectOptions, Grant, Refusal
 from natsctl.broker.auth.login import Login
-from natsctl.broker.auth.permit import Permit
-from natsctl.broker.closed_sessions import SPENT
-from natsctl.broker.info import info_json
-from natsctl.broker.message_trace import TRACE_DEST, publish_traced
-from natsctl.broker.notices import refuse_publish, refuse_reply
-from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
-from natsctl.broker.reasons import FAULT_NOTICES, FAULT_REASONS, CloseReason
-from natsctl.broker.slices import (
+from natsctl.broker.auth.permissions import Permit, guard_of
+from natsctl.broker.deferred_work import (
     LONG_SUBJECT_BYTES,
     LOOK_MASK,
     MANY_TAKERS,
@@ -31,19 +31,167 @@ from natsctl.broker.slices import (
     put_off,
     slice_end_ns,
 )
-from natsctl.broker.subscribing import answer_no_responders, place, review, subscribe, unsubscribe
+from natsctl.broker.info import info_json
+from natsctl.broker.publishing import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, TRACE_DEST, publish_runs, publish_traced
+from natsctl.broker.refusals import (
+    FAULT_NOTICES,
+    FAULT_REASONS,
+    CloseReason,
+    refuse_depth,
+    refuse_publish,
+    refuse_reply,
+    refuse_subscription,
+    withdraw_subscription,
+)
+from natsctl.broker.routes import DOT
 from natsctl.broker.subscription import Subscription
 from natsctl.broker.timers import Timers
-from natsctl.wire.encode import OK_LINE, PONG_LINE, encode_err, encode_info
-from natsctl.wire.faults import FaultKind, ProtocolViolationError
-from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
+from natsctl.wire.ops import (
+    CONNECT,
+    OK_LINE,
+    PING,
+    PONG,
+    PONG_LINE,
+    PUB,
+    SUB,
+    UNSUB,
+    FaultKind,
+    Op,
+    ProtocolViolationError,
+    encode_err,
+    encode_info,
+)
 from natsctl.wire.parser import Parser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
-    from natsctl.broker.tls_facts import TlsFacts
+
+
+SERVER_QUEUE: Final = b"_sys_"
+"""A queue group that belongs to the server."""
+
+
+def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
+    """Take a SUB; a sid that is in use stays what it was."""
+    permit, depth = session.permit, session.broker.options.max_subscription_tokens
+    if queue == SERVER_QUEUE or (permit is not None and not permit.may_subscribe(subject, queue)):
+        refuse_subscription(session, subject, queue, sid)
+    elif depth and subject.count(b".") >= depth:
+        refuse_depth(session, subject, sid)
+    elif 0 <= session.max_subscriptions <= len(session.subs):
+        session.broker.notice(session, "maximum subscriptions exceeded")
+        session.err("maximum subscriptions exceeded")
+    elif (b">" in subject or b".." in subject or subject[0] == DOT or subject[-1] == DOT) and not has_valid_tokens(
+        subject
+    ):
+        session.err("Invalid Subject")
+    else:
+        if sid not in session.subs:
+            sub = Subscription(session.account, subject, queue, session=session, sid=sid)
+            session.subs[sid] = sub
+            session.last_data_ns = session.last_active_ns
+            if permit is not None:
+                sub.guard = guard_of(sub, permit)
+            session.account.insert(sub)
+        if session.verbose:
+            session.write(OK_LINE)
+
+
+def place(session: Session, sub: Subscription, account: Account) -> None:
+    """Put a subscription into an account, behind a guard where the permissions ask for one."""
+    sub.account = account
+    if session.permit is not None:
+        sub.guard = guard_of(sub, session.permit)
+    account.insert(sub)
+
+
+def unsubscribe(session: Session, sid: bytes, most: int) -> None:
+    """Take an UNSUB: end a subscription, now or after `most` messages."""
+    sub = session.subs.get(sid)
+    if sub is not None:
+        sub.max = most
+        if sub.delivered >= most:
+            session.end_subscription(sub)
+    if session.verbose:
+        session.write(OK_LINE)
+
+
+def review(session: Session, sub: Subscription) -> None:
+    """End a subscription that may no longer be, or place it anew, after the permissions have changed."""
+    if session.permit is not None and not session.permit.may_subscribe(sub.subject, sub.queue):
+        session.end_subscription(sub)
+        withdraw_subscription(session, sub.subject, sub.queue, sub.sid)
+    elif sub.guard is not None or guard_of(sub, session.permit) is not None:
+        sub.account.unsubscribe(sub)
+        place(session, sub, sub.account)
+
+
+def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None:
+    """Send a 503 to a publisher, on its own reply subscription: its request has no responders."""
+    account = session.account
+    subject = account.went_to(subject)
+    clients, _, handlers = account.routes.exact.get(reply) or account.routes.find(reply)
+    for sub in (*(taker[1] for taker in clients), *(sub.client for sub in handlers if sub.client is not None)):
+        if sub.session is session:
+            header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            account.deliver_to(sub, reply, b"", header, b"")
+            return
+
+
+SPENT: Final = Parser()
+"""The parser of every session that has ended: it is never fed."""
+MAX_SUBS: Final = 20_000
+"""Subscriptions of all of them together that are remembered, about 200 bytes each."""
+
+
+class ClosedSessions(Sequence["Session"]):
+    """The newest sessions that have ended, the oldest first."""
+
+    __slots__ = ("_most", "_sessions", "_subs", "_with_subs")
+
+    def __init__(self, most: int) -> None:
+        """Keep up to `most`."""
+        self._most = most
+        self._sessions: deque[Session] = deque()
+        self._with_subs: deque[Session] = deque()
+        self._subs = 0
+
+    def add(self, session: Session) -> None:
+        """Keep one more, and forget what is too much."""
+        self._sessions.append(session)
+        if session.left_subs:
+            self._with_subs.append(session)
+            self._subs += len(session.left_subs)
+        while len(self._sessions) > self._most:
+            gone = self._sessions.popleft()
+            if gone.left_subs:
+                self._forget_subs()  # both are in the order of their ends, so that its subscriptions are the oldest
+        while self._subs > MAX_SUBS:
+            self._forget_subs()
+
+    def _forget_subs(self) -> None:
+        oldest = self._with_subs.popleft()
+        self._subs -= len(oldest.left_subs)
+        oldest.left_subs = ()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions)
+
+    @overload
+    def __getitem__(self, index: int) -> Session: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Session]: ...
+
+    def __getitem__(self, index: int | slice) -> Session | Sequence[Session]:
+        return list(self._sessions)[index] if isinstance(index, slice) else self._sessions[index]
+
 
 RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.", b"$GR.")
 """Reply prefixes that belong to the server."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.broker.reasons import CloseReason
-from natsctl.wire.encode import PING_LINE
+from natsctl.broker.refusals import CloseReason
+from natsctl.wire.ops import PING_LINE
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import API_PREFIX, domain_prefix
-from natsctl.broker.exchange.mappings import SpaceMapping
+from natsctl.broker.imports.mappings import SpaceMapping
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from natsctl.api.account import AccountLimits
 from natsctl.api.errors import UsageError
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from natsctl.broker.auth.grant import Authenticator
-from natsctl.broker.options import BrokerOptions, WebSocketListener
+from natsctl.broker.auth.credentials import Authenticator
+from natsctl.broker.broker_options import BrokerOptions, WebSocketListener
 from natsctl.server.logins import authenticator, websocket_authenticator
 from natsctl.server.options import ServerOptions
 from natsctl.server.resources import descriptor_shares
 from natsctl.server.version import PROTOCOL_VERSION
-from natsctl.wire.faults import Limits
+from natsctl.wire.ops import Limits
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker

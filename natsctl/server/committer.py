@@ -20,7 +20,7 @@ from natsctl.store.errors import StoreError
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
-    from natsctl.store.commit import Commit, Committable
+    from natsctl.store.file_commit import Commit, Committable
     from natsctl.store.store import Store
 
 WORKERS: Final = 12

@@ -13,7 +13,7 @@ import secrets
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from natsctl.broker.auth.grant import Credentials, Grant, Refusal
+from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
 from natsctl.server.endpoint import TransportEndpoint
 from natsctl.server.listener import ClientConnection, peer_of
 

@@ -20,10 +20,9 @@ from typing import ClassVar, Final, Literal
 import msgspec
 
 from natsctl.api.model import Confidential
+from natsctl.broker.jwt.account_registry import AccountStoreError
 from natsctl.broker.jwt.claims import OperatorClaims
-from natsctl.broker.jwt.nkey import is_public
-from natsctl.broker.jwt.resolver import AccountStoreError
-from natsctl.broker.jwt.token import MAX_TOKEN_BYTES
+from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, is_public
 
 Deleting = Literal["no", "rename", "remove"]
 

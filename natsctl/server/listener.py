@@ -12,7 +12,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from natsctl.broker.notices import log_name
+from natsctl.broker.refusals import log_name
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session

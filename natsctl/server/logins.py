@@ -16,12 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
 from natsctl.broker.account import SYSTEM_ACCOUNT
-from natsctl.broker.auth.grant import Grant, Refusal
+from natsctl.broker.auth.credentials import Grant, Refusal
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from natsctl.broker.auth.grant import Authenticator
+    from natsctl.broker.auth.credentials import Authenticator
     from natsctl.broker.session import Session
     from natsctl.server.options import ServerOptions
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import UsageError
 from natsctl.api.syntax import go_quote
-from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
+from natsctl.broker.jwt.authenticator import BrokerKeeper, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
 from natsctl.broker.jwt.claims import AccountBody, AccountClaims, OperatorClaims, decode
 from natsctl.broker.jwt.claims import AccountLimits as ClaimedLimits
-from natsctl.broker.jwt.keeper import BrokerKeeper
-from natsctl.broker.jwt.resolver import AccountStoreError, MemoryResolver, Resolver
 from natsctl.broker.jwt.token import JwtError
-from natsctl.broker.jwt.trust import Trust, trust_of
 from natsctl.broker.jwt.validation import account_faults, time_faults
 from natsctl.server.jwt_directory import JwtDirectory
 from natsctl.server.options import ServerOptions
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
-    from natsctl.broker.jwt.account_book import AccountBook
+    from natsctl.broker.jwt.account_registry import AccountBook
     from natsctl.server.jwt_directory import OperatorOptions
 
 

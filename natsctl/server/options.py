@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from natsctl.broker.auth.static_auth import User
-    from natsctl.broker.exchange.account_config import AccountConfig
+    from natsctl.broker.imports.account_config import AccountConfig
     from natsctl.jetstream.publish.batch_limits import BatchLimits
     from natsctl.server.jwt_directory import OperatorOptions
     from natsctl.server.leaf.options import LeafNodesOptions

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_size
-from natsctl.broker.auth.reauthorization import close_excess, reauthorize
+from natsctl.broker.auth.login import close_excess, reauthorize
 from natsctl.broker.auth.static_auth import User
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.leaf.options import LeafNodesOptions, LeafRemoteOptions
@@ -31,7 +31,7 @@ from natsctl.server.process.flags import FlagError
 from natsctl.server.tls.contexts import TlsContexts, tls_contexts
 
 if TYPE_CHECKING:
-    from natsctl.broker.options import BrokerOptions
+    from natsctl.broker.broker_options import BrokerOptions
     from natsctl.jetstream.engine import Engine
     from natsctl.server.instance import ServerInstance
 

@@ -23,15 +23,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from natsctl.broker.notices import log_name
-from natsctl.broker.reasons import CloseReason
-from natsctl.broker.slices import SLICE_NS, do_long_work, go_on
+from natsctl.broker.deferred_work import SLICE_NS, do_long_work, go_on
+from natsctl.broker.refusals import CloseReason, log_name
 from natsctl.server.logins import Logins
 from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
-    from natsctl.broker.options import Clock
+    from natsctl.broker.broker_options import Clock
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer

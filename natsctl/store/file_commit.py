@@ -1,4 +1,6 @@
-"""The disk work of one commit of a file stream, in the one order that keeps every promise.
+"""One group commit: what was buffered when it began, the disk work, and what it settles when it ends.
+
+The disk work of one commit of a file stream, in the one order that keeps every promise.
 
 New folders and files get their names synced before anything in them counts. A segment is sealed and synced before the
 next one exists. Messages and the records about them go out in one write and one sync; only then are bytes erased,
@@ -13,17 +15,73 @@ import errno
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from natsctl.store.commit import Commit, Settled
+from natsctl.store.compaction import Rewrite
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.index_file import IndexImage, write_index
 from natsctl.store.packed import PackedFile, altered, open_segment, pack
-from natsctl.store.rewrite import Rewrite
 from natsctl.store.segment_file import SegmentFile
+
+if TYPE_CHECKING:
+    from natsctl.store.file_stream import FileStreamStore
+    from natsctl.store.options import StoreOptions
+
+
+Settled = Callable[[StoreError | None], None]
+
+
+class Commit:
+    """Work taken from one committable. `run` may be called in any thread, once; it touches nothing but the disk."""
+
+    __slots__ = ("callbacks", "last_seq")
+
+    io = False
+    """Whether `run` does disk I/O; False means that it may be called in line."""
+
+    def __init__(self, last_seq: int, callbacks: list[Settled]) -> None:
+        self.last_seq = last_seq
+        self.callbacks = callbacks
+
+    @property
+    def kept(self) -> bool:
+        """Return whether what was appended up to `last_seq` is on disk, even if something else found no room."""
+        return True
+
+    def run(self) -> None:
+        """Do the disk work; raises OSError, which the caller hands to finish_commit."""
+
+
+class Committable(Protocol):
+    """Interface of the members of `Store.dirty` for the shell."""
+
+    def begin_commit(self) -> Commit | None:
+        """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
+
+    def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
+        """Settle what `commit.run` did. Loop thread."""
+
+
+class Host(Protocol):
+    """Interface of the store for a stream."""
+
+    dirty: dict[Committable, None]
+    options: StoreOptions
+    identity: bytes
+    """The store's, as in FORMAT."""
+
+    def committed(self, stream: Committable) -> None:
+        """Note that a commit of `stream` succeeded."""
+
+    def stillborn(self, stream: FileStreamStore) -> None:
+        """Forget a stream whose creation failed."""
+
+    def report_fault(self, text: str) -> None:
+        """Make the store unhealthy for the reason given."""
+
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a used-up quota, and a limit on the length of files (RLIMIT_FSIZE): nothing went in, later it may."""

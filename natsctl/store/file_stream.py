@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from natsctl.store import frame
-from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.disk import Disk
-from natsctl.store.envelope import Envelope
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError, StorePoisonedError
-from natsctl.store.file_commit import NO_SPACE, Erasure, FileCommit, Plan
+from natsctl.store.file_commit import NO_SPACE, Commit, Erasure, FileCommit, Host, Plan, Settled
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, SegmentMark, StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import write_index
-from natsctl.store.journal import Journal, entry_of
+from natsctl.store.journal import Envelope, Journal, entry_of
 from natsctl.store.recovery import segment_of
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 

@@ -17,8 +17,7 @@ from zlib import crc32
 import msgspec
 
 from natsctl.store.message import StoredMessage
-from natsctl.store.subject_table import SubjectTable
-from natsctl.store.tally import Tally
+from natsctl.store.subject_table import SubjectTable, Tally
 
 MAGIC = 0x9E4C6A5B
 FILE_MAGIC = b"natsctl\x00"

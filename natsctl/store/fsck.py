@@ -18,9 +18,9 @@ import msgspec
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk
-from natsctl.store.envelope import Envelope, inherited_identity, parse_envelope
 from natsctl.store.frame import Scan
 from natsctl.store.index_file import is_foreign_index, load_index
+from natsctl.store.journal import Envelope, inherited_identity, parse_envelope
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import index_name
 from natsctl.store.subject_table import SubjectTable

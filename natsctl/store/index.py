@@ -13,8 +13,7 @@ from itertools import chain, islice
 
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
-from natsctl.store.segment import Segment
-from natsctl.store.segment_list import Place, SegmentList
+from natsctl.store.segment import Place, Segment, SegmentList
 from natsctl.store.steps import STEP, Steps
 from natsctl.store.subject_table import SubjectTable
 from natsctl.store.view import BULK_MESSAGES, View

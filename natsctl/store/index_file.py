@@ -25,8 +25,7 @@ from natsctl.store.frame import FileHead, Scan
 from natsctl.store.packed import PackedFile, Readable, open_segment
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import index_name, segment_name
-from natsctl.store.subject_table import GONE, SubjectTable
-from natsctl.store.tally import Tally, tally_of
+from natsctl.store.subject_table import GONE, SubjectTable, Tally, tally_of
 
 MAGIC = b"natsidx\x02"
 HEAD = struct.Struct("<8sI12sIQQQQQQQQIIIII")

@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import Commit, Host, Settled
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
 from natsctl.store.stream import BatchMessage, StreamStore

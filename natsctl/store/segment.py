@@ -6,6 +6,10 @@ makes the segment sparse; then `seqs` lists them. A position is dead below `head
 `dead` is set. An open segment answers "positions of a subject" from `postings`, filled up to date on demand; a sealed
 one keeps its sorted subject numbers (`keys`) with live counts (`counts`, true only while `head` is 0), so that a
 segment which cannot match is skipped without a look inside.
+
+The segments of one stream in sequence order; the last one takes appends.
+
+Reading settled messages of one stream: from kept bytes, or from the disk, where every frame is checked again.
 """
 
 from __future__ import annotations
@@ -14,11 +18,14 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import chain
+from zlib import crc32
 
-from natsctl.store.message import StoredMessage
-from natsctl.store.segment_file import SegmentFile
+from natsctl.store import frame
+from natsctl.store.errors import StoreDamagedError
+from natsctl.store.message import StoredFrames, StoredMessage
+from natsctl.store.segment_file import SegmentCache, SegmentFile
 from natsctl.store.subject_table import GONE
 
 _NONE: array[int] = array("I")
@@ -365,3 +372,256 @@ class Segment:
         else:
             self.postings = {}
             self.posted = 0
+
+
+Place = tuple[Segment, int]
+"""A segment and a position in it."""
+
+
+class SegmentList:
+    """Segments and the first sequence of each."""
+
+    __slots__ = ("bases", "segments")
+
+    def __init__(self, first_seq: int) -> None:
+        self.segments: list[Segment] = [Segment(first_seq)]
+        self.bases: list[int] = [first_seq]
+
+    @property
+    def active(self) -> Segment:
+        """Return the segment that takes appends."""
+        return self.segments[-1]
+
+    def open_segment(self, base: int) -> Segment:
+        """Start the next segment at `base` and return it."""
+        segment = Segment(base)
+        self.segments.append(segment)
+        self.bases.append(base)
+        return segment
+
+    def locate(self, seq: int) -> Place | None:
+        """Return where the live message `seq` is."""
+        at = bisect_right(self.bases, seq) - 1
+        if at < 0:
+            return None
+        segment = self.segments[at]
+        position = segment.position_of(seq)
+        return (segment, position) if position >= 0 else None
+
+    def physical(self, seq: int) -> Place | None:
+        """Return where message `seq` lies, live or dead; None when its bytes are gone."""
+        at = bisect_right(self.bases, seq) - 1
+        if at < 0:
+            return None
+        segment = self.segments[at]
+        position = segment.position_from(seq)
+        if position < len(segment.sids) and segment.seq_at(position) == seq:
+            return segment, position
+        return None
+
+    def place_of(self, segment: Segment) -> int:
+        """Return which of the segments this one is, -1 when it is none of them any more."""
+        at = bisect_left(self.bases, segment.base)
+        return at if at < len(self.segments) and self.segments[at] is segment else -1
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> int:
+        """Put `new` where the segments `old`, which stand in a row, were, and return which one it is now."""
+        at = self.place_of(old[0])
+        self.segments[at : at + len(old)] = [new]
+        self.bases[at : at + len(old)] = [new.base]
+        return at
+
+    def drop_leading(self) -> list[Segment]:
+        """Take the segments without live messages off the front, never the active one; return them."""
+        gone: list[Segment] = []
+        while len(self.segments) - len(gone) > 1 and not self.segments[len(gone)].live:
+            gone.append(self.segments[len(gone)])
+        if gone:
+            del self.segments[: len(gone)]
+            del self.bases[: len(gone)]
+        return gone
+
+
+SEQUENTIAL = 4
+"""Messages asked from one segment in one go that make loading all of it worthwhile."""
+TRUSTED_SHARE = 64
+"""Frames copied as one piece that cost what one message looked at costs."""
+CHECKED_SHARE = 4
+"""Frames taken one by one, with a checksum, that cost so much."""
+
+_head_at = frame.HEAD.unpack_from
+_prefix_at = frame.PREFIX.unpack_from
+_length_at = frame.HEADER_LENGTH.unpack_from
+_new = tuple.__new__
+_MASK, _HEAD_BYTES, _HAS_HEADER = frame.MASK, frame.HEAD_BYTES, frame.HAS_HEADER
+
+
+class SegmentReader:
+    """Turns places in the index into messages."""
+
+    __slots__ = ("_cache", "_key", "_report")
+
+    def __init__(self, cache: SegmentCache, key: str, report: Callable[[str], None]) -> None:
+        self._cache = cache
+        self._key = key
+        self._report = report
+
+    def _broken(self, segment: Segment, position: int) -> StoreDamagedError:
+        file = segment.body
+        path = file.path if file is not None else ""
+        text = f"stream {self._key}: {path}: damaged message {segment.seq_at(position)} at {segment.offsets[position]}"
+        self._report(text)
+        return StoreDamagedError(text)
+
+    def _fetch(self, segment: Segment, position: int) -> tuple[int, bytes]:
+        """Return (place, blob) of a checked frame."""
+        file = segment.body
+        assert file is not None
+        offset = segment.offsets[position]
+        start, blob, trusted = self._cache.fetch(file, offset, segment.sizes[position] + frame.FRAME_OVER_SIZE)
+        at = offset - start
+        if not trusted and not frame.is_intact(blob, at, file.head.salt, segment.seq_at(position)):
+            raise self._broken(segment, position)
+        return at, blob
+
+    def message_at(self, segment: Segment, position: int) -> StoredMessage:
+        """Return one settled message. Raises StoreDamagedError."""
+        at, blob = self._fetch(segment, position)
+        return frame.parse_message(blob, at)
+
+    def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+        """Return settled messages of one segment; `positions` ascend. Raises StoreDamagedError."""
+        file = segment.body
+        assert file is not None
+        if len(positions) < SEQUENTIAL:
+            return [self.message_at(segment, position) for position in positions]
+        out: list[StoredMessage] = []
+        offsets, salt = segment.offsets, file.head.salt
+        start, blob, trusted, end = 0, b"", False, -1
+        for position in positions:
+            offset = offsets[position]
+            if not start <= offset < end:
+                found = file.find(offset)
+                if found is None:
+                    self._cache.load(file)
+                    found = file.find(offset)
+                if found is None:
+                    raise self._broken(segment, position)
+                start, blob, trusted = found
+                end = start + len(blob)
+            at = offset - start
+            _, length, crc, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
+            if not trusted and crc32(blob[at + 12 : at + length], (salt + length) & _MASK) != crc:
+                raise self._broken(segment, position)
+            body, stop = at + _HEAD_BYTES + slen, at + length
+            if flags & _HAS_HEADER:
+                cut = body + 4 + _length_at(blob, body)[0]
+                out.append(
+                    _new(
+                        StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES : body], blob[body + 4 : cut], blob[cut:stop])
+                    )
+                )
+            else:
+                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES : body], b"", blob[body:stop])))
+        self._cache.touch(file)
+        return out
+
+    def frames_at(self, segment: Segment, positions: Sequence[int]) -> StoredFrames:
+        """Return the frames of settled messages of one segment as they lie; `positions` ascend.
+
+        Raises StoreDamagedError.
+
+        Frames of one range that follow each other are one piece, whose bytes are not looked at where this process
+        wrote them.
+        """
+        sizes, offsets = segment.sizes, segment.offsets
+        if isinstance(positions, range):
+            found = sizes[positions.start : positions.stop]
+            begin, last = offsets[positions.start], positions[-1]
+            end = offsets[last] + sizes[last] + frame.FRAME_OVER_SIZE
+            pieces, trusted = self._span(segment, positions.start, begin, end)
+            if trusted and end - begin == sum(found) + len(found) * frame.FRAME_OVER_SIZE:
+                return StoredFrames(found, pieces, len(found) // TRUSTED_SHARE)
+        found = array("I", map(sizes.__getitem__, positions))
+        return StoredFrames(found, self._checked(segment, positions), len(found) // CHECKED_SHARE)
+
+    def _span(self, segment: Segment, position: int, begin: int, end: int) -> tuple[list[memoryview], bool]:
+        """Return the bytes from one offset to another, `position` being the first, and whether all are trusted."""
+        file = segment.body
+        assert file is not None
+        pieces: list[memoryview] = []
+        while begin < end:
+            found = file.find(begin)
+            if found is None:
+                self._cache.load(file)
+                found = file.find(begin)
+            if found is None:
+                raise self._broken(segment, position)
+            start, blob, trusted = found
+            if not trusted:
+                return [], False
+            pieces.append(memoryview(blob)[begin - start : end - start])
+            begin = start + len(blob)
+        self._cache.touch(file)
+        return pieces, True
+
+    def _checked(self, segment: Segment, positions: Sequence[int]) -> list[memoryview]:
+        """Return the frames one by one, each of them checked unless this process wrote it."""
+        file = segment.body
+        assert file is not None
+        pieces: list[memoryview] = []
+        offsets, sizes, salt = segment.offsets, segment.sizes, file.head.salt
+        start, view, trusted, end = 0, memoryview(b""), False, -1
+        for position in positions:
+            offset = offsets[position]
+            if not start <= offset < end:
+                found = file.find(offset)
+                if found is None:
+                    self._cache.load(file)
+                    found = file.find(offset)
+                if found is None:
+                    raise self._broken(segment, position)
+                start, blob, trusted = found
+                view, end = memoryview(blob), start + len(blob)
+            at = offset - start
+            length = sizes[position] + frame.FRAME_OVER_SIZE
+            piece = view[at : at + length]
+            if not trusted and not _is_whole(piece, length, salt):
+                raise self._broken(segment, position)
+            pieces.append(piece)
+        self._cache.touch(file)
+        return pieces
+
+    def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        """Yield settled messages, also removed ones whose bytes are still there.
+
+        Raises StoreDamagedError for a live one.
+        """
+        file = segment.body
+        assert file is not None
+        offsets, sizes, salt = segment.offsets, segment.sizes, file.head.salt
+        if file.find(offsets[positions[0]]) is None or file.find(offsets[positions[-1]]) is None:
+            self._cache.load(file)
+        for position in positions:
+            start, blob, _ = self._cache.fetch(file, offsets[position], sizes[position] + frame.FRAME_OVER_SIZE)
+            at = offsets[position] - start
+            if frame.is_intact(blob, at, salt, segment.seq_at(position)):
+                yield frame.parse_message(blob, at)
+            elif segment.is_live(position):
+                raise self._broken(segment, position)
+
+    def ts_at(self, segment: Segment, position: int) -> int:
+        """Return the time of a settled message, live or not; 0 where it was erased."""
+        file = segment.body
+        assert file is not None
+        offset = segment.offsets[position]
+        start, blob, _ = self._cache.fetch(file, offset, _HEAD_BYTES)
+        return int(_head_at(blob, offset - start)[7])
+
+
+def _is_whole(piece: memoryview, length: int, salt: int) -> bool:
+    """Return whether a piece is a frame of that length with the checksum that it says."""
+    if len(piece) < length:
+        return False
+    _, said, crc = _prefix_at(piece)
+    return bool(said == length and crc32(piece[frame.PREFIX.size :], (salt + length) & _MASK) == crc)

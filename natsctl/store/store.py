@@ -15,24 +15,20 @@ from itertools import islice, takewhile
 from typing import Literal
 
 from natsctl.store import frame
-from natsctl.store.commit import Committable
-from natsctl.store.discard import Discard
 from natsctl.store.disk import Disk, File
-from natsctl.store.envelope import Envelope
 from natsctl.store.errors import StoreDamagedError, StreamExistsError
-from natsctl.store.file_commit import NO_SPACE, write_all
+from natsctl.store.file_commit import NO_SPACE, Committable, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import PARTIAL, STRANGER, StreamCheck, WitnessEntry, check_stream
+from natsctl.store.high_water import RecoveryReport, Testimony, Witness, read_witness, refusal, unmark_clean_stop
+from natsctl.store.journal import Envelope
 from natsctl.store.layout import open_layout
 from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
-from natsctl.store.recovery import build_index, repair
-from natsctl.store.report import RecoveryReport, refusal
-from natsctl.store.salvage import REMAINS, Salvage, read_remains
+from natsctl.store.recovery import REMAINS, Salvage, build_index, read_remains, repair
 from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
-from natsctl.store.trash import Trash, remove_tree
-from natsctl.store.witness import Testimony, Witness, read_witness, unmark_clean_stop
+from natsctl.store.trash import Discard, Trash, remove_tree
 
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 

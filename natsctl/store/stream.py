@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from natsctl.store.appended import AppendedView, Blob
-from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.errors import StoreError, StorePoisonedError
+from natsctl.store.file_commit import Commit, Host, Settled
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import BULK, StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage

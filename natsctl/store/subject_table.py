@@ -2,18 +2,17 @@
 
 A subject keeps its number until `renumber`; numbers are what segments store per message. `last` may be stale after
 the newest message of a subject was removed: `stale` says which, and the index finds the true one when asked.
+
+The subjects of one segment: how many live messages each has, and which is its newest.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import count, repeat
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from natsctl.store.tally import Tally
+from typing import NamedTuple
 
 GONE = 0xFFFFFFFF
 """The number in a dead position whose subject was forgotten."""
@@ -124,3 +123,22 @@ class SubjectTable:
         self.first = array("Q", [self.first[sid] for sid in kept])
         self.count = array("Q", [self.count[sid] for sid in kept])
         return moves
+
+
+class Tally(NamedTuple):
+    """Subject numbers in ascending order, each with its live messages and the newest sequence of them."""
+
+    keys: array[int]
+    counts: array[int]
+    lasts: array[int]
+
+
+def tally_of(sids: array[int], seqs: array[int] | range) -> Tally:
+    """Return the tally of messages in sequence order; the number GONE belongs to no subject."""
+    last = dict(zip(sids, seqs, strict=True))
+    last.pop(GONE, None)
+    keys = array("I", sorted(last))
+    lasts = array("Q", map(last.__getitem__, keys))
+    if len(keys) == len(sids):
+        return Tally(keys, array("I", [1]) * len(keys), lasts)
+    return Tally(keys, array("I", map(Counter(sids).__getitem__, keys)), lasts)

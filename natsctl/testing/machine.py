@@ -15,20 +15,20 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from natsctl.broker.broker import Broker
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.session import Session
 from natsctl.jetstream.engine import Engine
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.stream import Stream
-from natsctl.store.commit import Commit, Committable
 from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import Commit, Committable
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.simdisk import SimDisk
 from natsctl.wire import ops
-from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
-from natsctl.wire.server_parser import ServerParser
+from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.parser import ServerParser
 
 TURN_BUDGET: Final = 2048
 END_SHARE: Final = 0.4

@@ -16,8 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import ClassVar
 
-from natsctl.wire.faults import FaultKind, Limits, ProtocolViolationError
-from natsctl.wire.ops import Op
+from natsctl.wire.ops import FaultKind, Limits, Op, ProtocolViolationError
 
 CRLF = b"\r\n"
 BLANKS = b" \t"

@@ -9,12 +9,17 @@
 INFO, CONNECT, PING, PONG and -ERR are those of `wire.ops`. A message that only plain subscriptions of the other side
 take is `LMSG subject [reply] size`; one that queue groups were chosen for names them: `LMSG subject + reply q1 q2
 size`, or `LMSG subject | q1 size` without a reply. Source: nats-server, leafnode.go.
+
+Reading what the other server of a leaf node connection sends; both sides may send every operation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
+
+from natsctl.wire.framing import Framing, has_odd_blanks, parse_size, words_of
+from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, FaultKind, Limits, Op, ProtocolViolationError
 
 LEAF_SUB: Final = 20
 LEAF_UNSUB: Final = 21
@@ -41,3 +46,119 @@ def encode_leaf_msg(subject: bytes, reply: bytes, queues: Sequence[bytes], heade
         size = len(header)
         return b"HMSG %b%d %d\r\n%b%b\r\n" % (target, size, size + len(payload), header, payload)
     return b"LMSG %b%d\r\n%b\r\n" % (target, len(payload), payload)
+
+
+NO_BODY: Final = -1
+CR: Final = ord("\r")
+LINE_FACTOR: Final = 16
+"""Control lines between servers may be longer by this factor. Source: nats-server, overMaxControlLineLimit."""
+
+
+def leaf_limits(limits: Limits) -> Limits:
+    """Return the limits of a server, as they hold where its clients have `limits`."""
+    return Limits(limits.max_control_line * LINE_FACTOR, limits.max_payload)
+
+
+class LeafParser(Framing):
+    """Incremental parser of what the other server sends; chunks may be split anywhere."""
+
+    __slots__ = ()
+
+    VERBS: ClassVar[tuple[bytes, ...]] = (
+        b"LMSG", b"HMSG", b"LS+", b"LS-", b"PING", b"PONG", b"INFO", b"CONNECT", b"+OK", b"-ERR",
+    )  # fmt: skip
+    LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
+    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO", b"-ERR"})
+
+    def feed(self, chunk: bytes) -> list[Op]:
+        """Return the operations that `chunk` completes; a fault is left in `fault` after the operations before it."""
+        ops: list[Op] = []
+        if self.fault is None:
+            chunk = self._resume(chunk, ops)
+            if chunk:
+                pieces = chunk.split(b"\n")
+                try:
+                    index = self._messages(pieces, ops)
+                except ProtocolViolationError as fault:
+                    self._fail(fault, pieces, len(pieces))
+                else:
+                    self._feed_pieces(pieces, index, ops)
+        return ops
+
+    def _messages(self, pieces: list[bytes], ops: list[Op]) -> int:
+        """Read what is complete, and return the index after it: LMSG with its body in the next piece is the hot case.
+
+        Raises ProtocolViolationError.
+        """
+        last, most_line, size_of = len(pieces) - 1, self.limits.max_control_line, self._sizes.get
+        append, index = ops.append, 0
+        while index + 1 < last:
+            line = pieces[index]
+            if line[:5] == b"LMSG " and not has_odd_blanks(line):
+                fields = line.split()
+                count, body = len(fields), pieces[index + 1]
+                plain = 3 <= count <= 4 and len(line) <= most_line
+                if plain and size_of(fields[-1]) == len(body) - 1 and body[-1] == CR:
+                    append((LEAF_MSG, fields[1], fields[2] if count == 4 else b"", (), b"", body[:-1]))
+                    index += 2
+                    continue
+            index = self._one(pieces, index, ops)
+        return index
+
+    def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
+        if verb == b"LMSG" or verb == b"HMSG":
+            return self._deliver(words_of(args), 2 if verb == b"HMSG" else 1)
+        if verb == b"LS+":
+            return _interest(words_of(args)), NO_BODY, 0
+        if verb == b"LS-":
+            return _no_interest(words_of(args)), NO_BODY, 0
+        if verb == b"INFO":
+            return (INFO, args.rstrip()), NO_BODY, 0
+        if verb == b"CONNECT":
+            return (CONNECT, args), NO_BODY, 0
+        if verb == b"-ERR":
+            return (ERR, args.strip()), NO_BODY, 0
+        if verb == b"+OK":
+            return None, NO_BODY, 0
+        return (PING if verb == b"PING" else PONG,), NO_BODY, 0
+
+    def _deliver(self, fields: list[bytes], sizes: int) -> tuple[Op, int, int]:
+        head, tail = fields[:-sizes], fields[-sizes:]
+        if not head or len(tail) != sizes:
+            raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to a message")
+        size = self._size(tail[-1])
+        header_size = self._size(tail[0]) if sizes == 2 else 0
+        if not 0 <= header_size <= size:
+            raise ProtocolViolationError(
+                FaultKind.MALFORMED, "a size is not a number or the header is longer than the message"
+            )
+        if size > self.limits.max_payload:
+            raise ProtocolViolationError(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
+        reply, queues = _route(head[1:])
+        return (LEAF_MSG, head[0], reply, queues), size, header_size
+
+
+def _route(fields: list[bytes]) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the reply and the queue groups of a message."""
+    if len(fields) < 2:
+        return (fields[0] if fields else b""), ()
+    if fields[0] == b"+":
+        return fields[1], tuple(fields[2:])
+    if fields[0] == b"|":
+        return b"", tuple(fields[1:])
+    raise ProtocolViolationError(FaultKind.MALFORMED, "bad or missing reply indicator")
+
+
+def _interest(fields: list[bytes]) -> Op:
+    if len(fields) == 1:
+        return (LEAF_SUB, fields[0], b"", 1)
+    if len(fields) == 3:
+        # What is no weight counts as one member. Source: nats-server, processLeafSub.
+        return (LEAF_SUB, fields[0], fields[1], max(parse_size(fields[2]), 1))
+    raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to LS+")
+
+
+def _no_interest(fields: list[bytes]) -> Op:
+    if 1 <= len(fields) <= 2:
+        return (LEAF_UNSUB, fields[0], fields[1] if len(fields) == 2 else b"")
+    raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to LS-")

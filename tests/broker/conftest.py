@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from natsctl.broker.broker import Broker
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.session import Session
 
 QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\n'

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.timers import NEVER_NS
 
 SECOND = 1_000_000_000

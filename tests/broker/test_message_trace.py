@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from natsctl.broker.auth.permissions import Permissions, SubjectRules
-from natsctl.broker.exchange.account_config import AccountConfig, Destination, SubjectMap
+from natsctl.broker.imports.account_config import AccountConfig, Destination, SubjectMap
 from tests.broker.conftest import House, Talker
 
 DEST = b"Nats-Trace-Dest: traces\r\n"

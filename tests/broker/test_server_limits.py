@@ -2,10 +2,10 @@
 
 import json
 
-from natsctl.broker.auth.reauthorization import close_excess
-from natsctl.broker.closed_sessions import MAX_SUBS, ClosedSessions
-from natsctl.broker.options import BrokerOptions
-from natsctl.wire.faults import Limits
+from natsctl.broker.auth.login import close_excess
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.session import MAX_SUBS, ClosedSessions
+from natsctl.wire.ops import Limits
 from tests.broker.conftest import SECOND, House
 
 PLAIN = b'CONNECT {"verbose":false,"headers":true,"protocol":1}\r\n'

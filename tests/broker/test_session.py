@@ -12,9 +12,9 @@ import pytest
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import matches
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
-from natsctl.broker.options import BrokerOptions
-from natsctl.broker.reasons import CloseReason
-from natsctl.wire.faults import Limits
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.refusals import CloseReason
+from natsctl.wire.ops import Limits
 
 BARE = b""
 

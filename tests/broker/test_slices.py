@@ -7,16 +7,24 @@ from typing import Final
 
 import pytest
 
-from natsctl.broker.auth.grant import Grant
+from natsctl.broker.auth.credentials import Grant
 from natsctl.broker.auth.permissions import Permissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
-from natsctl.broker.leaf.leafs import Leafs
-from natsctl.broker.leaf.options import LeafOptions
-from natsctl.broker.options import BrokerOptions
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.deferred_work import (
+    LOOK_MASK,
+    MANY_SUBS,
+    MAX_PUT_OFF_BYTES,
+    SLICE_NS,
+    SUBS_STEP,
+    do_long_work,
+    go_on,
+)
+from natsctl.broker.leaf.handshake import LeafOptions
+from natsctl.broker.leaf.leaf_nodes import Leafs
+from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
-from natsctl.broker.slices import LOOK_MASK, MANY_SUBS, MAX_PUT_OFF_BYTES, SLICE_NS, SUBS_STEP, do_long_work, go_on
 from tests.support.leaf_servers import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
-from natsctl.broker.exchange.account_config import AccountConfig, ServiceExport, ServiceImport
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.imports.account_config import AccountConfig, ServiceExport, ServiceImport
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.machine import Machine, Wire
 

@@ -18,8 +18,8 @@ import pytest
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import ServerProcess, alike, reference_binary
 from natsctl.wire import ops
-from natsctl.wire.encode import encode_pub
-from natsctl.wire.server_parser import ServerParser
+from natsctl.wire.ops import encode_pub
+from natsctl.wire.parser import ServerParser
 
 REQUESTS: Final = Path(__file__).with_name("requests")
 VARYING: Final = {"created", "ts", "cluster", "first_ts", "last_ts", "time", "api", "last_active"}

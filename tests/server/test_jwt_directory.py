@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from natsctl.broker.jwt.resolver import AccountStoreError
+from natsctl.broker.jwt.account_registry import AccountStoreError
 from natsctl.server.jwt_directory import DirectoryOptions, JwtDirectory
 from tests.support.operators import Key
 

@@ -13,7 +13,7 @@ import pytest
 
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.logins import Logins

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from natsctl.store.commit import Committable
+from natsctl.store.file_commit import Committable
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore

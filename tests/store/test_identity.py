@@ -11,7 +11,7 @@ from natsctl.store.errors import StoreDamagedError, StoreFormatError
 from natsctl.store.file_commit import write_all
 from natsctl.store.filters import ALL
 from natsctl.store.frame import FILE_HEAD_BYTES, parse_file_head
-from natsctl.store.witness import read_witness
+from natsctl.store.high_water import read_witness
 from tests.store.conftest import Lab
 
 A, B = "streams/s000001", "streams/s000002"

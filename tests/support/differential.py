@@ -55,8 +55,8 @@ from natsctl.testing.jet import SECOND, Jet
 from natsctl.testing.machine import Machine, Message, Wire
 from natsctl.testing.process import ServerProcess, alike
 from natsctl.wire import ops
-from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
-from natsctl.wire.server_parser import ServerParser
+from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.parser import ServerParser
 
 QUIET_S: Final = 0.03
 """Least silence of nats-server before it counts as being at rest."""

@@ -11,15 +11,15 @@ from typing import Final
 from unittest import mock
 
 from natsctl.broker.delivery import Delivery
-from natsctl.broker.leaf.outward import Outward
+from natsctl.broker.leaf.leaf_interest import Outward
 from natsctl.broker.subscription import Subscription
 from natsctl.jetstream.consumers import consumer_set
 from natsctl.jetstream.publish.dedupe import Dedupe
 from natsctl.jetstream.upstream.mirror import Mirror
 from natsctl.jetstream.upstream.source_set import SourceSet
 from natsctl.jetstream.upstream.upstream import Upstream
-from natsctl.store.commit import Commit
 from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import Commit
 from natsctl.store.stream import StreamStore
 from tests.support.leaf_simulation import simulate_leaf
 from tests.support.store_model import Violation

@@ -18,10 +18,10 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from natsctl.broker.leaf.leafs import Leafs
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
+from natsctl.broker.leaf.leaf_nodes import Leafs
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
-from natsctl.broker.options import BrokerOptions
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.store.options import StoreOptions
 from natsctl.testing.clock import VirtualClock

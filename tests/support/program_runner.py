@@ -26,8 +26,8 @@ from natsctl.testing.clock import VirtualClock
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import alike
 from natsctl.wire import ops
-from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
-from natsctl.wire.server_parser import ServerParser
+from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.parser import ServerParser
 
 
 class Got(NamedTuple):

@@ -28,8 +28,8 @@ from urllib.parse import urlsplit
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import alike
 from natsctl.wire import ops
-from natsctl.wire.encode import encode_pub
-from natsctl.wire.server_parser import ServerParser
+from natsctl.wire.ops import encode_pub
+from natsctl.wire.parser import ServerParser
 
 Request = tuple[str, Any]
 """Verb and body; bytes are sent as they are."""

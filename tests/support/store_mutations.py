@@ -16,18 +16,16 @@ from unittest import mock
 
 import msgspec
 
-from natsctl.store import frame, fsck, index_file, packed, recovery, rewrite, salvage
-from natsctl.store.commit import Commit
-from natsctl.store.compaction import Compaction
+from natsctl.store import compaction, frame, fsck, index_file, packed, recovery
+from natsctl.store.compaction import Compaction, Rewrite
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
-from natsctl.store.file_commit import FileCommit, write_all
+from natsctl.store.file_commit import Commit, FileCommit, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage
 from natsctl.store.journal import Journal
-from natsctl.store.rewrite import Rewrite
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.stream import StreamStore
@@ -195,7 +193,7 @@ def _superseded_segment_kept() -> Patch:
 
 def _rewritten_without_the_removals_it_holds() -> Patch:
     def plan_rewrite(*arguments: Any) -> Rewrite:
-        return msgspec.structs.replace(rewrite.plan_rewrite(*arguments), tombs=array("Q"))
+        return msgspec.structs.replace(compaction.plan_rewrite(*arguments), tombs=array("Q"))
 
     return mock.patch("natsctl.store.compaction.plan_rewrite", plan_rewrite)
 
@@ -270,11 +268,11 @@ def _old_files_not_erased() -> Patch:
 
 
 def _removed_messages_repaired() -> Patch:
-    return mock.patch.object(salvage, "_take_records", do_nothing)
+    return mock.patch.object(recovery, "_take_records", do_nothing)
 
 
 def _journal_not_repaired() -> Patch:
-    return mock.patch.object(salvage, "_records", lambda *_: [])
+    return mock.patch.object(recovery, "_records", lambda *_: [])
 
 
 def _repair_loses_the_last_sequence() -> Patch:

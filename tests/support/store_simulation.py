@@ -23,8 +23,8 @@ import errno
 import random
 from collections.abc import Callable
 
-from natsctl.store.commit import Commit, Committable
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
+from natsctl.store.file_commit import Commit, Committable
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage

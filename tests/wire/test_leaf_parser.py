@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.wire.faults import FaultKind, Limits
 from natsctl.wire.leaf import (
     LEAF_MSG,
     LEAF_SUB,
     LEAF_UNSUB,
+    LeafParser,
     encode_leaf_msg,
     encode_leaf_sub,
     encode_leaf_unsub,
+    leaf_limits,
 )
-from natsctl.wire.leaf_parser import LeafParser, leaf_limits
-from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
+from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, FaultKind, Limits, Op
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 LIMITS = leaf_limits(Limits())

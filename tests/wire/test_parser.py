@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.wire.faults import FaultKind, Limits
-from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
+from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
 
 A4094 = b"a" * 4094

@@ -8,8 +8,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsctl.wire.faults import FaultKind, Limits
-from natsctl.wire.ops import Op
+from natsctl.wire.ops import FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
 
 SMALL = Limits(max_control_line=64, max_payload=200)

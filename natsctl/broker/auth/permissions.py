@@ -1,10 +1,34 @@
-"""What a user may publish and subscribe to, as an operator writes it; permit.py holds a session to it."""
+"""What a user may publish and subscribe to, as an operator writes it; permit.py holds a session to it.
+
+A session held to its user's permissions.
+
+Theory of operation. Deny wins; where there is an allow list, everything else is denied. What may be published is
+looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than what is denied:
+it is let in, and each message is looked at when it is delivered (guard.py). One that is wider than what is allowed is
+refused, but for `>` where `*` is allowed, which nats-server lets in with all that follows: here it gets what `*`
+does. With a response rule, the reply subjects of delivered messages are noted, and each may be published to so often
+and so long.
+
+Delivery to a session that is held to permissions: a handler stands in the routing table instead of its subscription.
+
+Only subscriptions that need it have one: those that match more than may be delivered, and all of a session that may
+answer what it receives. The delivery to everybody else pays nothing.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+from natsctl.api.clock import Clock
+from natsctl.api.subjects import has_wildcard, is_subset, matches, overlaps
+from natsctl.broker.subscription import Subscription
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+
 
 RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
 """Default time within which a reply may be answered. Source: nats-server, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
@@ -47,3 +71,217 @@ def permissions_json(permissions: Permissions) -> dict[str, object]:
 def _rules_json(rules: SubjectRules) -> dict[str, list[str]]:
     lists = {"allow": rules.allow, "deny": rules.deny}
     return {name: list(subjects) for name, subjects in lists.items() if subjects}
+
+
+MAX_CACHED: Final = 512
+"""Subjects whose answer is kept; then all are forgotten. Source: nats-server, maxPermCacheSize is 128."""
+MAX_REPLIES: Final = 16384
+"""Reply subjects that one session may answer at once; then the oldest are forgotten."""
+PRUNE_EVERY: Final = 4096
+"""Replies noted after which those that are used up or too old are looked for. Source: nats-server, replyPermLimit."""
+PRUNE_NS: Final = 1_000_000_000
+"""Time after which they are. Source: nats-server, replyPruneTime."""
+
+
+class Patterns:
+    """Subject patterns, some of them for a queue group only."""
+
+    __slots__ = ("_literals", "_queued", "_wild")
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        pairs = [
+            (fields[0], fields[1] if len(fields) > 1 else b"") for text in texts if (fields := text.encode().split())
+        ]
+        plain = [subject for subject, queue in pairs if not queue]
+        self._literals = frozenset(subject for subject in plain if not has_wildcard(subject))
+        self._wild = [subject for subject in plain if has_wildcard(subject)]
+        self._queued = [pair for pair in pairs if pair[1]]
+
+    def match(self, subject: bytes) -> bool:
+        """Return whether a pattern without a queue group matches `subject`, whose wildcards are plain text."""
+        return subject in self._literals or any(matches(pattern, subject) for pattern in self._wild)
+
+    def groups(self, subject: bytes) -> list[bytes]:
+        """Return the queue groups of the patterns that match `subject`."""
+        return [queue for pattern, queue in self._queued if matches(pattern, subject)]
+
+    def cover(self, subject: bytes) -> bool:
+        """Return whether one pattern matches everything that `subject` does."""
+        return self.match(subject) and (
+            not subject.endswith(b">")
+            or any(is_subset(subject, pattern) for pattern in (*self._wild, *(subject for subject, _ in self._queued)))
+        )
+
+    def meet(self, subject: bytes, queued: bool) -> bool:
+        """Return whether some subject matches both `subject` and a pattern; those of groups count where `queued`."""
+        patterns = [*self._literals, *self._wild, *([pattern for pattern, _ in self._queued] if queued else ())]
+        return any(overlaps(pattern, subject) for pattern in patterns)
+
+
+class Replies:
+    """The reply subjects that a session has received and may publish to."""
+
+    __slots__ = ("_clock", "_noted", "_pruned_ns", "_replies", "_rule")
+
+    def __init__(self, rule: ResponseRule, clock: Clock) -> None:
+        self._rule = rule
+        self._clock = clock
+        self._replies: dict[bytes, list[int]] = {}
+        """Reply to (when it was noted, how often it was answered), oldest first."""
+        self._noted = 0
+        self._pruned_ns = clock.monotonic_ns()
+
+    def note(self, reply: bytes) -> None:
+        """Allow publishing to `reply` as often and as long as the rule says."""
+        now = self._clock.monotonic_ns()
+        self._replies.pop(reply, None)
+        self._replies[reply] = [now, 0]
+        self._noted += 1
+        if self._noted > PRUNE_EVERY or now - self._pruned_ns > PRUNE_NS or len(self._replies) > MAX_REPLIES:
+            self._prune(now)
+
+    def use(self, subject: bytes) -> bool:
+        """Count one answer on `subject` and return whether it was allowed."""
+        reply = self._replies.get(subject)
+        if reply is None:
+            return False
+        reply[1] += 1
+        if 0 < self._rule.max_msgs < reply[1] or self._is_old(reply, self._clock.monotonic_ns()):
+            del self._replies[subject]
+            return False
+        return True
+
+    def _is_old(self, reply: list[int], now: int) -> bool:
+        return 0 < self._rule.expires_ns < now - reply[0]
+
+    def _prune(self, now: int) -> None:
+        most = self._rule.max_msgs
+        self._replies = {
+            subject: reply
+            for subject, reply in self._replies.items()
+            if not (0 < most <= reply[1] or self._is_old(reply, now))
+        }
+        while len(self._replies) > MAX_REPLIES:
+            del self._replies[next(iter(self._replies))]
+        self._noted, self._pruned_ns = 0, now
+
+
+class Permit:
+    """Permissions of one session."""
+
+    __slots__ = ("_deny_publish", "_deny_subscribe", "_filtered", "_publish", "_published", "_subscribe", "replies")
+
+    def __init__(self, permissions: Permissions, clock: Clock) -> None:
+        publish, subscribe, responses = permissions.publish, permissions.subscribe, permissions.responses
+        # Who may answer may do nothing else, unless it is said. An empty list to subscribe from is none.
+        allow = () if responses is not None and publish.allow is None else publish.allow
+        self._publish = None if allow is None else Patterns(pattern for pattern in allow if " " not in pattern)
+        self._deny_publish = Patterns(pattern.split()[0] for pattern in publish.deny)
+        self._subscribe = Patterns(subscribe.allow) if subscribe.allow else None
+        self._deny_subscribe = Patterns(subscribe.deny) if subscribe.deny else None
+        self.replies = Replies(responses, clock) if responses is not None else None
+        self._published: dict[bytes, bool] = {}
+        self._filtered: dict[tuple[bytes, bytes, bool], bool] = {}
+
+    def may_publish(self, subject: bytes) -> bool:
+        """Return whether a message may go to `subject`; an answer that is allowed is counted."""
+        known = self._published.get(subject)
+        if known is None:
+            if len(self._published) >= MAX_CACHED:
+                self._published.clear()
+            known = self._published[subject] = self._publish_allowed(subject)
+        return known or (self.replies is not None and self.replies.use(subject))
+
+    def _publish_allowed(self, subject: bytes) -> bool:
+        if b"" in subject.split(b"."):
+            return self._publish is None  # no pattern matches it
+        if self._publish is not None and not self._publish.match(subject):
+            return False
+        return not self._deny_publish.match(subject)
+
+    def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
+        """Return whether a subscription is let in; one that is wider than what is denied is, and is filtered."""
+        return self._allowed(subject, queue) and not self._denied(subject, queue)
+
+    def _allowed(self, subject: bytes, queue: bytes) -> bool:
+        if self._subscribe is None:
+            return True
+        if b"" in subject.split(b"."):
+            return False
+        groups = self._subscribe.groups(subject) if queue else []
+        return _is_one_of(queue, groups) if groups else self._subscribe.match(subject)
+
+    def _denied(self, subject: bytes, queue: bytes) -> bool:
+        deny = self._deny_subscribe
+        if deny is None or b"" in subject.split(b"."):
+            return False
+        return deny.match(subject) or (bool(queue) and _is_one_of(queue, deny.groups(subject)))
+
+    def is_wider(self, subject: bytes) -> bool:
+        """Return whether a subscription that was let in may match what is not allowed."""
+        return self._subscribe is not None and has_wildcard(subject) and not self._subscribe.cover(subject)
+
+    def must_filter(self, subject: bytes, queue: bytes) -> bool:
+        """Return whether messages for a subscription have to be looked at one by one."""
+        if not has_wildcard(subject):
+            return False
+        deny = self._deny_subscribe
+        return self.is_wider(subject) or (deny is not None and deny.meet(subject, bool(queue)))
+
+    def lets_through(self, subject: bytes, queue: bytes, wider: bool) -> bool:
+        """Return whether a message on `subject` may be delivered to a member of `queue`, or outside of groups."""
+        key = (subject, queue, wider)
+        known = self._filtered.get(key)
+        if known is None:
+            if len(self._filtered) >= MAX_CACHED:
+                self._filtered.clear()
+            known = not self._denied(subject, queue) and (not wider or self._allowed(subject, queue))
+            self._filtered[key] = known
+        return known
+
+    def note_reply(self, reply: bytes) -> None:
+        """Allow a response on the reply of a delivered message, where publishing to it is not allowed anyway."""
+        if self.replies is not None and not self.may_publish(reply):
+            self.replies.note(reply)
+
+
+def _is_one_of(queue: bytes, groups: list[bytes]) -> bool:
+    """Return whether a queue group is one of those that a rule names, some with wildcards."""
+    return any(queue == group or (has_wildcard(group) and is_subset(queue, group)) for group in groups)
+
+
+class Guard(Subscription):
+    """Handler in place of one subscription of a client: it checks each message and hands it on."""
+
+    __slots__ = ("filters", "permit", "wider")
+
+    def __init__(self, client: Subscription, permit: Permit) -> None:
+        super().__init__(client.account, client.subject, client.queue, handler=self._take)
+        self.client = client
+        self.permit = permit
+        self.filters = permit.must_filter(client.subject, client.queue)
+        self.wider = permit.is_wider(client.subject)
+
+    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
+        client = self.client
+        session = client.session if client is not None else None
+        if (
+            client is None
+            or session is None
+            or session.close_reason is not None
+            or (session is origin and not session.echo)
+        ):
+            return False
+        if self.filters and not self.permit.lets_through(subject, self.queue, self.wider):
+            return False
+        client.account.hand_over(client, subject, reply, header, payload)
+        if reply:
+            self.permit.note_reply(reply)
+        return True
+
+
+def guard_of(sub: Subscription, permit: Permit | None) -> Guard | None:
+    """Return what has to stand for a client's subscription, None where messages may go to it directly."""
+    if permit is None or (permit.replies is None and not permit.must_filter(sub.subject, sub.queue)):
+        return None
+    return Guard(sub, permit)

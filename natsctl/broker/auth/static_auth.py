@@ -17,8 +17,16 @@ from functools import partial
 from typing import ClassVar, Final
 
 from natsctl.api.model import Confidential
-from natsctl.broker.auth.distinguished_names import DistinguishedName, in_any_order, parse_dn
-from natsctl.broker.auth.grant import Certificate, Credentials, Grant, Pending, Refusal
+from natsctl.broker.auth.credentials import (
+    Certificate,
+    Credentials,
+    DistinguishedName,
+    Grant,
+    Pending,
+    Refusal,
+    in_any_order,
+    parse_dn,
+)
 from natsctl.broker.auth.passwords import cost_of, is_bcrypt, is_known, secret_matches, spend
 from natsctl.broker.auth.permissions import Permissions
 
@@ -202,7 +210,7 @@ class _Subjects:
 
 def _signed(nkey: str, credentials: Credentials) -> bool:
     """Return whether the client has signed the nonce; the signature is base64url, or plain base64 with padding."""
-    from natsctl.broker.jwt.nkey import has_signed
+    from natsctl.broker.jwt.token import has_signed
 
     text = credentials.options.sig
     try:

@@ -15,13 +15,10 @@ import msgspec
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
-from natsctl.broker.jwt.account_book import SECOND_NS, AccountBook
+from natsctl.broker.jwt.account_registry import SECOND_NS, AccountBook, AccountStoreError, Store
 from natsctl.broker.jwt.claims import AccountClaims, decode
-from natsctl.broker.jwt.mapping_checks import mapping_fault
-from natsctl.broker.jwt.nkey import is_public
-from natsctl.broker.jwt.resolver import AccountStoreError, Store
-from natsctl.broker.jwt.token import JwtError, generic_claims
-from natsctl.broker.jwt.validation import account_faults
+from natsctl.broker.jwt.token import JwtError, generic_claims, is_public
+from natsctl.broker.jwt.validation import account_faults, mapping_fault
 from natsctl.broker.session import Session
 
 DONE: Final = 200

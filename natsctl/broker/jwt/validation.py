@@ -1,4 +1,10 @@
-"""What is wrong with verified claims: every blocking fault as a sentence, times included or not.
+"""How JWTs look at subjects: laxer than the server, and in the words of nats-server's jwt package.
+
+Which subject mappings of an account can be made; one that can not is left out, and refused when it is pushed.
+
+When and from where a user may connect.
+
+What is wrong with verified claims: every blocking fault as a sentence, times included or not.
 
 The sentences are those of nats-server's jwt package: tools show them to whoever pushes an account.
 """
@@ -6,10 +12,15 @@ The sentences are those of nats-server's jwt package: tools show them to whoever
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime, time, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlsplit
 
+from natsctl.api.mapping_functions import TransformError
+from natsctl.api.subject_transform import check_mapping
+from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.jwt.claims import (
     AccountBody,
     AccountClaims,
@@ -21,20 +32,160 @@ from natsctl.broker.jwt.claims import (
     OperatorClaims,
     Permissions,
     ServiceLatency,
+    TimeRange,
     UserClaims,
     UserScope,
+    WeightedMapping,
 )
 from natsctl.broker.jwt.claims import decode as decode_claims
-from natsctl.broker.jwt.connect_times import clock_time, zone
-from natsctl.broker.jwt.nkey import is_public
-from natsctl.broker.jwt.subject_checks import (
-    contains,
-    has_wildcards,
-    renaming_faults,
-    subject_faults,
-    without_references,
-)
-from natsctl.broker.jwt.token import JwtError
+from natsctl.broker.jwt.token import JwtError, is_public
+
+_REFERENCE: Final = re.compile(r"\$(-?\d+)\Z")
+
+
+def subject_faults(subject: str) -> Iterator[str]:
+    """Yield what is wrong with a subject."""
+    if not subject:
+        yield "subject cannot be empty"
+        return
+    if " " in subject:
+        yield f'subject "{subject}" cannot have spaces'
+    if subject[0] == "." or subject[-1] == ".":
+        yield f'subject "{subject}" cannot start or end with a `.`'
+    if ".." in subject:
+        yield f'subject "{subject}" cannot contain consecutive `.`'
+
+
+def has_wildcards(subject: str) -> bool:
+    """Return whether a subject is a pattern."""
+    tokens = subject.split(".")
+    return tokens[-1] == ">" or "*" in tokens
+
+
+def contains(wide: str, narrow: str) -> bool:
+    """Return whether every subject that `narrow` matches is matched by `wide`."""
+    outer, inner = wide.split("."), narrow.split(".")
+    if len(inner) < len(outer) or (len(inner) > len(outer) and outer[-1] != ">"):
+        return False
+    for index, token in enumerate(outer):
+        if token == ">" and index == len(outer) - 1:
+            return True
+        if token not in ("*", inner[index]):
+            return False
+    return True
+
+
+def without_references(renaming: str) -> str:
+    """Return the pattern of a renaming: `$1` and its like are any token."""
+    return ".".join("*" if _REFERENCE.match(token) else token for token in renaming.split("."))
+
+
+def renaming_faults(renaming: str, subject: str) -> Iterator[str]:
+    """Yield what is wrong with the local name of an imported subject."""
+    yield from subject_faults(renaming)
+    if not subject:
+        yield "subject cannot be empty"
+    if (renaming.split(".")[-1] == ">") != (subject.split(".")[-1] == ">"):
+        yield "both, renaming subject and subject, need to end or not end in >"
+    wildcards, used = subject.split(".").count("*"), 0
+    for token in renaming.split("."):
+        reference = _REFERENCE.match(token)
+        if reference and int(reference[1]) > wildcards:
+            yield f'Reference ${token} in "{renaming}" reference * in "{subject}" that do not exist'
+        else:
+            used += token == "*" or reference is not None
+    if used != wildcards:
+        yield "subject does not contain enough * or reference wildcards $[0-9]"
+
+
+def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
+    """Return what is wrong with one mapping, empty where nothing is.
+
+    A source may hold no functions: as what the weights leave, it is a destination too.
+    """
+    if not is_valid_subject(source.encode()) or "{{" in source or without_references(source) != source:
+        return f'mapping "{source}": invalid subject'
+    seen: set[str] = set()
+    totals: dict[str, int] = {}
+    for to in destinations:
+        if to.subject in seen:
+            return f'mapping "{source}": duplicate entry for "{to.subject}"'
+        seen.add(to.subject)
+        totals[to.cluster] = totals.get(to.cluster, 0) + (to.weight or 100)
+        if not 0 <= to.weight <= 100 or totals[to.cluster] > 100:
+            return f'mapping "{source}": total weight needs to be <= 100'
+        try:
+            check_mapping(source, to.subject)
+        except TransformError as bad:
+            return f'mapping "{source}" -> "{to.subject}": {bad}'
+    return ""
+
+
+SECOND_NS: Final = 1_000_000_000
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?\Z")
+
+
+def clock_time(text: str) -> time | None:
+    """Return the time of day of `15:04:05`, None where it is none; parts of seconds are dropped."""
+    found = _CLOCK.match(text)
+    try:
+        return time(int(found[1]), int(found[2]), int(found[3])) if found else None
+    except ValueError:
+        return None
+
+
+def zone(name: str) -> tzinfo | None:
+    """Return the time zone of that name, None where this machine knows none."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: names of folders
+        return None
+
+
+def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> int | None:
+    """Return how long from now one may stay, in nanoseconds, 0 for ever; None: not now.
+
+    The ranges are of the days of `location`, empty: of this machine. One that ends before it starts spans midnight.
+    """
+    if not times:
+        return 0
+    place = zone(location) if location else None
+    now = datetime.fromtimestamp(now_ns // SECOND_NS, place).astimezone(place)
+    now += timedelta(microseconds=now_ns % SECOND_NS // 1000)
+    longest: timedelta | None = None
+    for one in times:
+        start, end = clock_time(one.start), clock_time(one.end)
+        if start is None or end is None:
+            return None
+        left = _time_left(now, start, end)
+        if left is not None and (longest is None or left > longest):
+            longest = left
+    return None if longest is None else round(longest.total_seconds() * SECOND_NS)
+
+
+def _time_left(now: datetime, start_of: time, end_of: time) -> timedelta | None:
+    """Return how long a range of a day still lasts, None outside of it."""
+    today, place = now.date(), now.tzinfo
+    start, end = datetime.combine(today, start_of, place), datetime.combine(today, end_of, place)
+    if start < now < end or (start > end > now):
+        return end - now
+    tomorrow = end + timedelta(days=1)
+    return tomorrow - now if start > end and start < now < tomorrow else None
+
+
+def is_inside(host: str, networks: list[str]) -> bool:
+    """Return whether an address is in one of the networks; every one is where none is named."""
+    if not networks:
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+        inside = [address in ipaddress.ip_network(network, strict=False) for network in networks]
+    except ValueError:
+        return False
+    return any(inside)
+
 
 NO_LIMIT: Final = -1
 MAX_INFO_CHARS: Final = 8 * 1024

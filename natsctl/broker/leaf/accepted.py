@@ -1,4 +1,8 @@
-"""A leaf node connection that somebody made to us: INFO, their CONNECT, our answer to it.
+"""The login of a server that connects to us: an answer that takes long is worked out as a client's is.
+
+What of JetStream crosses a leaf node connection, by the domains of both sides. Source: nats-server, leafnode.go.
+
+A leaf node connection that somebody made to us: INFO, their CONNECT, our answer to it.
 
 Theory of operation. We say INFO with a nonce and wait for CONNECT; what else comes first is refused. The user it shows
 decides the account and what the other side may send and hear, which a second INFO tells it. Then interest flows. The
@@ -12,19 +16,84 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from natsctl.api.syntax import go_quote
-from natsctl.broker.auth.connect_options import ConnectOptions, parse_connect
-from natsctl.broker.auth.grant import Credentials, Grant, Refusal
-from natsctl.broker.auth.permissions import SubjectRules
-from natsctl.broker.auth.permit import Replies
-from natsctl.broker.leaf.domains import keep_domains_apart
+from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
+from natsctl.broker.auth.login import Login
+from natsctl.broker.auth.permissions import Replies, SubjectRules
+from natsctl.broker.broker_options import SECOND_NS
 from natsctl.broker.leaf.handshake import LeafConnect, parse_body, told, version_at_least
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.broker.leaf.link_login import LinkLogin
-from natsctl.broker.options import SECOND_NS
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
-    from natsctl.broker.leaf.leafs import Leafs
+    from natsctl.broker.leaf.leaf_nodes import Leafs
+
+
+class LinkLogin(Login):
+    """The credentials and the grant of one accepted link."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: AcceptedLink) -> None:
+        super().__init__(link)
+        self._link = link
+
+    def ask(self, answer: Grant | Refusal | Pending) -> None:
+        """Take an authenticator's answer, or have the shell work it out."""
+        if isinstance(answer, Pending):
+            self.pending = answer
+            self._link.broker.undecided.append(self._link)
+        else:
+            self._answered(answer)
+
+    def _answered(self, answer: Grant | Refusal) -> None:
+        self._link.answered(answer)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Close the connection and say why."""
+        self._link.refuse(refusal)
+
+
+CLIENTS_API: Final = ("$JS.API.>", "$KV.>", "$OBJ.>")
+"""Subjects that stay on each side: the other one's are reached by the name of its domain."""
+SERVERS_API: Final = ("$JSC.>", "$NRG.>", *CLIENTS_API)
+
+
+def keep_domains_apart(leafs: Leafs, link: LeafLink) -> None:
+    """Hold a link, whose other side is known, to the rules that its domain asks for."""
+    broker, log = leafs.broker, leafs.log
+    local, remote = broker.options.domain, link.remote_domain
+    is_system = link.account is broker.system_account
+    undivided = leafs.options.undivided
+    if link.account.name in undivided and not is_system:
+        return
+    if undivided and is_system:
+        log.info(
+            f'{link.label} - Not extending remote JetStream domain "{remote}" due to presence of empty default domain'
+        )
+    elif local == remote and (local or broker.options.jetstream):
+        if is_system:
+            log.warn(
+                f'{link.label} - JetStream domain "{remote}" is not extended to {_decorated(link)}: '
+                "JetStream of this server is one node; give each server a domain of its own"
+            )
+        else:
+            link.rules.forbid_both(CLIENTS_API)
+        return
+    if is_system:
+        log.info(f"{link.label} - System account connected from {_decorated(link)}")
+        log.info(f"{link.label} - JetStream not extended, domains differ")
+        link.rules.forbid_both(SERVERS_API)
+    else:
+        log.info(f'{link.label} - JetStream using domains: local "{local}", remote "{remote}"')
+        link.rules.forbid_both(CLIENTS_API)
+    if local and broker.options.jetstream:
+        # Two servers of one name would send each other what is for themselves.
+        link.rules.send.forbid([f"$JS.{local}.API.>"])
+
+
+def _decorated(link: LeafLink) -> str:
+    return f"{link.remote_server}/{link.remote_cluster}" if link.remote_cluster else link.remote_server
+
 
 REVIEW_NS: Final = 10 * SECOND_NS
 """Interval of checks of a user with a JWT: accounts expire, users are revoked."""

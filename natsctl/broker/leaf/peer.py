@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.tls_facts import TlsFacts
+    from natsctl.broker.auth.credentials import TlsFacts
 
 
 class LeafPeer(Protocol):

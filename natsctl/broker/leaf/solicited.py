@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from natsctl.broker.leaf.accepted import RESERVED_CLUSTER
-from natsctl.broker.leaf.domains import keep_domains_apart
-from natsctl.broker.leaf.handshake import LeafConnect, PeerInfo, SubjectLists, parse_body
+from natsctl.broker.broker_options import SECOND_NS
+from natsctl.broker.leaf.accepted import RESERVED_CLUSTER, keep_domains_apart
+from natsctl.broker.leaf.handshake import (
+    LeafConnect,
+    PeerInfo,
+    RemoteCredentialsError,
+    RemoteOptions,
+    SubjectLists,
+    parse_body,
+)
 from natsctl.broker.leaf.link import DELAY_NS, LeafLink
-from natsctl.broker.leaf.options import RemoteCredentialsError, RemoteOptions
-from natsctl.broker.options import SECOND_NS
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
-    from natsctl.broker.leaf.leafs import Leafs
+    from natsctl.broker.leaf.leaf_nodes import Leafs
 
 ANSWER_NS: Final = 2 * SECOND_NS
 """Time within which the other side must answer CONNECT. Source: nats-server, connectProcessTimeout."""

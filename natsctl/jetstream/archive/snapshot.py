@@ -36,7 +36,7 @@ from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsctl.broker.interest import Watch
+    from natsctl.broker.account import Watch
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount

@@ -26,8 +26,8 @@ from natsctl.jetstream.consumers.pull_request import PUSH_BASED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from natsctl.broker.account import Watch
     from natsctl.broker.delivery import Delivery
-    from natsctl.broker.interest import Watch
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 FLOW_REQUEST: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"

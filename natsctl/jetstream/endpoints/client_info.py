@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from natsctl.api.advisories import ClientInfo
-from natsctl.broker.exchange.requester import requester_info
+from natsctl.broker.imports.requester import requester_info
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account

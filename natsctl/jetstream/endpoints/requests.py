@@ -13,7 +13,7 @@ from natsctl.api.model import Model
 from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
-    from natsctl.broker.exchange.hops import Hop
+    from natsctl.broker.imports.import_chain import Hop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine_context import DurableChange

@@ -33,8 +33,8 @@ from natsctl.jetstream.upstream.upstream_request import STALLED_NS
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Watch
     from natsctl.broker.delivery import Delivery
-    from natsctl.broker.interest import Watch
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.stream_context import StreamContext
 

@@ -19,7 +19,7 @@ from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.syntax import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.permissions import Permissions
-from natsctl.broker.exchange.account_config import (
+from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
     AccountConfig,
     ConnectionLimits,
@@ -32,8 +32,8 @@ from natsctl.broker.exchange.account_config import (
     StreamImport,
     SubjectMap,
 )
-from natsctl.broker.exchange.import_plan import ImportPlan
-from natsctl.broker.exchange.mappings import compile_mapping
+from natsctl.broker.imports.import_plan import ImportPlan
+from natsctl.broker.imports.mappings import compile_mapping
 from natsctl.server.conf.authorization import permissions_of, users_of, with_permissions, with_users
 from natsctl.server.conf.jetstream import account_limits
 from natsctl.server.conf.syntax import Block, ConfError, Item
@@ -413,7 +413,7 @@ def _limits(account: _Account, item: Item) -> None:
 
 def _nkey(account: _Account, item: Item) -> None:
     """Check the key of an account; nothing here is signed with it."""
-    from natsctl.broker.jwt.nkey import is_public
+    from natsctl.broker.jwt.token import is_public
 
     if not isinstance(item.value, str) or not is_public(item.value, "account"):
         raise item.fault(f"Not a valid public nkey for an account: {go_quote(str(item.value))}")

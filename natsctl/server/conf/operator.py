@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, UserClaims, decode
-from natsctl.broker.jwt.nkey import is_public
-from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
+from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.server.conf.syntax import Block, Item, read_file
 from natsctl.server.conf.values import (
     OptionSetter,

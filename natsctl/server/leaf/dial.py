@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from natsctl.broker.leaf.options import RemoteCredentialsError, Signer
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.leaf.handshake import RemoteCredentialsError, Signer
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.conf.syntax import read_file
 from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of

@@ -6,10 +6,10 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.auth.static_auth import StaticAuthenticator
-from natsctl.broker.leaf.leafs import Leafs
-from natsctl.broker.leaf.options import LeafOptions
-from natsctl.broker.options import SECOND_NS
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.broker_options import SECOND_NS
+from natsctl.broker.leaf.handshake import LeafOptions
+from natsctl.broker.leaf.leaf_nodes import Leafs
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.endpoint import named
 from natsctl.server.leaf.listener import LeafEndpoint, LeafShell
 from natsctl.server.leaf.options import LeafNodesOptions

@@ -28,7 +28,7 @@ from natsctl.server.tls.listener import TlsConnection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from natsctl.broker.leaf.leafs import Leafs
+    from natsctl.broker.leaf.leaf_nodes import Leafs
     from natsctl.broker.session import Session
     from natsctl.server.tls.contexts import ListenerTls
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from natsctl.broker.leaf.options import RemoteOptions
-from natsctl.broker.options import SECOND_NS
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.broker_options import SECOND_NS
+from natsctl.broker.leaf.handshake import RemoteOptions
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.leaf.dial import RemoteConnection, client_context, signer_of
 from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from natsctl.api.times import format_time
-from natsctl.broker.exchange.account_config import (
+from natsctl.broker.account import Traffic
+from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
     ServiceExport,
     ServiceImport,
     StreamExport,
     StreamImport,
 )
-from natsctl.broker.traffic import Traffic
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag
 from natsctl.server.monitor.document import SECOND_NS
 from natsctl.server.monitor.query import BadRequestError, Query
@@ -23,7 +23,7 @@ from natsctl.server.monitor.subsz import subscription_stats
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.exchange.account_config import AccountConfig, SubjectMap
+    from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
     from natsctl.server.view import ServerView
 
 

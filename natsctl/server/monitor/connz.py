@@ -21,12 +21,12 @@ from natsctl.server.monitor.query import BadRequestError, Query
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
+    from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
-    from natsctl.broker.jwt.account_book import HeldAccount
+    from natsctl.broker.broker_options import Clock
+    from natsctl.broker.jwt.account_registry import HeldAccount
     from natsctl.broker.leaf.peer import LeafPeer
-    from natsctl.broker.options import Clock
     from natsctl.broker.subscription import Subscription
-    from natsctl.broker.tls_facts import TlsFacts
     from natsctl.server.view import ServerView
 
 

@@ -16,7 +16,7 @@ from natsctl.api.codec import encode
 from natsctl.api.units import format_duration
 
 if TYPE_CHECKING:
-    from natsctl.broker.options import Clock
+    from natsctl.broker.broker_options import Clock
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:

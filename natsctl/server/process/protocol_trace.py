@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final
 
-from natsctl.broker.notices import quoted
+from natsctl.broker.refusals import quoted
 
 MAX_KEPT_BYTES: Final = 1 << 20
 """Bytes kept of a payload or of an unfinished line; a server has longer payloads only where configured."""

@@ -15,7 +15,7 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.process.flags import FlagError
 
 if TYPE_CHECKING:

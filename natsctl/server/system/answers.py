@@ -17,7 +17,7 @@ from natsctl.api.strict import DecodeError, read_plain
 from natsctl.api.subjects import is_literal, is_subset
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.system.endpoints import (

@@ -20,9 +20,9 @@ from natsctl.broker.info import server_info
 if TYPE_CHECKING:
     from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
-    from natsctl.broker.auth.grant import Refusal
+    from natsctl.broker.auth.credentials import Refusal
     from natsctl.broker.broker import Broker
-    from natsctl.broker.options import Rng
+    from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
 
 

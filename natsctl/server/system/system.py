@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.codec import encode
+from natsctl.broker.broker_options import Nobody
 from natsctl.broker.info import server_info
-from natsctl.broker.onlooker import Nobody
 from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, is_known
 from natsctl.server.system.requests import (
@@ -31,7 +31,7 @@ from natsctl.server.system.requests import (
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.auth.grant import Refusal
+    from natsctl.broker.auth.credentials import Refusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
     from natsctl.server.system.answers import Answers

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from natsctl.broker.auth.distinguished_names import DistinguishedName
-from natsctl.broker.auth.grant import Certificate
-from natsctl.broker.tls_facts import PeerCertificate, TlsFacts
+from natsctl.broker.auth.credentials import Certificate, DistinguishedName, PeerCertificate, TlsFacts
 from natsctl.server.conf.syntax import read_file
 
 if TYPE_CHECKING:

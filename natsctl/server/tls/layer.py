@@ -17,7 +17,7 @@ import ssl
 from contextlib import suppress
 from typing import Any, Final
 
-from natsctl.broker.tls_facts import TlsFacts
+from natsctl.broker.auth.credentials import TlsFacts
 from natsctl.server.tls.names import suite_name
 
 READ_BYTES: Final = 64 * 1024

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
 from natsctl.server.tls.contexts import RATE_WINDOW_S

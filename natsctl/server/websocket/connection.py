@@ -16,7 +16,7 @@ import h11
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import Opcode
 
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
 from natsctl.server.tls.layer import SecureTransport, TlsLayer
 from natsctl.server.tls.names import error_text

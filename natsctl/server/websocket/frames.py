@@ -15,7 +15,7 @@ from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import FrameDecoder, FrameProtocol, Opcode, ParseFailed, RsvBits
 
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 
 MAX_CONTROL_BYTES: Final = 125
 """Longest payload of a control frame."""

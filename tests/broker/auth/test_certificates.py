@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.broker.auth.connect_options import ConnectOptions
-from natsctl.broker.auth.distinguished_names import parse_dn
-from natsctl.broker.auth.grant import Certificate, Credentials, Grant
+from natsctl.broker.auth.credentials import Certificate, ConnectOptions, Credentials, Grant, parse_dn
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 
 

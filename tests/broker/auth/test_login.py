@@ -9,15 +9,14 @@ from typing import Any
 import bcrypt
 import pytest
 
-from natsctl.broker.auth.connect_options import ConnectOptions, parse_connect
-from natsctl.broker.auth.grant import Credentials, Grant, Pending, Refusal
+from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
-from natsctl.broker.exchange.account_config import AccountConfig, ConnectionLimits
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.imports.account_config import AccountConfig, ConnectionLimits
 from natsctl.broker.info import user_info_json
-from natsctl.broker.options import BrokerOptions
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.testing.clock import VirtualClock
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"

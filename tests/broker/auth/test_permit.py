@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.broker.auth import permit as room
-from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
-from natsctl.broker.auth.permit import Permit
+from natsctl.broker.auth import permissions as room
+from natsctl.broker.auth.permissions import Permissions, Permit, ResponseRule, SubjectRules
 
 SECOND = 1_000_000_000
 

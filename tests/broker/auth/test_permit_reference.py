@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from natsctl.broker.auth.grant import Grant
+from natsctl.broker.auth.credentials import Grant
 from natsctl.broker.auth.static_auth import StaticAuthenticator
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions

@@ -5,8 +5,7 @@ from __future__ import annotations
 import bcrypt
 import pytest
 
-from natsctl.broker.auth.connect_options import ConnectOptions, parse_connect
-from natsctl.broker.auth.grant import Credentials, Grant, Pending, Refusal
+from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from natsctl.broker.broker import Broker
-from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
+from natsctl.broker.jwt.authenticator import BrokerKeeper, JwtAuthenticator
 from natsctl.broker.jwt.claims import OperatorClaims, decode
-from natsctl.broker.jwt.keeper import BrokerKeeper
-from natsctl.broker.jwt.resolver import MemoryResolver
-from natsctl.broker.jwt.trust import trust_of
-from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
 from tests.support.operators import Operator, OperatorAccount, UserLogin
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.broker.exchange.account_config import AccountConfig, ServiceImport, StreamImport
-from natsctl.broker.jwt.resolver import MemoryResolver
+from natsctl.broker.imports.account_config import AccountConfig, ServiceImport, StreamImport
+from natsctl.broker.jwt.account_registry import MemoryResolver
 from natsctl.broker.jwt.token import JwtError
 from tests.support.operators import NO_JETSTREAM_LIMITS, Key, Operator, OperatorAccount, activation, make_jwt
 

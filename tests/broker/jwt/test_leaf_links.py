@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from natsctl.broker.leaf.leafs import Leafs
+from natsctl.broker.leaf.handshake import LeafOptions
+from natsctl.broker.leaf.leaf_nodes import Leafs
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.broker.leaf.options import LeafOptions
 from tests.support.leaf_servers import Lines
 from tests.support.operators import Operator, UserLogin
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from natsctl.broker.jwt.claims import AccountBody, AccountClaims, Permission, Template, UserBody, UserClaims
-from natsctl.broker.jwt.templates import MAX_EXPANSIONS, filled
 from natsctl.broker.jwt.token import JwtError
+from natsctl.broker.jwt.user_grant import MAX_EXPANSIONS, filled
 
 USER = UserClaims(
     sub="UKEY", name="alice", nats=UserBody(tags=["team:red", "team:blue", "dept:x"], issuer_account="AKEY")

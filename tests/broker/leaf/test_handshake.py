@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from natsctl.broker.auth.grant import Credentials, Grant
+from natsctl.broker.auth.credentials import Credentials, Grant
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from tests.support.leaf_servers import Server, Servers
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from natsctl.broker.leaf.handshake import RemoteOptions
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.broker.leaf.options import RemoteOptions
 from tests.support.leaf_servers import Servers
 
 WORDS = [

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from natsctl.api.account import UNLIMITED
-from natsctl.broker.exchange.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
-from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
-from natsctl.broker.options import SECOND_NS
-from natsctl.broker.reasons import CloseReason
-from natsctl.wire.leaf_parser import LeafParser
+from natsctl.broker.broker_options import SECOND_NS
+from natsctl.broker.imports.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
+from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
+from natsctl.broker.refusals import CloseReason
+from natsctl.wire.leaf import LeafParser
 from tests.support.leaf_servers import MemoryLink, Server, Servers
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"

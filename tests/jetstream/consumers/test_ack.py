@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.testing.jet import Jet, numbers, texts
 from natsctl.testing.simdisk import Fault
-from natsctl.wire.encode import encode_pub
+from natsctl.wire.ops import encode_pub
 
 
 @pytest.fixture

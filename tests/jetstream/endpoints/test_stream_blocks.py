@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from natsctl.api import headers
-from natsctl.broker.options import BrokerOptions, Limits
+from natsctl.broker.broker_options import BrokerOptions, Limits
 from natsctl.jetstream.endpoints import stream_blocks
 from natsctl.store import file_log, frame
 from natsctl.store.message import StoredMessage

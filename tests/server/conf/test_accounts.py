@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.broker.exchange.account_config import (
+from natsctl.broker.imports.account_config import (
     AccountConfig,
     ConnectionLimits,
     Destination,

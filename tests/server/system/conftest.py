@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from natsctl.broker.auth.grant import Grant
+from natsctl.broker.auth.credentials import Grant
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.system.system import System
 from natsctl.testing.machine import Machine, Message, Wire

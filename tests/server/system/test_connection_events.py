@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from natsctl.broker.auth.grant import Grant, Refusal
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.auth.credentials import Grant, Refusal
+from natsctl.broker.refusals import CloseReason
 
 from .conftest import Net
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.broker.auth.grant import Grant
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.auth.credentials import Grant
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.system.answers import kick
 from natsctl.server.system.system import System

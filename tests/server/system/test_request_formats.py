@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.strict import DecodeError
 from natsctl.broker.broker import Broker
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
 from natsctl.server.monitor.connz import ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
 from natsctl.server.monitor.jsz import JszOptions

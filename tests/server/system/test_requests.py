@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.broker.exchange.account_config import AccountConfig
+from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.server.system.requests import (
     ACCOUNT_NAMES,
     DEBUG_SUBJECTS,

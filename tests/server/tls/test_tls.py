@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.listener import joined

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from wsproto.frame_protocol import Opcode
 
-from natsctl.broker.reasons import CloseReason
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.frames import COMPRESSED, FINAL

@@ -12,18 +12,16 @@ import random
 from functools import lru_cache
 from typing import Any, Final
 
-from natsctl.broker.auth.grant import Authenticator
+from natsctl.broker.auth.credentials import Authenticator
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
-from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
+from natsctl.broker.jwt.authenticator import BrokerKeeper, JwtAuthenticator
 from natsctl.broker.jwt.claims import OperatorClaims, decode
-from natsctl.broker.jwt.keeper import BrokerKeeper
-from natsctl.broker.jwt.resolver import MemoryResolver
-from natsctl.broker.jwt.trust import trust_of
-from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
 from natsctl.testing.clock import VirtualClock
-from natsctl.wire.faults import Limits
+from natsctl.wire.ops import Limits
 from tests.support.fuzz.protocol import pieces, spoilt
 from tests.support.operators import Operator, base64url
 

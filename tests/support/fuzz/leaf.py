@@ -10,14 +10,13 @@ import random
 from typing import Final
 
 from natsctl.broker.broker import Broker
-from natsctl.broker.leaf.leafs import Leafs
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
+from natsctl.broker.leaf.leaf_nodes import Leafs
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
-from natsctl.broker.options import BrokerOptions
 from natsctl.testing.clock import VirtualClock
-from natsctl.wire.faults import FaultKind
-from natsctl.wire.leaf_parser import LINE_FACTOR, LeafParser, leaf_limits
-from natsctl.wire.ops import Op
+from natsctl.wire.leaf import LINE_FACTOR, LeafParser, leaf_limits
+from natsctl.wire.ops import FaultKind, Op
 from tests.support.fuzz.protocol import KEPT_BYTES, LIMITS, pieces, spoilt
 from tests.support.leaf_servers import Lines
 

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from natsctl.broker.broker import Broker
-from natsctl.broker.options import BrokerOptions
+from natsctl.broker.broker_options import BrokerOptions
 from natsctl.testing.clock import VirtualClock
-from natsctl.wire.faults import FaultKind, Limits
-from natsctl.wire.ops import Op
+from natsctl.wire.ops import FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
 
 LIMITS: Final = Limits(max_control_line=512, max_payload=2048)

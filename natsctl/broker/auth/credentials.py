@@ -1,0 +1,213 @@
+"""The body of CONNECT.
+
+Distinguished names of certificates and users: `CN=a,OU=b,O=c`, as RFC 4514 writes them.
+
+What a connection shows of who it is, and what it is let in as.
+
+What a TLS handshake settled, as connz shows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import ClassVar, Final, Protocol
+
+import msgspec
+
+from natsctl.api.codec import InvalidJSONError, fold, read_folded
+from natsctl.api.model import Confidential
+from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.refusals import CloseReason
+
+
+class ConnectOptions(msgspec.Struct, kw_only=True):
+    """The body of CONNECT, with the defaults of a client that never sends it."""
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    auth_token: str = ""
+    user: str = ""
+    password: str = msgspec.field(default="", name="pass")
+    jwt: str = ""
+    nkey: str = ""
+    sig: str = ""
+    account: str = ""
+    new_account: bool = False
+
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"ConnectOptions(user={self.user!r}, nkey={self.nkey!r}, name={self.name!r}, …)"
+
+
+_NAMES: Final = frozenset(ConnectOptions.__struct_encode_fields__)
+
+
+def parse_connect(body: bytes, before: ConnectOptions | None = None) -> ConnectOptions | None:
+    """Return the options of a CONNECT body; None where it is not what the protocol asks for.
+
+    What a body does not say stays as `before` has it, which is what an earlier CONNECT said.
+    """
+    try:
+        given = msgspec.json.decode(body, type=dict[str, object] | None) or {}
+        if any(key not in _NAMES and fold(key) in _NAMES for key in given):
+            given = read_folded(body, ConnectOptions)
+        known = {key: value for key, value in given.items() if value is not None}
+        return msgspec.convert(known if before is None else msgspec.to_builtins(before) | known, ConnectOptions)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError, InvalidJSONError):
+        return None
+
+
+_PART: Final = r" *([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)*) *= *((?:[^\\,+]|\\.)*?) *([,+]|\Z)"
+_ESCAPED: Final = rb"\\(?:([0-9A-Fa-f]{2})|(.))"
+"""Compiled when first used: a server without TLS starts without."""
+
+RelativeName = tuple[tuple[str, str], ...]
+"""The (type, value) pairs of one element, sorted, as their order means nothing; types in capitals."""
+DistinguishedName = tuple[RelativeName, ...]
+"""The elements from the most specific one on, which a certificate has in the opposite order."""
+
+
+def parse_dn(text: str) -> DistinguishedName | None:
+    """Return the elements of a distinguished name, None where it is none. Source: nats-server, internal/ldap."""
+    elements: list[RelativeName] = []
+    element: list[tuple[str, str]] = []
+    at, parts, escaped = 0, re.compile(_PART, re.DOTALL), re.compile(_ESCAPED, re.DOTALL)
+    while at < len(text):
+        part = parts.match(text, at)
+        if part is None or part[2].startswith("#"):  # a value in BER
+            return None
+        raw = escaped.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], part[2].encode())
+        try:
+            element.append((part[1].upper(), raw.decode()))
+        except UnicodeDecodeError:
+            return None
+        if part[3] != "+":
+            elements.append(tuple(sorted(element)))
+            element = []
+        at = part.end()
+    return tuple(elements) if elements and not element else None
+
+
+def in_any_order(name: DistinguishedName) -> DistinguishedName:
+    """Return the same for all names that have the same elements."""
+    return tuple(sorted(name))
+
+
+UNLIMITED: Final = -1
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """The names in a client's verified certificate; `subject` is the text that nats-server makes of it.
+
+    That text lacks attributes, and has the others in an order of its own; `dn` is the whole subject.
+    """
+
+    subject: str = ""
+    emails: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    domain_components: str = ""
+    """The subject's text and after it its DC attributes, empty where there are none."""
+    dn: DistinguishedName | None = None
+    """None where an attribute's type has no name."""
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Everything an authenticator may look at."""
+
+    options: ConnectOptions
+    nonce: bytes = b""
+    """Nonce in this connection's INFO, empty without one."""
+    certificate: Certificate | None = None
+    connection_type: str = "STANDARD"
+    """STANDARD, WEBSOCKET, LEAFNODE, LEAFNODE_WS or IN_PROCESS, as configuration and JWTs spell it."""
+    host: str = ""
+    now_ns: int = 0
+    """The wall clock, since the epoch."""
+
+
+class Grant(Confidential, frozen=True):
+    """Result of a login; `user` is the name in connz, empty for tokens.
+
+    Limits of `UNLIMITED` leave those of the account and of the server.
+    """
+
+    UNSHOWN: ClassVar = ("jwt",)
+
+    user: str
+    account: str
+    permissions: Permissions | None = None
+    expires_ns: int = 0
+    """When the connection is to be closed, wall clock; 0: never."""
+    max_subscriptions: int = UNLIMITED
+    max_payload: int = UNLIMITED
+    nkey: str = ""
+    issuer: str = ""
+    """The account's key that signed the user's JWT."""
+    jwt: str = ""
+    name_tag: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Reason for a refused login: the client's error, connz's term, and `detail` for debugging; never a secret."""
+
+    detail: str = ""
+    text: str = "Authorization Violation"
+    reason: CloseReason = CloseReason.AUTHENTICATION_VIOLATION
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """An answer that takes long to work out (bcrypt): `work` does it, in any thread, and touches nothing else.
+
+    A session waits for it with everything that follows its CONNECT; a caller that cannot wait calls `work` directly.
+    """
+
+    work: Callable[[], Grant | Refusal]
+
+
+class Authenticator(Protocol):
+    """Source of users: static configuration, or the JWTs of an operator."""
+
+    @property
+    def required(self) -> bool:
+        """False where a client without credentials is let in."""
+
+    @property
+    def wants_nonce(self) -> bool:
+        """True where INFO carries something to sign."""
+
+    @property
+    def default(self) -> Grant | None:
+        """Grant of a client without credentials."""
+
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+        """Return what the client is let in as, or why not, or how that is found out where it takes long."""
+
+    def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
+        """Return whether a client that was let in as `grant` would be let in as the same now; asked after a reload."""
+
+
+class PeerCertificate(msgspec.Struct, frozen=True):
+    """One certificate of the client's chain; both digests are SHA-256 in hex, of its public key and of itself."""
+
+    subject: str
+    subject_pk_sha256: str
+    cert_sha256: str
+
+
+class TlsFacts(msgspec.Struct, frozen=True):
+    """`version` is `1.2` or `1.3`, `cipher` the suite's IANA name; `first` where the handshake came before INFO."""
+
+    version: str
+    cipher: str
+    first: bool = False
+    peer_certificates: tuple[PeerCertificate, ...] = ()

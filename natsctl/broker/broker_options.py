@@ -1,0 +1,135 @@
+"""What the shell tells the broker about itself, and the limits of core NATS.
+
+Who wants to know of the connections that come, go, and are refused: the events of the system account.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from natsctl.api.versions import SERVER_VERSION
+from natsctl.broker.auth.credentials import Authenticator
+from natsctl.wire.ops import Limits
+
+if TYPE_CHECKING:
+    from natsctl.broker.auth.credentials import Refusal
+    from natsctl.broker.session import Session
+
+
+SECOND_NS = 1_000_000_000
+
+
+class Clock(Protocol):
+    """Two times in nanoseconds."""
+
+    def now_ns(self) -> int:
+        """Wall clock, since the epoch."""
+
+    def monotonic_ns(self) -> int:
+        """A clock that never goes back."""
+
+
+class Rng(Protocol):
+    """The part of random.Random that the broker draws from."""
+
+    def random(self) -> float:
+        """A number from 0 up to, not including, 1."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """A number of `k` random bits."""
+
+
+class WebSocketListener(msgspec.Struct):
+    """Address of WebSocket clients in their INFO."""
+
+    host: str
+    port: int
+    tls: bool
+
+
+class BrokerOptions(msgspec.Struct, kw_only=True):
+    """Options of a broker; the defaults are nats-server's."""
+
+    server_id: str = ""
+    """56 characters that begin with N; made from the random source where empty."""
+    server_name: str = ""
+    """The server id where empty."""
+    version: str = SERVER_VERSION
+    tags: list[str] = msgspec.field(default_factory=list)
+    go: str = "natsctl"
+    """INFO's field for the implementation's tool chain; clients only show it."""
+    host: str = "0.0.0.0"
+    port: int = 4222
+    system_account: str = "$SYS"
+    headers: bool = True
+    """Whether clients may use message headers."""
+    jetstream: bool = False
+    domain: str = ""
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
+    connect_urls: list[str] = msgspec.field(default_factory=list)
+    ws_connect_urls: list[str] = msgspec.field(default_factory=list)
+    limits: Limits = msgspec.field(default_factory=Limits)
+    auth: Authenticator | None = None
+    listener_auth: dict[str, Authenticator | None] = msgspec.field(default_factory=dict)
+    """Authenticator of one connection type, where it is not `auth`."""
+    auth_timeout_ns: int = 2 * SECOND_NS
+    listener_auth_timeout_ns: dict[str, int] = msgspec.field(default_factory=dict)
+    """The same for one connection type."""
+    ping_interval_ns: int = 120 * SECOND_NS
+    listener_ping_interval_ns: dict[str, int] = msgspec.field(default_factory=dict)
+    """The same for one connection type."""
+    websocket: WebSocketListener | None = None
+    ping_max: int = 2
+    first_ping_ns: int = 2 * SECOND_NS
+    max_pending: int = 64 << 20
+    """Bytes that may wait for one client before it is cut off."""
+    max_connections: int = 65536
+    max_subscriptions: int = 0
+    """Per connection; 0: no limit."""
+    max_subscription_tokens: int = 0
+    """Tokens that a subscription's subject may have; 0: any number."""
+    max_closed_clients: int = 10000
+
+    def auth_of(self, connection_type: str) -> Authenticator | None:
+        """Return the authenticator of a kind of connection, None where it accepts every client."""
+        return self.listener_auth.get(connection_type, self.auth)
+
+    def auth_timeout_of(self, connection_type: str) -> int:
+        """Return how long a client of that kind has for its CONNECT."""
+        return self.listener_auth_timeout_ns.get(connection_type, self.auth_timeout_ns)
+
+    def ping_interval_of(self, connection_type: str) -> int:
+        """Return how often a client of that kind is pinged."""
+        return self.listener_ping_interval_ns.get(connection_type, self.ping_interval_ns)
+
+
+class Onlooker(Protocol):
+    """Listener to the events of connections; it must not close sessions."""
+
+    def connected(self, session: Session) -> None:
+        """Handle a client whose CONNECT was accepted."""
+
+    def refused(self, session: Session, refusal: Refusal) -> None:
+        """Handle a client that was refused; `disconnected` follows."""
+
+    def disconnected(self, session: Session) -> None:
+        """Handle the end of a connection; its `close_reason` and `stop_ns` are set."""
+
+
+class Nobody:
+    """Event listener that ignores every event."""
+
+    __slots__ = ()
+
+    def connected(self, session: Session) -> None:
+        """Do nothing."""
+
+    def refused(self, session: Session, refusal: Refusal) -> None:
+        """Do nothing."""
+
+    def disconnected(self, session: Session) -> None:
+        """Do nothing."""

@@ -1,0 +1,165 @@
+"""What one client has sent, carried out in slices, so that nobody's work keeps everybody else waiting.
+
+Theory of operation. A few kilobytes can ask for seconds of work: a publish that reaches fifty thousand subscriptions of
+its own sender, or a subject of a thousand tokens among as many patterns. A session looks at the clock while it carries
+out a chunk; after `SLICE_NS` it puts the rest off, here, and is in `broker.unfinished`. The shell stops reading from it
+and calls `go_on` in later turns, one session after another, for as long as a turn may take; what arrives meanwhile all
+the same is kept in its order. Where that is too much, it is carried out at once: it was unpacked from little, and
+memory is worth more than time.
+
+What concerns many subscriptions of one connection goes in slices, too: what is left of it is in `broker.long_work`, as
+iterators that stop after each few of them, and `do_long_work` goes on with it in later turns. Subscriptions that end
+receive nothing from the moment of their end (`Routes.begin_leaving`); the review after a change of permissions looks at
+each as it comes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.refusals import CloseReason
+from natsctl.wire.ops import Op
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Subscription
+
+
+SLICE_NS: Final = 10_000_000
+"""Time slice of one session before others have their turn."""
+CROWD_SLICE_NS: Final = 1_000_000
+"""The same while others have put something off."""
+LOOK_MASK: Final = 7
+"""The clock is looked at after every eighth message or subscription."""
+LONG_SUBJECT_BYTES: Final = 128
+"""And after each with a longer subject, which may take long to match,"""
+MANY_TAKERS: Final = 64
+"""or with more takers than these."""
+MAX_PUT_OFF_BYTES: Final = 8 << 20
+"""Bytes that may arrive after work was deferred: one read of the shell may be unpacked to much more."""
+MAX_FORCED: Final = 50
+"""Slices that are carried out at once where more arrives."""
+
+
+MANY_SUBS: Final = 1000
+"""Subscriptions of a connection that are removed, or looked at, at once."""
+SUBS_STEP: Final = 64
+"""Subscriptions that are, between two looks at the clock."""
+
+
+class PutOff:
+    """Work of one session that is still to be carried out."""
+
+    __slots__ = ("chunks", "ops", "size")
+
+    def __init__(self, ops: list[Op]) -> None:
+        self.ops = ops
+        self.chunks: list[bytes] = []
+        self.size = 0
+        """Bytes in `chunks`."""
+
+
+def slice_end_ns(session: Session) -> int:
+    """Return when what a session is about to carry out should end or be put off, by the monotonic clock."""
+    return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
+
+
+def put_off(session: Session, rest: Iterable[Op]) -> bool:
+    """Keep what is left of a chunk for a later turn; False where nothing is."""
+    ops = list(rest)
+    if not ops:
+        return False
+    session.put_off = PutOff(ops)
+    session.broker.unfinished.append(session)
+    return True
+
+
+def keep(session: Session, chunk: bytes) -> None:
+    """Take what arrives before everything was carried out."""
+    later = session.put_off
+    assert later is not None
+    later.chunks.append(chunk)
+    later.size += len(chunk)
+    for _ in range(MAX_FORCED):
+        if later is None or later.size <= MAX_PUT_OFF_BYTES:
+            return
+        go_on(session)
+        later = session.put_off
+    session.broker.notice(session, "too much work was sent at once")
+    session.close(CloseReason.PROTOCOL_VIOLATION)
+
+
+def go_on(session: Session) -> None:
+    """Carry out some of what was put off; what is left then waits behind the other sessions."""
+    later, session.put_off = session.put_off, None
+    if later is None or session.close_reason is not None:
+        return
+    session.go_on(later.ops, b"")
+    if session.close_reason is not None:
+        return
+    again = session.put_off
+    if again is not None:
+        again.chunks, again.size = later.chunks, later.size
+    elif later.chunks:
+        session.receive(b"".join(later.chunks))
+
+
+def leave(account: Account, subs: dict[bytes, Subscription]) -> None:
+    """End subscriptions that their session has no longer: at once, or in later turns where they are many.
+
+    What stands for them in other accounts has to end with them, so that those go at once as well.
+    """
+    if len(subs) > MANY_SUBS and account.exchange.streams is None:
+        account.routes.begin_leaving()
+        account.broker.long_work.append(_removing(account, subs))
+        return
+    for sub in subs.values():
+        account.unsubscribe(sub)
+
+
+def _removing(account: Account, subs: dict[bytes, Subscription]) -> Iterator[None]:
+    while subs:
+        for _ in range(min(SUBS_STEP, len(subs))):
+            account.unsubscribe(subs.popitem()[1])
+        yield
+    account.routes.end_leaving()
+
+
+def look_at_all(session: Session, look: Callable[[Subscription], object], then: Callable[[], object] | None) -> None:
+    """Call `look` with each subscription that a session has and keeps until its turn, and `then` at last."""
+    subs = list(session.subs.values())
+    if len(subs) > MANY_SUBS:
+        session.broker.long_work.append(_looking(session, subs, look, then))
+        return
+    for sub in subs:
+        look(sub)
+    if then is not None:
+        then()
+
+
+def _looking(
+    session: Session,
+    subs: list[Subscription],
+    look: Callable[[Subscription], object],
+    then: Callable[[], object] | None,
+) -> Iterator[None]:
+    for start in range(0, len(subs), SUBS_STEP):
+        for sub in subs[start : start + SUBS_STEP]:
+            if session.subs.get(sub.sid) is sub:
+                look(sub)
+        yield
+    if then is not None and session.close_reason is None:
+        then()
+
+
+def do_long_work(broker: Broker, until_ns: int) -> None:
+    """Go on with what concerns many subscriptions, until the monotonic clock says `until_ns`."""
+    work = broker.long_work
+    while work:
+        if next(work[0], work) is work:
+            work.popleft()
+        if broker.clock.monotonic_ns() >= until_ns:
+            return

@@ -1,0 +1,244 @@
+"""Streams of other accounts, seen in this one.
+
+Theory of operation. Nothing stands in an exporting account until somebody here subscribes to what is imported. Then
+each subscription gets a stand-in there, on what of the exported subjects it asks for, in its own queue group, so that
+members in both accounts are one group. A stand-in hands messages over under their local subject and ends with its
+subscription. Stand-ins have none themselves: what is imported can not be exported again, as in nats-server.
+
+What one account takes from other accounts, and what it owes them.
+
+Theory of operation. A plan (import_plan.py) says which imports are in effect; `apply` makes the difference to what
+was in effect before, so that requests and subscriptions that go on are not disturbed. Responses that are owed outlive
+a change of the imports that asked for them. Services need modules of their own, loaded where there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.subjects import is_literal, matches
+from natsctl.broker.imports.mappings import PatternMapping, carried_back, common
+from natsctl.broker.subscription import Subscription
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.imports.import_plan import ServiceLink, StreamLink
+    from natsctl.broker.imports.service_imports import Responses, ServiceDoor, Waiting
+    from natsctl.broker.session import Session
+
+
+_OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
+"""Subjects that the server answers in each account by itself: its handlers there take nothing of another account's."""
+
+
+class StandIn(Subscription):
+    """Handler in an exporting account for one subscription of the importing account."""
+
+    __slots__ = ("_for", "_line")
+
+    def __init__(self, line: StreamLine, subject: bytes, sub: Subscription) -> None:
+        super().__init__(line.exporter, subject, sub.queue, handler=self._take)
+        self._line = line
+        self._for = sub
+
+    def behind(self) -> Subscription:
+        """Return the subscription here that it stands for."""
+        return self._for.behind()
+
+    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
+        sub, exporter = self._for, self._line.exporter
+        to = exporter.destination(subject)
+        if exporter.broker.hops.of(to) is not None:
+            return False  # a request to a service belongs to no stream
+        local = subject if to is not subject else self._line.local(subject)
+        session = sub.session
+        if session is None:
+            return sub.handler(local, reply, header, payload, origin)
+        if session.close_reason is not None or (session is origin and not session.echo):
+            return False
+        sub.account.deliver_to(sub, local, reply, header, payload)
+        return None
+
+
+class StreamLine:
+    """One import of a stream."""
+
+    __slots__ = ("_mapping", "_same", "_to", "exporter", "link")
+
+    def __init__(self, link: StreamLink, exporter: Account) -> None:
+        self.link = link
+        self.exporter = exporter
+        self._same = not link.destination and link.local == link.subject
+        self._to = link.local.encode()
+        self._mapping = PatternMapping(link.subject, link.destination) if link.destination else None
+
+    def local(self, subject: bytes) -> bytes:
+        """Return what a message of the exporter is called here."""
+        if self._mapping is not None:
+            return self._mapping.apply(subject) or subject
+        return subject if self._same else self._to
+
+    def asked(self, subject: str) -> str:
+        """Return what a subscription to `subject` here is to take there, empty for nothing."""
+        link = self.link
+        found = common(subject, link.local)
+        if found is None:
+            return ""
+        part, narrowed = found
+        if not narrowed:
+            return link.subject
+        if link.destination:
+            return carried_back(part, link.subject, link.destination)
+        return part if self._same else link.subject
+
+
+class StreamImports:
+    """All imports of streams of one account."""
+
+    __slots__ = ("_account", "_lines", "links")
+
+    def __init__(self, account: Account, links: list[StreamLink]) -> None:
+        """Prepare; subscriptions that are there already are followed by `follow_all`."""
+        self._account = account
+        self.links = links
+        accounts = account.broker.accounts
+        self._lines = [StreamLine(link, accounts[link.account]) for link in links]
+
+    def follow(self, sub: Subscription) -> None:
+        """Route matching imports to the subscription."""
+        if sub.session is None and sub.subject.startswith(_OWN):
+            return
+        subject = sub.subject.decode("utf-8", "surrogateescape")
+        for line in self._lines:
+            wanted = line.asked(subject)
+            if wanted:
+                stand_in = StandIn(line, wanted.encode("utf-8", "surrogateescape"), sub)
+                sub.stand_ins += (stand_in,)
+                line.exporter.place(stand_in)
+
+    def follow_all(self) -> None:
+        """Route the current imports to every subscription of the account, and nothing else."""
+        for placed in tuple(self._account.routes.subs):
+            sub = placed.client or placed
+            if not sub.foreign:
+                end_stand_ins(sub)
+                self.follow(sub)
+
+
+def end_stand_ins(sub: Subscription) -> None:
+    """Take nothing of other accounts for a subscription any more."""
+    stand_ins, sub.stand_ins = sub.stand_ins, ()
+    for stand_in in stand_ins:
+        stand_in.account.unsubscribe(stand_in)
+
+
+class Exchange:
+    """The imports of one account, and the responses that its exports owe."""
+
+    __slots__ = ("_account", "_doors", "_responses", "awaited", "streams")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.streams: StreamImports | None = None
+        self._doors: dict[ServiceLink, ServiceDoor] = {}
+        self._responses: Responses | None = None
+        self.awaited = Awaited(account)
+
+    @property
+    def responses(self) -> Responses:
+        """The responses that the account's services owe; it begins to take them when first asked for."""
+        if self._responses is None:
+            from natsctl.broker.imports.service_imports import Responses
+
+            self._responses = Responses(self._account)
+            self._account.broker.on_tick.append(self._responses.tick)
+        return self._responses
+
+    @property
+    def owed(self) -> int:
+        """Number of requests that wait for a response of this account."""
+        return len(self._responses) if self._responses is not None else 0
+
+    @property
+    def services(self) -> Sequence[ServiceLink]:
+        """The imports of services that are in effect."""
+        return tuple(self._doors)
+
+    def listens(self, reply: bytes) -> bool | None:
+        """Return whether the reply that stands behind `reply` has a subscriber in the requester's account.
+
+        None where it is no reply of a request from another account.
+        """
+        responses = self._responses
+        if responses is None or not responses.made(reply):
+            return None
+        waiting = responses.get(reply)
+        return waiting is not None and waiting.requester.has_interest(waiting.reply)
+
+    def apply(self, streams: list[StreamLink], services: list[ServiceLink]) -> bool:
+        """Import these, and nothing else; return whether the services are others than before."""
+        before = set(self._doors)
+        for link in set(self._doors).difference(services):
+            self._account.unsubscribe(self._doors.pop(link))
+        accounts = self._account.broker.accounts
+        for link in services:
+            if link not in self._doors:
+                from natsctl.broker.imports.service_imports import ServiceDoor
+
+                door = self._doors[link] = ServiceDoor(self._account, link, accounts[link.account])
+                self._account.place(door)
+        if streams != (self.streams.links if self.streams is not None else []):
+            imports = StreamImports(self._account, streams)
+            imports.follow_all()
+            self.streams = imports if streams else None
+        return before != set(self._doors)
+
+    def came(self, sub: Subscription) -> None:
+        """Route matching imports to the subscription."""
+        if self.streams is not None:
+            self.streams.follow(sub)
+
+    def went(self, sub: Subscription) -> None:
+        """Remove the stand-ins of a subscription that has ended."""
+        for stand_in in sub.stand_ins:
+            stand_in.account.unsubscribe(stand_in)
+        sub.stand_ins = ()
+        if self.awaited:
+            self.awaited.interest_lost(sub.subject)
+
+
+class Awaited:
+    """The replies of one account that services of others are to answer; it ends waiting that is in vain."""
+
+    __slots__ = ("_account", "_by_reply")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._by_reply: dict[bytes, dict[Waiting, Responses]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_reply)
+
+    def add(self, waiting: Waiting, responses: Responses) -> None:
+        """Add a reply."""
+        self._by_reply.setdefault(waiting.reply, {})[waiting] = responses
+
+    def discard(self, waiting: Waiting) -> None:
+        """Forget a reply."""
+        known = self._by_reply.get(waiting.reply)
+        if known is not None:
+            known.pop(waiting, None)
+            if not known:
+                del self._by_reply[waiting.reply]
+
+    def interest_lost(self, pattern: bytes) -> None:
+        """Check that the replies of an ended subscription still have a subscriber."""
+        if is_literal(pattern):
+            replies = [pattern] if pattern in self._by_reply else []
+        else:
+            replies = [reply for reply in self._by_reply if matches(pattern, reply)]
+        for reply in replies:
+            if not self._account.has_interest(reply):
+                for waiting, responses in tuple(self._by_reply.get(reply, {}).items()):
+                    responses.unheard(waiting)

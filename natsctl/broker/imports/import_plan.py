@@ -1,0 +1,247 @@
+"""Which imports of all accounts are in effect, and what is wrong with the others.
+
+Theory of operation. A plan is made of all configurations at once, exports first, then imports of streams, then those
+of services, because each import is held against the exports and against the imports before it. What it finds are
+values that can be compared: the broker applies the difference to the plan before. Accounts that come one by one, as
+those of operators do, are added to the plan where they change nothing for the others. Rules and texts are
+nats-server's (server/accounts.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from natsctl.api.mapping_functions import TransformError
+from natsctl.api.subject_transform import SubjectMapping
+from natsctl.api.subjects import has_wildcard, is_literal, is_subset, is_valid_subject, overlaps
+from natsctl.broker.imports.account_config import (
+    AccountConfig,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
+from natsctl.broker.imports.mappings import destination_of, pattern_of, swapped
+
+MAX_SEARCH_DEPTH: Final = 1024
+"""Accounts on one path that a search for cycles follows. Source: nats-server, MaxAccountCycleSearchDepth."""
+CYCLE: Final = "import forms a cycle"
+_TOO_DEEP: Final = "search cycle depth exhausted"
+_INVALID: Final = "sublist: invalid subject"
+
+
+class StreamLink(msgspec.Struct, frozen=True):
+    """An import of a stream in effect: `subject` there is seen as `local` here, made by `destination` where given."""
+
+    account: str
+    subject: str
+    local: str
+    destination: str = ""
+
+
+class ServiceLink(msgspec.Struct, frozen=True):
+    """An import of a service in effect: `local` here asks `subject` there, made by `destination` where given."""
+
+    account: str
+    subject: str
+    local: str
+    destination: str
+    share: bool
+    export: ServiceExport
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Fault of one export or import of an account, in nats-server's words."""
+
+    account: str
+    item: StreamExport | ServiceExport | StreamImport | ServiceImport
+    text: str
+
+
+class _ImportRefusedError(Exception):
+    """Why an import is not in effect."""
+
+
+class ImportPlan:
+    """The imports in effect by importing account, and the problems."""
+
+    __slots__ = ("_configs", "_named", "problems", "services", "streams")
+
+    def __init__(self, configs: Iterable[AccountConfig]) -> None:
+        """Work everything out."""
+        self._configs: dict[str, AccountConfig] = {}
+        self._named: set[str] = set()
+        """Accounts that others name in their imports and exports."""
+        self.streams: dict[str, list[StreamLink]] = {}
+        self.services: dict[str, list[ServiceLink]] = {}
+        self.problems: list[Problem] = []
+        self.extend(tuple(configs))
+
+    def may_extend(self, configs: Sequence[AccountConfig]) -> bool:
+        """Return whether accounts are all new, no known one names them, and every account that they name is known."""
+        names = {config.name for config in configs}
+        wanted = {item.account for config in configs for item in config.imports}
+        return (
+            names.isdisjoint(self._configs) and names.isdisjoint(self._named) and wanted <= names | set(self._configs)
+        )
+
+    def extend(self, configs: Sequence[AccountConfig]) -> None:
+        """Work out new accounts, for which `may_extend` holds; the same as working out everything with them last."""
+        self._configs |= {config.name: config for config in configs}
+        for config in configs:
+            self._named.update(item.account for item in config.imports)
+            self._named.update(name for export in config.exports for name in export.accounts or ())
+            self._check_exports(config)
+        for kind in (StreamImport, ServiceImport):
+            for config in configs:
+                for item in config.imports:
+                    if isinstance(item, kind):
+                        self._add(config.name, item)
+
+    def _add(self, account: str, item: StreamImport | ServiceImport) -> None:
+        kind = "stream" if isinstance(item, StreamImport) else "service"
+        if item.account not in self._configs:
+            self.problems.append(Problem(account, item, f'"{item.account}" account not defined for {kind} import'))
+            return
+        try:
+            if isinstance(item, StreamImport):
+                self._add_stream(account, item)
+            else:
+                self._add_service(account, item)
+        except (_ImportRefusedError, TransformError) as refused:
+            text = f'Error adding {kind} import "{item.subject}": {refused}'
+            self.problems.append(Problem(account, item, text))
+
+    # Exports
+
+    def _check_exports(self, config: AccountConfig) -> None:
+        for export in config.exports:
+            kind = "stream" if isinstance(export, StreamExport) else "service"
+            unknown = [name for name in export.accounts or () if name not in self._configs]
+            self.problems += [
+                Problem(config.name, export, f'"{name}" account not defined for {kind} export') for name in unknown
+            ]
+            position, tokens = export.account_token_position, export.subject.split(".")
+            if position and (len(tokens) < position or tokens[position - 1] != "*"):
+                text = f'Error adding {kind} export "{export.subject}": {_INVALID}'
+                self.problems.append(Problem(config.name, export, text))
+            elif isinstance(export, ServiceExport) and export.latency is not None:
+                self._check_latency(config, export, export.latency.subject)
+
+    def _check_latency(self, config: AccountConfig, export: ServiceExport, results: str) -> None:
+        services = [each.subject for each in config.exports if isinstance(each, ServiceExport)]
+        why = ""
+        if not (is_valid_subject(results) and is_literal(results)) or any(
+            is_subset(results, each) for each in services
+        ):
+            why = "invalid publish subject"
+        elif export.response != "single":
+            why = "bad service response type"
+        if why:
+            text = f'Error adding service latency sampling for "{export.subject}" on subject "{results}": {why}'
+            self.problems.append(Problem(config.name, export, text))
+
+    def _export(self, account: str, importer: str, item: StreamImport | ServiceImport) -> ServiceExport | bool | None:
+        """Return the export that lets `importer` have what it asks for, False where there is none."""
+        wanted = StreamExport if isinstance(item, StreamImport) else ServiceExport
+        exports = [export for export in self._configs[account].exports if isinstance(export, wanted)]
+        same = [export for export in exports if export.subject == item.subject]
+        for export in same or [each for each in exports if is_subset(item.subject, each.subject)][:1]:
+            if _lets(export, importer, item, [] if same else item.subject.split(".")):
+                return export if isinstance(export, ServiceExport) else None
+        return False
+
+    # Streams
+
+    def _add_stream(self, account: str, item: StreamImport) -> None:
+        if not is_valid_subject(item.subject) or self._export(item.account, account, item) is False:
+            raise _ImportRefusedError("stream import not authorized")
+        to = item.to or item.subject
+        for subject in (to, item.subject):
+            self._refuse_stream_cycle(item.account, subject, {account})
+        destination = ""
+        if has_wildcard(item.subject) and to != item.subject:
+            destination = destination_of(to)
+            try:
+                SubjectMapping.compile(item.subject, destination, strict=True)
+            except TransformError as bad:
+                why = f'failed to create mapping transform for stream import subject from "{item.subject}" to "{to}"'
+                raise _ImportRefusedError(f"{why}: {bad}") from bad
+            to = pattern_of(destination)
+        links = self.streams.setdefault(account, [])
+        if any((link.account, link.subject) == (item.account, item.subject) for link in links):
+            raise _ImportRefusedError("stream import already exists")
+        links.append(StreamLink(item.account, item.subject, to, destination))
+
+    def _refuse_stream_cycle(self, account: str, subject: str, visited: set[str]) -> None:
+        if len(visited) >= MAX_SEARCH_DEPTH:
+            raise _ImportRefusedError(_TOO_DEEP)
+        exports = self._configs[account].exports
+        if not any(isinstance(each, StreamExport) and is_subset(subject, each.subject) for each in exports):
+            return
+        for link in self.streams.get(account, ()):
+            if overlaps(subject, link.local):
+                if link.account in visited:
+                    raise _ImportRefusedError(CYCLE)
+                visited.add(account)
+                narrowed = link.local if is_subset(link.local, subject) else subject
+                self._refuse_stream_cycle(link.account, narrowed, visited)
+
+    # Services
+
+    def _add_service(self, account: str, item: ServiceImport) -> None:
+        local = item.to or item.subject
+        if not (is_valid_subject(local) and is_valid_subject(item.subject)):
+            raise _ImportRefusedError(_INVALID)
+        export = self._export(item.account, account, item)
+        if not isinstance(export, ServiceExport):
+            raise _ImportRefusedError("service import not authorized")
+        shown = pattern_of(local) if has_wildcard(item.subject) else local
+        self._refuse_service_cycle(item.account, shown, {account})
+        links = self.services.setdefault(account, [])
+        destination = self._service_destination(local, item.subject)
+        for link in links:
+            if (link.account, link.local) == (item.account, shown):
+                raise _ImportRefusedError(
+                    f'duplicate service import subject "{local}", previously used in import for account '
+                    f'"{link.account}", subject "{link.subject}"'
+                )
+        links.append(ServiceLink(item.account, item.subject, shown, destination, item.share, export))
+
+    def _service_destination(self, local: str, subject: str) -> str:
+        """Return how a request's subject becomes the service's, empty where it is the same or there is only one."""
+        if not has_wildcard(subject) or subject == local:
+            return ""
+        theirs, ours = pattern_of(subject), destination_of(local)
+        try:
+            SubjectMapping.compile(theirs, ours, strict=True)
+        except TransformError as bad:
+            why = f'failed to create mapping transform for service import subject from "{local}" to "{subject}"'
+            raise _ImportRefusedError(f"{why}: {bad}") from bad
+        return swapped(theirs, ours)
+
+    def _refuse_service_cycle(self, account: str, subject: str, visited: set[str]) -> None:
+        if len(visited) >= MAX_SEARCH_DEPTH:
+            raise _ImportRefusedError(_TOO_DEEP)
+        for link in self.services.get(account, ()):
+            if overlaps(subject, link.subject):
+                if link.account in visited:
+                    raise _ImportRefusedError(CYCLE)
+                visited.add(account)
+                narrowed = link.local if is_subset(link.local, subject) else subject
+                self._refuse_service_cycle(link.account, narrowed, visited)
+
+
+def _lets(
+    export: StreamExport | ServiceExport, importer: str, item: StreamImport | ServiceImport, tokens: list[str]
+) -> bool:
+    """Return whether an export is for `importer`; `tokens` are the subject's where it is not the export's own."""
+    position = export.account_token_position
+    if position:
+        return position <= len(tokens) and tokens[position - 1] == importer
+    if export.token_required:
+        return bool(item.token)  # the authenticator lets only imports through whose token is good
+    return export.accounts is None or importer in export.accounts

@@ -1,0 +1,304 @@
+"""The two names of an imported subject: what the exporting account calls it, and what the importing one does.
+
+A local name is written as a pattern (`bar.*.*`) or as a destination that tells where each token comes from
+(`bar.$2.$1`, `bar.{{wildcard(2)}}.$1`). Source: server/subject_transform.go of nats-server.
+
+Subject mappings of an account: what clients publish on one subject goes to another.
+
+Theory of operation. Mappings are asked in the order they were added and the first whose source matches decides. Only
+those are asked whose first token is the message's own, or a wildcard; an account without mappings is never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from natsctl.api.mapping_functions import parse_function
+from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
+from natsctl.api.subjects import has_wildcard, is_subset, is_valid_subject, matches
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker_options import Rng
+    from natsctl.broker.imports.account_config import SubjectMap
+
+
+class PatternMapping:
+    """A mapping that only moves tokens. Those of a message that look like wildcards are text, as in API subjects."""
+
+    __slots__ = ("_cut", "_head", "_new", "_pattern", "_plan", "_tail", "src")
+
+    def __init__(self, src: str, dest: str) -> None:
+        """Map what matches `src` to `dest`, whose functions are wildcards alone."""
+        self.src = src
+        self._pattern = src.encode()
+        source, target = src.split("."), dest.split(".")
+        self._head = self._new = b""
+        if source[-1] == target[-1] == ">" and "*" not in source:
+            self._head, self._new = (text[:-1].encode() for text in (src, dest))
+        stars = [at for at, token in enumerate(source) if token == "*"]
+        self._tail = len(source) - 1 if source[-1] == ">" else -1
+        self._plan: list[bytes | int] = []
+        for token in target[:-1] if target[-1] == ">" else target:
+            index = _wildcard(token)
+            self._plan.append(stars[index - 1] if index else token.encode())
+        self._cut = len(self._head)
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return where a message on `subject` goes, None where the source does not match."""
+        if self._head:
+            if len(subject) == self._cut or not subject.startswith(self._head):
+                return None
+            return self._new + subject[self._cut :]
+        if not matches(self._pattern, subject):
+            return None
+        tokens = subject.split(b".")
+        made = [tokens[part] if isinstance(part, int) else part for part in self._plan]
+        return b".".join(made + tokens[self._tail :] if self._tail >= 0 else made)
+
+
+def only_moves(destination: str) -> bool:
+    """Return whether the functions of a destination are wildcards alone. Raises TransformError for unknown ones."""
+    functions = [parse_function(token) for token in destination.split(".")]
+    return all(
+        function is None or (function.name == "wildcard" and function.wildcards[0] > 0) for function in functions
+    )
+
+
+def pattern_of(destination: str) -> str:
+    """Return the pattern that all subjects of a destination match: its tokens `$n` as `*`."""
+    return ".".join("*" if _wildcard(token) else token for token in destination.split("."))
+
+
+def destination_of(pattern: str) -> str:
+    """Return a pattern as a destination: its stars as `$1`, `$2` and so on; a destination stays what it is."""
+    tokens, star = [], 0
+    for token in pattern.split("."):
+        star += token == "*"
+        tokens.append(f"${star}" if token == "*" else token)
+    return ".".join(tokens)
+
+
+def swapped(source: str, destination: str) -> str:
+    """Return the destination that leads from the pattern of `destination` back to `source`."""
+    order = [index for token in destination.split(".") if (index := _wildcard(token))]
+    tokens, star = [], 0
+    for token in source.split("."):
+        if token == "*":
+            star += 1
+            token = f"${order.index(star) + 1}"
+        tokens.append(token)
+    return ".".join(tokens)
+
+
+def carried_back(subject: str, source: str, destination: str) -> str:
+    """Return the pattern of subjects that `destination` maps from `source` into the pattern `subject`."""
+    have = subject.split(".")
+    known: dict[int, str] = {}
+    tail: list[str] = []
+    for at, token in enumerate(destination.split(".")):
+        index = _wildcard(token)
+        if index:
+            known[index] = have[at]
+        elif token == ">":
+            tail = have[at:]
+    tokens, star = list[str](), 0
+    for token in source.split("."):
+        if token == "*":
+            star += 1
+            tokens.append(known[star])
+        elif token == ">":
+            tokens += tail
+        else:
+            tokens.append(token)
+    return ".".join(tokens)
+
+
+def common(subject: str, local: str) -> tuple[str, bool] | None:
+    """Return what of a pattern `local` a subscription to `subject` may take, and whether that is only a part of it.
+
+    None where they have nothing in common. What nats-server does not narrow is not narrowed here.
+    """
+    if subject == local:
+        return local, False
+    if is_subset(subject, local):
+        return subject, True
+    if is_subset(local, subject):
+        return local, False
+    have, want = subject.split("."), local.split(".")
+    if "*" not in have and have[-1] != ">":
+        return None
+    for at, (mine, theirs) in enumerate(zip(have, want, strict=False)):
+        if mine == "*" and theirs != ">":
+            have[at] = theirs
+    if have[-1] == ">" and len(want) >= len(have):
+        have = have[:-1] + want[len(have) - 1 :]
+    narrowed = ".".join(have)
+    return (narrowed, True) if is_subset(narrowed, local) else None
+
+
+def _wildcard(token: str) -> int:
+    """Return which star of the source a token of a destination stands for, 0 for none."""
+    function = parse_function(token)
+    return function.wildcards[0] if function is not None and function.name == "wildcard" else 0
+
+
+_WILDCARDS = (b"*", b">")
+
+
+class Mapping(Protocol):
+    """One mapping: `natsctl.api.subject_transform.SubjectMapping`, or a `SpaceMapping`."""
+
+    @property
+    def src(self) -> str:
+        """Return the pattern of the subjects that are mapped."""
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return where a message on `subject` goes, None where that is not for this mapping to say."""
+
+
+class SpaceMapping:
+    """A whole space of subjects, `src.>`, under another name.
+
+    What follows is taken as it is: API subjects may hold wildcards that are meant as text.
+    """
+
+    __slots__ = ("_dest", "_src", "src")
+
+    def __init__(self, src: str, dest: str) -> None:
+        """Map what begins with the tokens `src` to what begins with the tokens `dest`."""
+        self.src = f"{src}.>"
+        self._src = src.encode() + b"."
+        self._dest = dest.encode() + b"."
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return the subject in its new space, None for subjects of other spaces."""
+        if not subject.startswith(self._src) or len(subject) == len(self._src):
+            return None
+        return self._dest + subject[len(self._src) :]
+
+
+class WeightedMapping:
+    """A source with several destinations, of which each message goes to one; what no weight covers goes nowhere."""
+
+    __slots__ = ("_pattern", "_rng", "_shares", "src")
+
+    def __init__(self, src: str, shares: Sequence[tuple[int, Mapping]], rng: Rng) -> None:
+        """Take destinations with their weights in percent, lightest first."""
+        self.src = src
+        self._pattern = src.encode()
+        self._rng = rng
+        self._shares: list[tuple[int, Mapping]] = []
+        limit = 0
+        for weight, mapping in shares:
+            limit += weight
+            self._shares.append((limit, mapping))
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return where a message goes, b"" for nowhere."""
+        if not matches(self._pattern, subject):
+            return None
+        drawn = self._rng.random() * 100
+        for limit, mapping in self._shares:
+            if drawn < limit:
+                return mapping.apply(subject)
+        return b""
+
+
+def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
+    """Return a configured mapping; what its weights leave stays where it is, unless the source is a destination too.
+
+    Raises TransformError with nats-server's text.
+    """
+    src, total = config.source, 0
+    if not is_valid_subject(src):
+        raise TransformError("source", "invalid subject")
+    shares: dict[str, tuple[int, Mapping]] = {}
+    for to in config.destinations:
+        if to.subject in shares:
+            raise TransformError("destination", f'duplicate entry for "{to.subject}"')
+        if to.weight > 100:
+            raise TransformError("destination", "individual weights need to be <= 100")
+        total += to.weight
+        if total > 100:
+            raise TransformError("destination", "total weight needs to be <= 100")
+        check_mapping(src, to.subject)
+        shares[to.subject] = (to.weight, _one_mapping(src, to.subject, rng))
+    if total != 100 and src not in shares:
+        rest = destination_of(src) if has_wildcard(src) else src
+        shares[src] = (100 - total, PatternMapping(src, rest))
+    weight, only = next(iter(shares.values()))
+    if weight == 100:
+        return only
+    return WeightedMapping(src, sorted(shares.values(), key=lambda share: share[0]), rng)
+
+
+def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
+    """Return a mapping that was checked."""
+    mapping = SubjectMapping.compile(src, dest, draw=rng.getrandbits)
+    return PatternMapping(src, dest) if only_moves(dest) else mapping
+
+
+class Mappings:
+    """The mappings of one account."""
+
+    __slots__ = ("_any", "_by_head", "_configured", "_last", "_mappings", "_served")
+
+    def __init__(self) -> None:
+        self._configured: list[Mapping] = []
+        self._served: list[Mapping] = []
+        self._mappings: list[Mapping] = []
+        self._by_head: dict[bytes, list[Mapping]] = {}
+        self._any: list[Mapping] = []
+        self._last = (b"", b"")
+
+    def add(self, mapping: Mapping) -> None:
+        """Take one more mapping of the server's own, to be asked last; one with the same source is replaced."""
+        self._served = [*(known for known in self._served if known.src != mapping.src), mapping]
+        self._arrange()
+
+    def configure(self, mappings: Iterable[Mapping]) -> None:
+        """Take those of the configuration, instead of the ones before."""
+        self._configured = list({mapping.src: mapping for mapping in mappings}.values())
+        self._arrange()
+
+    def _arrange(self) -> None:
+        sources = {mapping.src for mapping in self._configured}
+        self._mappings = [*self._configured, *(known for known in self._served if known.src not in sources)]
+        heads = [(_head(known), known) for known in self._mappings]
+        self._any = [known for head, known in heads if head in _WILDCARDS]
+        self._by_head = {
+            head: [known for other, known in heads if other == head or other in _WILDCARDS]
+            for head, _ in heads
+            if head not in _WILDCARDS
+        }
+
+    def sources(self) -> list[bytes]:
+        """Return the patterns of what is mapped."""
+        return [mapping.src.encode() for mapping in self._mappings]
+
+    def apply(self, subject: bytes) -> bytes:
+        """Return where a message on `subject` goes."""
+        for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
+            mapped = mapping.apply(subject)
+            if mapped is not None:
+                self._last = (subject, mapped)
+                return mapped
+        return subject
+
+    def went_to(self, subject: bytes) -> bytes:
+        """Return where a message went whose subject is this very object and was mapped last, else where it would go."""
+        of, mapped = self._last
+        return mapped if of is subject else self.apply(subject)
+
+    def moves(self, subject: bytes) -> bool:
+        """Return whether a message on `subject` goes anywhere else, or may."""
+        for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
+            mapped = mapping.apply(subject)
+            if mapped is not None:
+                return mapped != subject or isinstance(mapping, WeightedMapping)
+        return False
+
+
+def _head(mapping: Mapping) -> bytes:
+    return mapping.src.partition(".")[0].encode()

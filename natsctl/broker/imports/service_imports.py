@@ -1,0 +1,260 @@
+"""Services of other accounts, asked in this one.
+
+Theory of operation. An import is a handler subscription here. A request that it takes is published in the exporting
+account, with who asks in its header and with a reply from which responses find their way back (service_responses.py);
+it counts as taken where somebody takes it there, so that who asks in vain is told so at once. A request that comes
+through a service for the second time has gone in a circle and ends.
+
+The responses that an account's exported services owe to requesters in other accounts.
+
+Theory of operation. A request that came through an import has a reply `_R_.<account>.<request>`; one handler for the
+account's prefix takes all responses, looks up who waits, and publishes them in the requester's account on its own
+reply. Who waits is forgotten after the response (for services of one response), after an empty message (for those of
+many), when nobody listens to the reply any more, when a response reached nobody, and when the export's threshold has
+passed without one. Clients may not publish with such a reply, so that nobody can make a service answer for another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.api.subjects import has_wildcard
+from natsctl.broker.imports.import_chain import Hop
+from natsctl.broker.imports.mappings import PatternMapping
+from natsctl.broker.imports.requester import requester_info, with_info
+from natsctl.broker.imports.service_latency import (
+    BAD_REQUEST,
+    INTEREST_LOST,
+    TIMEOUT,
+    UNAVAILABLE,
+    Sample,
+    draw_digits,
+    hash_digits,
+    is_measured,
+    tell_failure,
+    tell_success,
+)
+from natsctl.broker.subscription import Subscription
+
+if TYPE_CHECKING:
+    from natsctl.api.advisories import ClientInfo
+    from natsctl.broker.account import Account
+    from natsctl.broker.imports.account_config import ServiceExport
+    from natsctl.broker.imports.import_plan import ServiceLink
+    from natsctl.broker.session import Session
+
+
+_ACKS: Final = b"$JS.ACK."
+"""Replies that are left as they are: a consumer's messages on their way through another account."""
+FAST_BATCH: Final = b".$FI"
+"""Ends of replies that carry meaning of their own: a stream has to see them."""
+
+
+class ServiceDoor(Subscription):
+    """One import of a service."""
+
+    __slots__ = ("_dest", "_exporter", "_mapping", "_service", "link")
+
+    def __init__(self, importer: Account, link: ServiceLink, exporter: Account) -> None:
+        super().__init__(importer, link.local.encode(), handler=self._take)
+        self.foreign = True
+        self.link = link
+        self._exporter = exporter
+        self._service = (link.account, link.export.subject)
+        self._dest = b"" if has_wildcard(link.subject) else link.subject.encode()
+        self._mapping = PatternMapping(link.local, link.destination) if link.destination else None
+
+    def _destination(self, subject: bytes) -> bytes:
+        if self._mapping is not None:
+            return self._mapping.apply(subject) or subject
+        return self._dest or subject
+
+    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
+        importer, exporter = self.account, self._exporter
+        at = importer.destination(subject)
+        before = exporter.broker.hops.of(at)
+        if before is not None and before.passed(self._service):
+            return False
+        info, share = self._who(before, origin)
+        if before is None and reply.endswith(FAST_BATCH):
+            info.reply = reply.decode("utf-8", "replace")
+        sample, waiting = self._sample(header, origin, reply), None
+        if reply and not reply.startswith(_ACKS):
+            measured = sample is not None
+            waiting = exporter.exchange.responses.expect(importer, reply, self._service, self.link.export, measured)
+            waiting.sample = sample
+        to = exporter.mapped(self._destination(at))
+        hop = Hop(before, self._service, info, share, before.depth + 1 if before is not None else 1)
+        block = with_info(header, info)
+        exporter.broker.hops.enter(to, hop)
+        try:
+            shown = to if at is subject else subject
+            taken = exporter.relay(to, shown, waiting.subject if waiting else reply, block, payload, origin, None)
+        finally:
+            exporter.broker.hops.leave()
+        if waiting is None and sample is not None and not reply:
+            tell_failure(exporter, sample, BAD_REQUEST)
+        if not taken and waiting is not None:
+            exporter.exchange.responses.give_up(waiting, UNAVAILABLE)
+        return taken > 0
+
+    def _who(self, before: Hop | None, origin: Session | None) -> tuple[ClientInfo, bool]:
+        """Return the facts about the requester for the service, and whether they are complete."""
+        broker, link = self._exporter.broker, self.link
+        if before is None or before.info is None:
+            info, share = requester_info(broker, self.account, origin, link.share), link.share
+        else:
+            info, share = msgspec.structs.replace(before.info, svc=self.account.name), before.share
+        if not share and (self._exporter is broker.system_account or (before is not None and link.share)):
+            info.server = broker.server_name
+        return info, share
+
+    def _sample(self, header: bytes, origin: Session | None, reply: bytes) -> Sample | None:
+        latency, exporter = self.link.export.latency, self._exporter
+        if latency is None:
+            return None
+        measured, trace = is_measured(exporter, latency, header)
+        if not measured:
+            return None
+        requestor = requester_info(exporter.broker, self.account, origin, self.link.share)
+        return Sample(latency.subject, requestor, exporter.broker.clock.now_ns(), trace)
+
+
+MAX_WAITING: Final = 131_072
+"""Requests of one exporting account that may wait for responses (about 400 bytes each); the oldest is given up."""
+_DIGITS: Final = 6
+"""Random digits of an account's prefix, and of each request. Source: nats-server."""
+
+
+class Waiting:
+    """One request whose response is awaited."""
+
+    __slots__ = ("export", "reply", "requester", "sample", "service", "since_ns", "subject")
+
+    def __init__(
+        self,
+        subject: bytes,
+        requester: Account,
+        reply: bytes,
+        service: tuple[str, str],
+        export: ServiceExport,
+        since_ns: int,
+    ) -> None:
+        self.subject = subject
+        self.requester = requester
+        self.reply = reply
+        self.service = service
+        self.export = export
+        self.since_ns = since_ns
+        self.sample: Sample | None = None
+        """Latency sample where it is measured, until it is published."""
+
+
+class Responses:
+    """Pending responses of the services of one account."""
+
+    __slots__ = ("_account", "_by_subject", "_look_ns", "_prefix", "_tail")
+
+    def __init__(self, account: Account) -> None:
+        """Begin to take responses."""
+        broker = account.broker
+        self._account = account
+        self._by_subject: dict[bytes, Waiting] = {}
+        self._prefix = f"_R_.{draw_digits(broker.secret_rng, _DIGITS)}.".encode()
+        self._tail = f".{hash_digits(broker.server_name, 8)}.T".encode()
+        self._look_ns = 0
+        taker = Subscription(account, self._prefix + b">", handler=self._take)
+        taker.foreign = True
+        account.place(taker)
+
+    def __len__(self) -> int:
+        return len(self._by_subject)
+
+    def made(self, subject: bytes) -> bool:
+        """Return whether a subject is one for responses to this account's services."""
+        return subject.startswith(self._prefix)
+
+    def get(self, subject: bytes) -> Waiting | None:
+        """Return who waits for a response on `subject`."""
+        return self._by_subject.get(subject)
+
+    def expect(
+        self, requester: Account, reply: bytes, service: tuple[str, str], export: ServiceExport, measured: bool = False
+    ) -> Waiting:
+        """Return a new subject for the responses to a request; they go to `reply` in the requester's account."""
+        broker = self._account.broker
+        if len(self._by_subject) >= MAX_WAITING:
+            self.give_up(next(iter(self._by_subject.values())), TIMEOUT)
+        subject = self._prefix + draw_digits(broker.secret_rng, _DIGITS).encode() + (self._tail if measured else b"")
+        now_ns = broker.clock.monotonic_ns()
+        waiting = self._by_subject[subject] = Waiting(subject, requester, reply, service, export, now_ns)
+        if not self._look_ns:
+            self._look_ns = now_ns + export.response_threshold_ns
+        requester.exchange.awaited.add(waiting, self)
+        return waiting
+
+    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
+        """Pass a response on; one without a pending request is dropped, unless it is JetStream's."""
+        exporter = self._account
+        at = exporter.destination(subject)
+        waiting = self._by_subject.get(at)
+        if waiting is None:
+            return None if origin is not None else False
+        before = exporter.broker.hops.of(at)
+        if before is not None and before.passed(waiting.service):
+            return None
+        requester = waiting.requester
+        back = self._way_back(waiting, reply) if reply and not reply.startswith(_ACKS) else None
+        self._measure(waiting, origin)
+        to = requester.mapped(waiting.reply)
+        hop = Hop(before, waiting.service, None, False, before.depth + 1 if before is not None else 1)
+        exporter.broker.hops.enter(to, hop)
+        try:
+            shown = to if at is subject else subject
+            taken = requester.relay(to, shown, back.subject if back else reply, header, payload, origin, None)
+        finally:
+            exporter.broker.hops.leave()
+        if not taken and back is not None:
+            requester.exchange.responses.give_up(back, UNAVAILABLE)
+        if not taken or waiting.export.response == "single" or not (header or payload):
+            self.give_up(waiting, UNAVAILABLE)
+        else:
+            waiting.since_ns = exporter.broker.clock.monotonic_ns()
+        return None if taken or origin is not None else False
+
+    def _way_back(self, waiting: Waiting, reply: bytes) -> Waiting:
+        """Return where the requester answers a response that has a reply of its own."""
+        responses = waiting.requester.exchange.responses
+        return responses.expect(self._account, reply, waiting.service, waiting.export)
+
+    def _measure(self, waiting: Waiting, origin: Session | None) -> None:
+        sample, waiting.sample = waiting.sample, None
+        if sample is not None and origin is not None:
+            exporter = self._account
+            tell_success(exporter, sample, requester_info(exporter.broker, exporter, origin, detailed=True))
+
+    def give_up(self, waiting: Waiting, why: tuple[int, str]) -> None:
+        """Wait no more; harmless when that has ended."""
+        if self._by_subject.pop(waiting.subject, None) is None:
+            return
+        waiting.requester.exchange.awaited.discard(waiting)
+        sample, waiting.sample = waiting.sample, None
+        if sample is not None:
+            tell_failure(self._account, sample, why)
+
+    def unheard(self, waiting: Waiting) -> None:
+        """Drop a pending request: the reply has no subscriber."""
+        self.give_up(waiting, INTEREST_LOST)
+
+    def tick(self) -> None:
+        """Give up what has waited for too long; like nats-server, within two thresholds."""
+        now_ns = self._account.broker.clock.monotonic_ns()
+        if not self._look_ns or now_ns < self._look_ns:
+            return
+        for waiting in tuple(self._by_subject.values()):
+            if waiting.since_ns + waiting.export.response_threshold_ns <= now_ns:
+                self.give_up(waiting, TIMEOUT)
+        thresholds = {waiting.export.response_threshold_ns for waiting in self._by_subject.values()}
+        self._look_ns = now_ns + min(thresholds) if thresholds else 0

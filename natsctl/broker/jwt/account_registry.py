@@ -1,0 +1,356 @@
+"""Where the JWTs of accounts come from.
+
+Whom a server trusts: operators, their signing keys, and the accounts that are pinned.
+
+The accounts that have come to life: their JWTs in force, and what follows from them for each other.
+
+Theory of operation. An account comes to life when a user of it connects or when one that is alive imports from it; its
+JWT is asked of the resolver, checked, and kept. What the broker is told about it (`Keeper.configure`) is its claims and
+those of its imports that the exporters' claims and the activation tokens let be, so a change of one account may change
+what the broker is told of others: `_refresh` looks at those that import from it. Accounts that come to life together
+are told together, because imports may go round. Nothing here looks at a clock: whoever calls says the time, and calls
+`tick` for what expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final, Protocol
+
+from natsctl.api.model import Confidential
+from natsctl.broker.imports.account_config import AccountConfig
+from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
+from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, UserScope, decode
+from natsctl.broker.jwt.token import JwtError, is_public
+from natsctl.broker.jwt.validation import account_faults, time_faults
+
+
+class Resolver(Protocol):
+    """Knows account JWTs by the accounts' public keys."""
+
+    def fetch(self, account: str) -> str | None:
+        """Return the JWT of an account, None where there is none."""
+
+
+class AccountStoreError(Exception):
+    """A store could not do what it was asked; the text says why."""
+
+
+class Store(Resolver, Protocol):
+    """A resolver that keeps what it is sent."""
+
+    @property
+    def full(self) -> bool:
+        """True where it keeps every account, False where those that are in use."""
+
+    @property
+    def may_delete(self) -> bool:
+        """True where operators may have accounts deleted."""
+
+    def save(self, account: str, token: str) -> bool:
+        """Keep a JWT and return whether it is another than before; raises AccountStoreError."""
+
+    def delete(self, account: str) -> None:
+        """Forget an account, if it is there; raises AccountStoreError."""
+
+    def accounts(self) -> list[str]:
+        """Return the accounts that are kept."""
+
+    def digest(self) -> bytes:
+        """Return 32 bytes that say what is kept: the exclusive or of the JWTs' SHA-256."""
+
+
+class MemoryResolver:
+    """The JWTs that configuration lists."""
+
+    def __init__(self, preload: Mapping[str, str]) -> None:
+        """Know the JWTs of `preload`, by account."""
+        self._preload = dict(preload)
+
+    def fetch(self, account: str) -> str | None:
+        """Return the JWT of an account, None where there is none."""
+        return self._preload.get(account)
+
+
+class Trust(Confidential, frozen=True):
+    """The keys that may sign accounts, and what else operators ask for."""
+
+    UNSHOWN: ClassVar = ("sentinel",)
+
+    keys: frozenset[str] = frozenset()
+    strict_keys: frozenset[str] = frozenset()
+    """Signing keys of operators that want accounts, too, to sign with signing keys alone."""
+    operator: str = ""
+    """The first operator's own key, empty where keys are trusted without an operator."""
+    strict: bool = False
+    """The first operator does not sign accounts with its own key."""
+    system_account: str = ""
+    pinned: frozenset[str] | None = None
+    """The only accounts whose users may connect; None: every one."""
+    sentinel: str = ""
+    """The JWT of clients that bring none; empty: they are refused."""
+
+
+def trust_of(
+    operators: Sequence[OperatorClaims],
+    keys: Sequence[str] = (),
+    system_account: str = "",
+    pinned: Sequence[str] = (),
+    sentinel: str = "",
+) -> Trust:
+    """Return what operators and plain keys together are trusted with; `system_account` wins over an operator's."""
+    trusted, strict_keys = set(keys), set[str]()
+    for claims in operators:
+        trusted.update(claims.nats.signing_keys)
+        if claims.nats.strict_signing_key_usage:
+            strict_keys.update(claims.nats.signing_keys)
+        else:
+            trusted.add(claims.sub)
+    system = system_account or (operators[0].nats.system_account if len(operators) == 1 else "")
+    return Trust(
+        keys=frozenset(trusted),
+        strict_keys=frozenset(strict_keys),
+        operator=operators[0].sub if operators else "",
+        strict=bool(operators) and operators[0].nats.strict_signing_key_usage,
+        system_account=system,
+        pinned=frozenset((*pinned, system)) - {""} if pinned else None,
+        sentinel=sentinel,
+    )
+
+
+SECOND_NS: Final = 1_000_000_000
+NEVER_S: Final = 1 << 62
+"""A time that does not come."""
+ASK_AGAIN_S: Final = 1
+"""Time before the resolver is asked again for an expired account. Source: nats-server, updateAccount."""
+
+INVALID: Final = "account validation failed"
+
+
+class HeldAccount:
+    """One account with its JWT in force."""
+
+    __slots__ = ("claims", "config", "expired", "imports_end_s", "signers", "token", "updated_s")
+
+    def __init__(self, claims: AccountClaims, token: str, *, strict: bool, now_s: int) -> None:
+        self.claims = claims
+        self.token = token
+        self.signers: dict[str, UserScope | None] = claims.signers()
+        if not strict:
+            self.signers[claims.sub] = None
+        self.updated_s = now_s
+        self.expired = 0 < claims.exp <= now_s
+        self.config = account_config(claims, ())
+        self.imports_end_s = 0
+        """When the first activation token of an import in effect expires; 0: never."""
+
+    @property
+    def name(self) -> str:
+        """The account's public key."""
+        return self.claims.sub
+
+    @property
+    def due_s(self) -> int:
+        """When something of it expires next, in seconds since the epoch."""
+        ends = (0 if self.expired else self.claims.exp, self.imports_end_s)
+        return min((end for end in ends if end > 0), default=NEVER_S)
+
+
+class Keeper(Protocol):
+    """Receiver of the configuration of accounts: the broker."""
+
+    def configure(self, configs: Sequence[AccountConfig]) -> None:
+        """Configure accounts, all at once."""
+
+    def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
+        """Hold the clients of an account to its new claims."""
+
+    def account_expired(self, held: HeldAccount) -> None:
+        """Close the clients of an account whose JWT has expired."""
+
+    def account_gone(self, held: HeldAccount, expired: bool) -> None:
+        """Close the clients of an account that is known no longer, and take everything from it."""
+
+
+class AccountBook:
+    """The accounts that are alive, by their public keys."""
+
+    def __init__(self, trust: Trust, resolver: Resolver) -> None:
+        self.trust = trust
+        self.resolver = resolver
+        self.keeper: Keeper | None = None
+        self._held: dict[str, HeldAccount] = {}
+        self._importers: dict[str, set[str]] = {}
+        """Importers of an account, active or not."""
+        self._due_s = NEVER_S
+
+    @property
+    def due_s(self) -> int:
+        """When `tick` has something to do, in seconds since the epoch."""
+        return self._due_s
+
+    def get(self, name: str) -> HeldAccount | None:
+        """Return an account that is alive."""
+        return self._held.get(name)
+
+    def look_up(self, name: str, now_ns: int) -> HeldAccount:
+        """Return an account, alive from now on; one that has expired only where its resolver has a newer JWT.
+
+        Raises JwtError.
+        """
+        now_s = now_ns // SECOND_NS
+        self.tick(now_ns)
+        held = self._held.get(name)
+        if held is None:
+            return self._wake(name, now_s)
+        if held.expired:
+            token = self.resolver.fetch(name) if now_s - held.updated_s >= ASK_AGAIN_S else None
+            if token is None:
+                raise JwtError("account expired")
+            self.update(name, token, now_ns)
+        return self._held[name]
+
+    def provide(self, claims: AccountClaims, now_ns: int) -> None:
+        """Bring an account to life without a JWT, until there is one."""
+        held = HeldAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
+        self._hold(held)
+        self._refresh([], now_ns // SECOND_NS, [held])
+
+    def update(self, name: str, token: str, now_ns: int) -> None:
+        """Put a newer JWT of an account that is alive in force, the same one has no effect; raises JwtError."""
+        before, now_s = self._held[name], now_ns // SECOND_NS
+        if before.token == token:
+            return
+        held = self._checked(name, token, now_s)
+        self._drop(before)
+        self._hold(held)
+        fresh = self._awaken_exporters([held], now_s)
+        held.config = before.config
+        self._refresh([held, *self._importers_of([held, *fresh])], now_s, fresh)
+        if self.keeper is not None:
+            self.keeper.account_changed(held, before)
+
+    def replace_resolver(self, resolver: Resolver, now_ns: int) -> list[str]:
+        """Ask another resolver for every account that is alive; return those that it does not know or are not good.
+
+        They are gone, but for the system account, which stays as it is.
+        """
+        self.resolver = resolver
+        gone: list[str] = []
+        for name in [name for name in self._held if name != self.trust.system_account or resolver.fetch(name)]:
+            token = resolver.fetch(name)
+            try:
+                if token is None:
+                    raise JwtError("account missing")
+                self.update(name, token, now_ns)
+            except JwtError:
+                gone.append(name)
+                self.forget(name, expired=False)
+        return gone
+
+    def forget(self, name: str, *, expired: bool = True) -> None:
+        """Drop an account: its clients are closed, as `expired` or as not authorized."""
+        held = self._held.get(name)
+        if held is None:
+            return
+        self._drop(held)
+        if self.keeper is not None:
+            self.keeper.account_gone(held, expired)
+
+    def tick(self, now_ns: int) -> None:
+        """Do what is due: accounts and activation tokens that expire."""
+        now_s = now_ns // SECOND_NS
+        if now_s < self._due_s:
+            return
+        accounts = tuple(self._held.values())
+        for held in accounts:
+            if not held.expired and 0 < held.claims.exp <= now_s:
+                held.expired = True
+                if self.keeper is not None:
+                    self.keeper.account_expired(held)
+        self._refresh([held for held in accounts if 0 < held.imports_end_s <= now_s], now_s)
+        self._due_s = min((held.due_s for held in accounts), default=NEVER_S)
+
+    def _hold(self, held: HeldAccount) -> None:
+        self._held[held.name] = held
+        for item in held.claims.nats.imports:
+            self._importers.setdefault(item.account, set()).add(held.name)
+        self._due_s = min(self._due_s, held.due_s)
+
+    def _drop(self, held: HeldAccount) -> None:
+        del self._held[held.name]
+        for item in held.claims.nats.imports:
+            importers = self._importers.get(item.account, set())
+            importers.discard(held.name)
+            if not importers:
+                self._importers.pop(item.account, None)
+
+    # From text to an account that is alive
+
+    def _wake(self, name: str, now_s: int) -> HeldAccount:
+        held = self._fetched(name, now_s)
+        self._hold(held)
+        fresh = [held, *self._awaken_exporters([held], now_s)]
+        self._refresh(self._importers_of(fresh), now_s, fresh)
+        return held
+
+    def _awaken_exporters(self, accounts: list[HeldAccount], now_s: int) -> list[HeldAccount]:
+        """Bring to life what accounts import from, and what those import from; return what was not alive."""
+        fresh: list[HeldAccount] = []
+        wanted = [item.account for held in accounts for item in held.claims.nats.imports]
+        while wanted:
+            name = wanted.pop()
+            if name in self._held:
+                continue
+            try:
+                held = self._fetched(name, now_s)
+            except JwtError:
+                continue  # what is imported from it comes into effect when it is there
+            self._hold(held)
+            fresh.append(held)
+            wanted += [item.account for item in held.claims.nats.imports]
+        return fresh
+
+    def _fetched(self, name: str, now_s: int) -> HeldAccount:
+        if not is_public(name, "account"):
+            raise JwtError("will only fetch valid account keys")
+        token = self.resolver.fetch(name)
+        if token is None:
+            raise JwtError("account missing")
+        return self._checked(name, token, now_s)
+
+    def _checked(self, name: str, token: str, now_s: int) -> HeldAccount:
+        claims = decode(token, AccountClaims)
+        if claims.iss not in self.trust.keys or claims.sub != name:
+            raise JwtError(INVALID)
+        if any(account_faults(claims)) or any(time_faults(claims, now_s)):
+            raise JwtError(INVALID)
+        return HeldAccount(claims, token, strict=claims.iss in self.trust.strict_keys, now_s=now_s)
+
+    # From accounts to the broker's configuration
+
+    def _refresh(self, accounts: Iterable[HeldAccount], now_s: int, fresh: Iterable[HeldAccount] = ()) -> None:
+        """Check the imports of accounts again, and configure the broker with what is new or has changed."""
+        told = {held.name: held for held in fresh}
+        for held in (*told.values(), *accounts):
+            imports, held.imports_end_s = imports_in_effect(held.claims, self._claims_of, self._signs, now_s)
+            self._due_s = min(self._due_s, held.due_s)
+            config = account_config(held.claims, imports)
+            if config != held.config:
+                held.config = config
+                told[held.name] = held
+        if self.keeper is not None and told:
+            self.keeper.configure([held.config for held in told.values()])
+
+    def _importers_of(self, exporters: list[HeldAccount]) -> list[HeldAccount]:
+        """Return the other accounts that import from some."""
+        names = {name for held in exporters for name in self._importers.get(held.name, ())}
+        return [self._held[name] for name in sorted(names - {held.name for held in exporters})]
+
+    def _claims_of(self, name: str) -> AccountClaims | None:
+        held = self._held.get(name)
+        return held.claims if held is not None else None
+
+    def _signs(self, account: str, key: str) -> bool:
+        held = self._held.get(account)
+        return held is not None and key in held.signers

@@ -1,0 +1,282 @@
+"""The interest of the other side of a leaf node connection, as handler subscriptions of the account.
+
+Theory of operation. A message goes over a connection once, however many of its subscriptions match, and it names the
+queue groups that were chosen for it. So each interest has a plain handler (`Carrier`), and of those that match a
+subject only the first carries; it knows the groups because an account chooses queue members before it calls plain
+handlers. A queue interest has a member in its group besides, which stands back where the group has a member on this
+server or, by weight, on another connection; its carrier (`helper`) has nothing to carry unless it was chosen.
+
+The interest of one account as the other side of a leaf node connection is told of it.
+
+Theory of operation. Subscriptions are counted by subject and queue group; the other side hears of the first and of the
+end of the last one, and of every change in a group's number, its weight. A spoke tells of what is subscribed here and
+at the leaf nodes that it is a hub to, a hub tells of everything but what came over the same connection. One subject
+that nobody else can have, `$LDS.…`, goes along: when it comes back, the connections are a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.routes import Routes
+from natsctl.broker.subscription import Subscription
+from natsctl.wire.leaf import encode_leaf_sub, encode_leaf_unsub
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.leaf.link import LeafLink
+    from natsctl.broker.session import Session
+
+
+MAX_CHOSEN: Final = 1024
+"""Subjects for which queue groups were chosen and nothing was carried yet; more are left over by faults."""
+
+
+class Carrier(Subscription):
+    """A plain handler for one interest of the other side."""
+
+    __slots__ = ("helper", "link")
+
+    def __init__(self, link: LeafLink, subject: bytes, *, helper: bool) -> None:
+        super().__init__(link.account, subject, handler=self._carry)
+        self.link = link
+        self.helper = helper
+        """It stands for a queue group alone."""
+
+    def _carry(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        return self.link.inward.carry(self, subject, reply, header, payload, origin)
+
+
+class Member(Subscription):
+    """The other side's members of one queue group."""
+
+    __slots__ = ("link", "weight")
+
+    def __init__(self, link: LeafLink, subject: bytes, queue: bytes, weight: int) -> None:
+        super().__init__(link.account, subject, queue, handler=self._offer)
+        self.link = link
+        self.weight = weight
+
+    def _offer(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        to = self.account.destination(subject)
+        members = self._group(to)
+        if any(_is_here(session, sub, origin) for session, sub in members):
+            return False
+        others = [sub for _, sub in members if isinstance(sub, Member) and sub.link.takes_from(origin, to)]
+        if not others:
+            return False
+        others[0].pick(others).link.inward.choose(to, self.queue)
+        return None
+
+    def _group(self, to: bytes) -> list[tuple[Session | None, Subscription]]:
+        routes = self.account.routes
+        for members in (routes.exact.get(to) or routes.find(to))[1]:
+            if members[0][1].queue == self.queue:
+                return [(session, sub) for session, sub, _ in members]
+        return []
+
+    def pick(self, members: list[Member]) -> Member:
+        """Return one of several members of the group by weight."""
+        at = self.link.broker.rng.random() * sum(member.weight for member in members)
+        for member in members:
+            at -= member.weight
+            if at < 0:
+                return member
+        return members[-1]
+
+
+def _is_here(session: Session | None, sub: Subscription, origin: Session | None) -> bool:
+    """Return whether a member is on this server and receives messages of `origin`: it is preferred."""
+    if session is None:
+        return not isinstance(sub, Member)
+    return session is not origin or session.echo
+
+
+class Inward:
+    """All interest of the other side of one connection."""
+
+    __slots__ = ("_chosen", "_link", "_routes", "_subs")
+
+    def __init__(self, link: LeafLink) -> None:
+        self._link = link
+        self._subs: dict[tuple[bytes, bytes], tuple[Carrier, Member | None]] = {}
+        self._routes = Routes()
+        self._chosen: dict[bytes, list[bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._subs)
+
+    def subjects(self) -> Iterator[bytes]:
+        """Yield the subjects of the interest, one for each group too."""
+        for subject, _ in self._subs:
+            yield subject
+
+    def add(self, subject: bytes, queue: bytes, weight: int) -> None:
+        """Add interest; of a group that is known, its new weight."""
+        known = self._subs.get((subject, queue))
+        if known is not None:
+            if known[1] is not None and known[1].weight != weight:
+                self._weigh(known[1], weight)
+            return
+        link = self._link
+        carrier = Carrier(link, subject, helper=bool(queue))
+        member = Member(link, subject, queue, weight) if queue else None
+        self._subs[subject, queue] = (carrier, member)
+        self._routes.insert(carrier)
+        link.account.insert(carrier)
+        if member is not None:
+            link.account.insert(member)
+
+    def _weigh(self, member: Member, weight: int) -> None:
+        """Announce the difference to other connections without a moment in which the group is missing."""
+        gone = Member(self._link, member.subject, member.queue, member.weight)
+        member.weight = weight
+        for listener in self._link.account.listeners:
+            listener.subscribed(member)
+            listener.unsubscribed(gone)
+
+    def remove(self, subject: bytes, queue: bytes) -> None:
+        """Remove interest."""
+        known = self._subs.pop((subject, queue), None)
+        if known is not None:
+            self._drop(known)
+
+    def clear(self) -> None:
+        """Forget all interest: the connection has ended."""
+        subs, self._subs = self._subs, {}
+        for known in subs.values():
+            self._drop(known)
+
+    def _drop(self, known: tuple[Carrier, Member | None]) -> None:
+        carrier, member = known
+        self._routes.remove(carrier)
+        account: Account = self._link.account
+        account.unsubscribe(carrier)
+        if member is not None:
+            account.unsubscribe(member)
+
+    def choose(self, to: bytes, queue: bytes) -> None:
+        """Add a queue group to the message to `to` that is being delivered."""
+        if len(self._chosen) >= MAX_CHOSEN:
+            self._chosen.clear()
+        self._chosen.setdefault(to, []).append(queue)
+
+    def carry(
+        self, carrier: Carrier, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        """Send a message unless another carrier of this connection does, or the other side has no interest."""
+        link = self._link
+        to = link.account.destination(subject)
+        carriers = (self._routes.exact.get(to) or self._routes.find(to))[2]
+        if not carriers or carriers[0] is not carrier:
+            return False
+        queues = self._chosen.pop(to, []) if self._chosen else []
+        if not queues and all(isinstance(other, Carrier) and other.helper for other in carriers):
+            return False
+        if not link.takes_from(origin, to):
+            return False
+        link.send_message(to, subject, reply, queues, header, payload)
+        return None
+
+
+LOOP_PREFIX: Final = b"$LDS."
+OWN_BUSINESS: Final = (b"$SYS.REQ.USER.INFO", b"$JS.NEXT.", b"$JS.STREAM.", b"$JS.ACK.*.*.>")
+"""Prefixes of subjects that a server answers for its own clients alone, or announces consumer by consumer."""
+
+
+class Outward:
+    """InterestListener that announces to one connection."""
+
+    __slots__ = ("_counts", "_link")
+
+    def __init__(self, link: LeafLink) -> None:
+        self._link = link
+        self._counts: dict[tuple[bytes, bytes], int] = {}
+
+    def start(self, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
+        """Announce all interest that exists, and `subjects` beside it."""
+        counts = self._counts
+        for sub in subs:
+            if self._link.is_spoke and isinstance(sub, (Carrier, Member)) and sub.link.is_spoke:
+                continue  # also what finds loops: it comes later where there is one
+            if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
+                key = (sub.subject, sub.queue)
+                counts[key] = counts.get(key, 0) + _weight(sub)
+        for subject in subjects:
+            if self._link.rules.may_ask(subject):
+                counts[subject, b""] = counts.get((subject, b""), 0) + 1
+        for (subject, queue), count in counts.items():
+            self._link.write(encode_leaf_sub(subject, queue, count))
+
+    def offered(self, subject: bytes) -> None:
+        """Handle interest behind a wider handler."""
+        if self._link.rules.may_ask(subject):
+            self._change((subject, b""), 1)
+
+    def withdrawn(self, subject: bytes) -> None:
+        """Handle the end of such an interest."""
+        if (subject, b"") in self._counts:
+            self._change((subject, b""), -1)
+
+    def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
+        """Handle several changes, of which some may be ends and others may be new."""
+        for subject in now:
+            if subject not in before:
+                self.offered(subject)
+        for subject in before:
+            if subject not in now:
+                self.withdrawn(subject)
+
+    def told(self) -> list[tuple[bytes, bytes]]:
+        """Return subject and queue group of all interest that the other side knows of."""
+        return list(self._counts)
+
+    def subscribed(self, sub: Subscription) -> None:
+        """Handle one more subscription."""
+        if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
+            self._change((sub.subject, sub.queue), _weight(sub))
+
+    def unsubscribed(self, sub: Subscription) -> None:
+        """Handle the end of a subscription."""
+        if self._concerns(sub) and (sub.subject, sub.queue) in self._counts:
+            self._change((sub.subject, sub.queue), -_weight(sub))
+
+    def withhold(self) -> None:
+        """Take back the interest that the rules, which have changed, do not allow any more."""
+        for subject, queue in [key for key in self._counts if not self._link.rules.may_ask(key[0])]:
+            del self._counts[subject, queue]
+            self._link.write(encode_leaf_unsub(subject, queue))
+
+    def _change(self, key: tuple[bytes, bytes], by: int) -> None:
+        before = self._counts.get(key, 0)
+        now = before + by
+        subject, queue = key
+        if now > 0:
+            self._counts[key] = now
+            if queue or before <= 0:
+                self._link.write(encode_leaf_sub(subject, queue, now))
+        elif before > 0:
+            del self._counts[key]
+            self._link.write(encode_leaf_unsub(subject, queue))
+
+    def _concerns(self, sub: Subscription) -> bool:
+        """Return whether a subscription is announced to the other side."""
+        if not isinstance(sub, (Carrier, Member)):
+            return not sub.subject.startswith(OWN_BUSINESS)
+        link, other = self._link, sub.link
+        if other is link or (isinstance(sub, Carrier) and sub.helper):
+            return False
+        if link.remote_cluster and other.remote_cluster == link.remote_cluster:
+            return False
+        if sub.subject.startswith(LOOP_PREFIX):
+            return True
+        return not link.isolated and not (link.is_spoke and other.is_spoke)
+
+
+def _weight(sub: Subscription) -> int:
+    return sub.weight if isinstance(sub, Member) else 1

@@ -1,0 +1,306 @@
+"""The witness: a small log beside all streams that says what was synced, so that a log cut short is known as damaged.
+
+It is written only after the syncs it speaks of, at most once a second and at a clean stop; a log shorter than its
+witness is proof of damage. Its own damage means "no witness"; where there is no room for it the next attempt writes it
+anew. It also names each stream and its files, so that a stream whose folder or meta file is gone keeps its name, and a
+file that is older than what was synced, or another one, is known.
+
+Its header carries the store's identity and the number of the run, the count of the store's starts. All that it says
+stays true as lower bounds, so an earlier witness that was put back does no harm once its mark of a clean stop, and
+what it does not mention, count for nothing: LOCK has the number of the run too.
+
+What the start of a store found.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from natsctl.store import frame
+from natsctl.store.disk import Disk, File
+from natsctl.store.errors import StoreDamagedError, StoreError
+from natsctl.store.file_commit import NO_SPACE, Commit, Committable, replace_file, write_all
+from natsctl.store.fsck import EXACT, PARTIAL, SegmentMark, WitnessEntry
+from natsctl.store.subject_table import SubjectTable
+
+PATH = "WITNESS"
+UNMARKED_ENTRY = struct.Struct("<QQQQQQQ")
+"""An entry of an earlier version."""
+ENTRY = struct.Struct("<QQQQQQQIQIB12sH")
+"""The numbers of a WitnessEntry, the stream's identity, and the length of its key, which follows; its segments then."""
+SEGMENT = struct.Struct("<QQII")
+"""A SegmentMark."""
+COMPACT_BYTES = 1024 * 1024
+"""The file is written anew when it has grown this much beyond its last rewrite, and to twice its size at least."""
+
+
+class Testimony(NamedTuple):
+    """Content of the file: each stream's newest entry, the highest stream id ever given, the end of the last run."""
+
+    entries: dict[int, WitnessEntry]
+    highest_id: int = 0
+    clean_stop: bool = False
+    note: str = ""
+    run: int = 0
+    """The run that wrote it, 0 where an earlier version did."""
+    is_complete: bool = False
+    """Whether every stream that was there when that run began is in `entries` or `gone`."""
+    gone: frozenset[int] = frozenset()
+    """Streams that were deleted in that run."""
+
+
+def read_witness(disk: Disk, store: bytes) -> Testimony:
+    """Return what the witness of `store` says; nothing when there is none.
+
+    Raises StoreDamagedError: it is another one's.
+    """
+    if not disk.exists(PATH):
+        missing = "WITNESS is missing: what was synced is known from the streams' own files alone"
+        return Testimony({}, note=missing if disk.listdir("streams") else "")
+    file = disk.open_read(PATH)
+    try:
+        data = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    scan = frame.scan(data, len(data), SubjectTable())
+    head = scan.head
+    if head is not None and head.is_marked and (head.identity, head.role) != (store, frame.WITNESS_FILE):
+        whose = f"store {head.identity.hex()}" if head.role == frame.WITNESS_FILE else f"stream {head.stream_id}"
+        raise StoreDamagedError(
+            f"WITNESS belongs to {whose}, and FORMAT says store {store.hex()}: put the right one back, or move it away "
+            "to start without the proof of what was synced"
+        )
+    found = _Reading()
+    for record in scan.records:
+        found.take(record)
+    whole = bool(head is not None and head.is_marked and found.began_at)
+    whole = whole and not (scan.gaps and scan.gaps[0].start < found.began_at)
+    note = "" if head is not None and not scan.gaps else "WITNESS is torn or damaged: its valid part is used"
+    run = head.generation if head is not None and head.is_marked else 0
+    clean = found.clean and not scan.gaps
+    entries = found.whole(torn=bool(scan.gaps))
+    return Testimony(entries, found.highest, clean, note, run, whole, frozenset(found.gone))
+
+
+class _Reading:
+    """The records of the file, taken one after the other."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, WitnessEntry] = {}
+        self.segments: dict[int, dict[int, SegmentMark]] = {}
+        self.gone: set[int] = set()
+        self.clean, self.highest, self.began_at = False, 0, 0
+
+    def take(self, record: frame.Record) -> None:
+        self.highest = max(self.highest, record.seq)
+        self.clean = record.kind == frame.CLEAN
+        if record.kind in (frame.OPENED, frame.CLEAN):
+            self.began_at = self.began_at or record.offset
+        elif record.kind == frame.WITNESS:
+            entry = _entry_of(record.payload)
+            self.entries[entry.stream_id] = entry
+            marks = self.segments.setdefault(entry.stream_id, {})
+            for mark in entry.segments:
+                for base in [base for base in marks if mark.base < base <= mark.covers] if mark.generation else ():
+                    del marks[base]
+                marks[mark.base] = mark
+        elif record.kind == frame.GONE_STREAM:
+            self.gone.add(record.seq)
+            self.entries.pop(record.seq, None)
+
+    def whole(self, torn: bool) -> dict[int, WitnessEntry]:
+        """Return the entries with all of their segments; of a `torn` file some may be missing."""
+        return {
+            stream_id: entry._replace(
+                segments=tuple(self.segments[stream_id].values()), flags=entry.flags | (PARTIAL if torn else 0)
+            )
+            for stream_id, entry in self.entries.items()
+        }
+
+
+def _entry_of(payload: bytes) -> WitnessEntry:
+    if len(payload) == UNMARKED_ENTRY.size:
+        return WitnessEntry(*UNMARKED_ENTRY.unpack(payload))._replace(flags=EXACT)
+    *fields, key_length = ENTRY.unpack_from(payload)
+    end = ENTRY.size + key_length
+    marks = map(SegmentMark._make, SEGMENT.iter_unpack(payload[end:]))
+    return WitnessEntry._make((*fields, payload[ENTRY.size : end].decode(), tuple(marks)))
+
+
+def _encode(entry: WitnessEntry, salt: int) -> bytes:
+    """Return the frame of an entry."""
+    key = entry.key.encode()
+    numbers = ENTRY.pack(*entry[: WitnessEntry._fields.index("key")], len(key))
+    marks = b"".join(SEGMENT.pack(*mark) for mark in entry.segments)
+    return frame.encode(frame.WITNESS, entry.stream_id, 0, 0, salt, numbers + key + marks)
+
+
+def unmark_clean_stop(disk: Disk) -> None:
+    """Cut the mark of a clean stop off the file, which takes no room; the file must end with one. Raises OSError."""
+    file = disk.open(PATH)
+    try:
+        file.truncate(file.size() - len(frame.encode(frame.CLEAN, 0, 0, 0, 1, b"")))
+        file.sync()
+    finally:
+        file.close()
+
+
+class WitnessCommit(Commit):
+    """Bytes to append to the witness, or its whole new content."""
+
+    __slots__ = ("_disk", "anew", "data", "file", "offset")
+
+    io = True
+
+    def __init__(self, disk: Disk, file: File | None, data: bytes, offset: int, anew: bool) -> None:
+        super().__init__(0, [])
+        self._disk = disk
+        self.file = file
+        self.data = data
+        self.offset = offset
+        self.anew = anew
+
+    def run(self) -> None:
+        """Write and sync; raises OSError."""
+        if self.anew:
+            replace_file(self._disk, PATH, self.data)
+            return
+        if self.file is None:
+            self.file = self._disk.open(PATH)
+        try:
+            write_all(self.file, self.data, self.offset)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                self.file.truncate(self.offset)
+            raise
+        self.file.sync()
+
+
+class Witness:
+    """Keeps the file; committed like a stream."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        salt: Callable[[], int],
+        log: Callable[[str], None],
+        everything: Callable[[bool], Iterable[WitnessEntry]],
+        dirty: dict[Committable, None],
+        finished: Callable[[list[int]], None],
+    ) -> None:
+        self._disk = disk
+        self._salt = salt
+        self._log = log
+        self._everything = everything
+        self._dirty = dirty
+        self._finished = finished
+        self._salt = salt
+        self._head = frame.FileHead(salt(), 0, 0, 0, 0)
+        self._file: File | None = None
+        self._size = 0
+        self._compact_at = 0
+        self._highest = 0
+        self._in_flight = False
+        self._failed = False
+        self.changed: dict[int, Callable[[], WitnessEntry]] = {}
+        self.gone: dict[int, None] = {}
+        self._taken_gone: list[int] = []
+
+    def begin(self, store: bytes, run: int) -> None:
+        """Note whose the file is, before anything is written."""
+        self._head = frame.FileHead(self._head.salt, 0, 0, 0, run, store, frame.WITNESS_FILE)
+
+    @property
+    def pending(self) -> bool:
+        """Return whether something waits to be witnessed."""
+        return bool(self.changed or self.gone) and not self._failed
+
+    def begin_commit(self) -> WitnessCommit | None:
+        """Take what changed; None when a commit is in flight or nothing is to do."""
+        if self._in_flight:
+            return None
+        self._dirty.pop(self, None)
+        if not self.pending:
+            return None
+        self._in_flight = True
+        return self._take(b"")
+
+    def final(self, highest_id: int) -> WitnessCommit:
+        """Return the commit of everything and the mark of a clean stop."""
+        self._begin_anew()
+        self._highest = highest_id
+        return self._take(frame.encode(frame.CLEAN, highest_id, 0, 0, self._head.salt, b""), exact=True)
+
+    def anew(self, highest_id: int) -> WitnessCommit:
+        """Return the commit that writes the whole file, at start-up."""
+        self._begin_anew()
+        self._highest = highest_id
+        return self._take(frame.encode(frame.OPENED, highest_id, 0, 0, self._head.salt, b""))
+
+    def _begin_anew(self) -> None:
+        """Queue a rewrite of the whole file under a new salt: old blocks that a crash leaves in it do not validate."""
+        self._compact_at = 0
+        self._head = self._head._replace(salt=self._salt())
+
+    def _take(self, tail: bytes, exact: bool = False) -> WitnessCommit:
+        anew = self._size >= self._compact_at
+        self._highest = max((self._highest, *self.changed, *self.gone))
+        if anew and not tail:
+            self._begin_anew()
+            tail = frame.encode(frame.OPENED, self._highest, 0, 0, self._head.salt, b"")
+        salt = self._head.salt
+        entries = self._everything(exact) if anew else [entry() for entry in self.changed.values()]
+        data = b"".join(_encode(entry, salt) for entry in entries)
+        if not anew:
+            data += b"".join(frame.encode(frame.GONE_STREAM, gone, 0, 0, salt, b"") for gone in self.gone)
+        self._taken_gone = list(self.gone)
+        self.changed, self.gone = {}, {}
+        if anew:
+            return WitnessCommit(self._disk, None, self._head.encode() + data + tail, 0, True)
+        return WitnessCommit(self._disk, self._file, data + tail, self._size, False)
+
+    def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
+        """Note the outcome; after a failure nothing more is witnessed until the next start."""
+        assert isinstance(commit, WitnessCommit)
+        self._in_flight = False
+        self._file = commit.file or self._file
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            self._compact_at = 0
+            self.gone.update(dict.fromkeys(self._taken_gone))
+            return
+        if error is not None:
+            self._failed = True
+            self._log(f"WITNESS can not be written and stays behind: {error}")
+            return
+        if commit.anew:
+            self.close()
+            self._size = len(commit.data)
+            self._compact_at = self._size + max(COMPACT_BYTES, self._size)
+        else:
+            self._size += len(commit.data)
+        self._finished(self._taken_gone)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def refusal(key: str, reason: str) -> str:
+    """Return what is said of a stream that was refused."""
+    return f"stream {key} is damaged and refused: {reason}"
+
+
+class RecoveryReport(msgspec.Struct):
+    """Findings of `Store.open`: notes for the log, and the reasons why streams (by key, or folder) were refused."""
+
+    streams: int = 0
+    messages: int = 0
+    clean_stop: bool = False
+    notes: list[str] = msgspec.field(default_factory=list)
+    damaged: dict[str, str] = msgspec.field(default_factory=dict)

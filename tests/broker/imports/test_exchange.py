@@ -1,0 +1,427 @@
+"""What accounts give each other: streams, services, responses, and what ends them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+from natsctl.broker.broker import Broker
+from natsctl.broker.broker_options import BrokerOptions
+from natsctl.broker.imports.account_config import (
+    AccountConfig,
+    Destination,
+    Latency,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+    SubjectMap,
+)
+from tests.broker.conftest import SECOND, House, Talker
+
+USERS = tuple(User(name, name, name.upper()) for name in "abc")
+
+
+class Street:
+    """Three accounts with a client each: `a`, `b` and `c`."""
+
+    def __init__(self, *configs: AccountConfig) -> None:
+        self.house = House(BrokerOptions(auth=StaticAuthenticator(users=USERS)))
+        self.broker: Broker = self.house.broker
+        self.configure(*configs)
+        self.a, self.b, self.c = (self.client(name) for name in "abc")
+
+    def configure(self, *configs: AccountConfig) -> None:
+        named = {config.name for config in configs}
+        rest = [AccountConfig(name) for name in "ABC" if name not in named]
+        self.broker.configure([*configs, *rest])
+
+    def client(self, name: str, **options: object) -> Talker:
+        hello = {
+            "verbose": False, "pedantic": False, "headers": True, "no_responders": True, "user": name, "pass": name,
+            **options,
+        }  # fmt: skip
+        return Talker(self.broker.connect("127.0.0.1", 5555), b"CONNECT %b\r\n" % json.dumps(hello).encode())
+
+    def texts(self) -> list[str]:
+        return [problem.text for problem in self.broker.import_problems]
+
+
+def streams(*imports: StreamImport, export: str = "s.>") -> tuple[AccountConfig, ...]:
+    return AccountConfig("A", exports=(StreamExport(export),)), AccountConfig("B", imports=imports)
+
+
+def services(item: ServiceImport, export: ServiceExport | None = None) -> tuple[AccountConfig, ...]:
+    export = export or ServiceExport("q.>")
+    return AccountConfig("A", exports=(export,)), AccountConfig("B", imports=(item,))
+
+
+def reply_of(heard: bytes) -> bytes:
+    found = re.search(rb"_R_\.\S+", heard)
+    assert found is not None, heard
+    return found[0]
+
+
+# --- streams
+
+
+@pytest.mark.parametrize(
+    ("to", "asked", "local", "taken"),
+    [
+        ("", "s.x.1", "s.x.1", True),
+        ("", ">", "s.x.1", True),
+        ("", "s.*.1", "s.x.1", True),
+        ("", "s.*.2", "", False),
+        ("imp.s.>", "imp.s.x.1", "imp.s.x.1", True),
+        ("imp.s.>", "imp.>", "imp.s.x.1", True),
+        ("imp.s.>", "*.s.x.*", "imp.s.x.1", True),
+        ("imp.s.>", "s.>", "", False),
+        ("imp.s.>", "imp.*.>", "imp.s.x.1", True),
+    ],
+)
+def test_a_stream_is_seen_under_its_local_subject(to: str, asked: str, local: str, taken: bool) -> None:
+    street = Street(*streams(StreamImport("A", "s.>", to)))
+    street.b.say(f"SUB {asked} 1\r\n".encode())
+    street.a.say(b"PUB s.x.1 back 2\r\nhi\r\n")
+    assert street.b.heard() == (f"MSG {local} 1 back 2\r\nhi\r\n".encode() if taken else b"")
+
+
+def test_tokens_change_places_where_the_import_says_so() -> None:
+    street = Street(*streams(StreamImport("A", "s.*.*", "r.$2.$1"), export="s.*.*"))
+    street.b.say(b"SUB r.2.* 1\r\n")
+    street.a.say(b"PUB s.1.2 1\r\nx\r\nPUB s.2.1 1\r\ny\r\n")
+    assert street.b.heard() == b"MSG r.2.1 1 1\r\nx\r\n"
+
+
+def test_a_literal_stream_may_be_called_anything() -> None:
+    street = Street(*streams(StreamImport("A", "s.x", "other")))
+    street.b.say(b"SUB other 1\r\nSUB s.x 2\r\n")
+    street.a.say(b"PUB s.x 1\r\nx\r\n")
+    assert street.b.heard() == b"MSG other 1 1\r\nx\r\n"
+
+
+def test_nothing_stands_in_the_exporting_account_before_somebody_listens_and_after() -> None:
+    street = Street(*streams(StreamImport("A", "s.>")))
+    exporter = street.broker.accounts["A"]
+    before = exporter.subscriptions
+    street.b.say(b"SUB s.> 1\r\nSUB other 2\r\n")
+    assert exporter.subscriptions == before + 1
+    street.b.say(b"UNSUB 1\r\n")
+    assert exporter.subscriptions == before
+    street.b.say(b"SUB s.1 3\r\n")
+    street.b.session.closed()
+    assert exporter.subscriptions == before
+
+
+def test_a_group_is_one_across_accounts() -> None:
+    street = Street(*streams(StreamImport("A", "s.>")))
+    street.a.say(b"SUB s.1 g 1\r\n")
+    street.b.say(b"SUB s.1 g 1\r\n")
+    publisher = street.client("a")
+    publisher.say(b"PUB s.1 1\r\nx\r\n" * 50)
+    here, there = street.a.heard().count(b"MSG"), street.b.heard().count(b"MSG")
+    assert here + there == 50 and here and there
+
+
+def test_what_is_imported_is_not_exported_again() -> None:
+    street = Street(
+        AccountConfig("A", exports=(StreamExport("s.>"),)),
+        AccountConfig("B", exports=(StreamExport("i.s.>"),), imports=(StreamImport("A", "s.>", "i.s.>"),)),
+        AccountConfig("C", imports=(StreamImport("B", "i.s.>"),)),
+    )
+    street.c.say(b"SUB i.> 1\r\n")
+    street.a.say(b"PUB s.1 1\r\nx\r\n")
+    street.b.say(b"PUB i.s.1 1\r\ny\r\n")
+    assert street.c.heard() == b"MSG i.s.1 1 1\r\ny\r\n"
+
+
+def test_a_subscription_with_a_maximum_counts_what_is_imported() -> None:
+    street = Street(*streams(StreamImport("A", "s.>")))
+    street.b.say(b"SUB s.1 1\r\nUNSUB 1 2\r\n")
+    street.a.say(b"PUB s.1 1\r\nx\r\n" * 3)
+    assert street.b.heard().count(b"MSG") == 2
+    assert not street.b.session.subs
+
+
+def test_what_waits_for_a_client_of_another_account_is_known() -> None:
+    street = Street(*streams(StreamImport("A", "s.>")))
+    street.b.say(b"SUB s.1 1\r\n")
+    exporter = street.broker.accounts["A"]
+    street.a.session.receive(b"PUB s.1 100\r\n%b\r\n" % (b"x" * 100))
+    assert exporter.unwritten_bytes(b"s.1") == street.b.session.pending_bytes > 100
+
+
+# --- services
+
+
+def test_a_request_goes_over_and_its_response_comes_back_once() -> None:
+    street = Street(*services(ServiceImport("A", "q.>", "ask.>")))
+    street.a.say(b"SUB q.> 1\r\n")
+    street.b.say(b"SUB in 1\r\nPUB ask.1 in 3\r\nreq\r\n")
+    heard = street.a.heard()
+    reply = reply_of(heard)
+    info = b'NATS/1.0\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n'
+    assert heard == b"HMSG q.1 1 %b %d %d\r\n%breq\r\n" % (reply, len(info), len(info) + 3, info)
+    assert street.a.say(b"PUB %b 2\r\nok\r\n" % reply) == b""
+    assert street.b.heard() == b"MSG in 1 2\r\nok\r\n"
+    assert street.a.say(b"PUB %b 4\r\nmore\r\n" % reply) == b"" and street.b.heard() == b""
+
+
+def test_who_asks_in_vain_is_told_at_once() -> None:
+    street = Street(*services(ServiceImport("A", "q.>")))
+    heard = street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    assert b"503\r\nNats-Subject: q.1\r\n" in heard
+    assert street.broker.accounts["A"].exchange.owed == 0
+
+
+def test_a_chain_tells_who_asked_first() -> None:
+    street = Street(
+        AccountConfig("A", exports=(ServiceExport("q.>"),)),
+        AccountConfig("B", exports=(ServiceExport("m.>"),), imports=(ServiceImport("A", "q.>", "m.>"),)),
+        AccountConfig("C", imports=(ServiceImport("B", "m.x", "ask"),)),
+    )
+    street.a.say(b"SUB q.x 1\r\nSUB back 2\r\n")
+    street.c.say(b"SUB in 1\r\nPUB ask in 3\r\nreq\r\n")
+    heard = street.a.heard()
+    assert b'{"acc":"C","svc":"B"}' in heard
+    street.a.say(b"PUB %b back 2\r\nok\r\n" % reply_of(heard))
+    answer = street.c.heard()
+    street.c.say(b"PUB %b 5\r\nagain\r\n" % reply_of(answer))
+    assert street.a.heard() == b"MSG back 2 5\r\nagain\r\n"
+
+
+def test_a_service_of_many_responses_ends_with_an_empty_one() -> None:
+    street = Street(*services(ServiceImport("A", "q.>"), ServiceExport("q.>", response="stream")))
+    street.a.say(b"SUB q.> 1\r\n")
+    street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    reply = reply_of(street.a.heard())
+    street.a.say(b"PUB %b 1\r\n1\r\nPUB %b 1\r\n2\r\nPUB %b 0\r\n\r\nPUB %b 1\r\n3\r\n" % (reply, reply, reply, reply))
+    assert street.b.heard() == b"MSG in 1 1\r\n1\r\nMSG in 1 1\r\n2\r\nMSG in 1 0\r\n\r\n"
+    assert street.broker.accounts["A"].exchange.owed == 0
+
+
+def test_who_shares_tells_everything() -> None:
+    street = Street(*services(ServiceImport("A", "q.>", share=True)))
+    street.a.say(b"SUB q.> 1\r\n")
+    street.b.say(b"PUB q.1 3\r\nreq\r\n")
+    info = json.loads(street.a.heard().split(b"Nats-Request-Info: ")[1].split(b"\r\n")[0])
+    assert list(info) == ["start", "host", "id", "acc", "user", "server", "kind", "client_type"]
+    assert (info["acc"], info["user"], info["kind"]) == ("B", "b", "Client")
+
+
+def test_what_a_client_claims_of_itself_is_replaced() -> None:
+    street = Street(*services(ServiceImport("A", "q.>")))
+    street.a.say(b"SUB q.> 1\r\n")
+    header = b'NATS/1.0\r\nNats-Request-Info: {"acc":"X"}\r\nK: v\r\n\r\n'
+    street.b.say(b"HPUB q.1 %d %d\r\n%b\r\n" % (len(header), len(header), header))
+    assert b'NATS/1.0\r\nK: v\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n' in street.a.heard()
+
+
+def test_nobody_waits_longer_than_the_threshold_allows() -> None:
+    export = ServiceExport("q.>", response_threshold_ns=5 * SECOND)
+    street = Street(*services(ServiceImport("A", "q.>"), export))
+    street.a.say(b"SUB q.> 1\r\n")
+    street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    street.house.wait(4)
+    assert street.broker.accounts["A"].exchange.owed == 1
+    street.house.wait(1)
+    assert street.broker.accounts["A"].exchange.owed == 0
+    assert b"MSG" not in street.b.heard()
+
+
+def test_nobody_waits_for_who_has_gone() -> None:
+    street = Street(*services(ServiceImport("A", "q.>")))
+    street.a.say(b"SUB q.> 1\r\n")
+    street.b.say(b"SUB in.* 1\r\nPUB q.1 in.1 3\r\nreq\r\n")
+    exporter = street.broker.accounts["A"]
+    assert exporter.exchange.owed == 1
+    assert exporter.has_interest(reply_of(street.a.heard()))
+    street.b.session.closed()
+    assert exporter.exchange.owed == 0
+
+
+def test_a_request_is_no_message_of_a_stream() -> None:
+    street = Street(
+        AccountConfig("A", exports=(ServiceExport("q.>"), StreamExport("q.>"))),
+        AccountConfig("B", imports=(ServiceImport("A", "q.>"),)),
+        AccountConfig("C", imports=(StreamImport("A", "q.>"),)),
+    )
+    street.c.say(b"SUB q.> 1\r\n")
+    heard = street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    assert b"503" in heard and street.c.heard() == b""
+    street.a.say(b"PUB q.1 1\r\nx\r\n")
+    assert street.c.heard() == b"MSG q.1 1 1\r\nx\r\n"
+
+
+# --- latency
+
+
+def metric(heard: bytes) -> dict[str, object]:
+    found = json.loads(heard[heard.index(b'{"type":"io.nats.server.metric') :].split(b"\r\n")[0])
+    assert isinstance(found, dict)
+    return found
+
+
+LATENT = ServiceExport("q", latency=Latency("lat"), response_threshold_ns=SECOND)
+
+
+def latent() -> Street:
+    street = Street(*services(ServiceImport("A", "q"), LATENT))
+    street.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
+    street.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")
+    return street
+
+
+def test_a_measured_request_tells_how_long_it_took() -> None:
+    street = latent()
+    street.b.session.rtt_ns, street.a.session.rtt_ns = 1000, 500
+    reply = reply_of(street.a.heard())
+    assert reply.endswith(b".T")
+    street.house.clock.ns += 2000
+    told = metric(street.a.say(b"PUB %b 2\r\nok\r\n" % reply))
+    assert list(told) == [
+        "type", "id", "timestamp", "status", "requestor", "responder", "start", "service", "system", "total",
+    ]  # fmt: skip
+    assert (told["status"], told["service"], told["total"]) == (200, 1500, 2000)
+    assert b"ok" in street.b.heard()
+
+
+def test_a_measured_request_that_fails_tells_why() -> None:
+    street = latent()
+    street.b.say(b"PUB q 3\r\nreq\r\n")
+    assert (metric(street.a.heard())["status"], street.broker.accounts["A"].exchange.owed) == (400, 1)
+    street.b.say(b"UNSUB 1\r\n")
+    assert metric(street.a.heard())["status"] == 408
+    street.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")
+    street.a.heard()
+    street.house.wait(1)
+    assert metric(street.a.heard())["status"] == 504
+    street.a.say(b"UNSUB 1\r\n")
+    street.b.say(b"PUB q in 3\r\nreq\r\n")
+    assert metric(street.a.heard())["status"] == 503
+
+
+@pytest.mark.parametrize(
+    ("header", "measured"),
+    [
+        ("X-B3-Sampled: 1", True),
+        ("X-B3-Sampled: 0", False),
+        ("X-B3-TraceId: 80f198ee56343ba864fe8b2a57d3eff7", True),
+        ("B3: 80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1-05e3ac9a4f6e3b90", True),
+        ("B3: 0", False),
+        ("Uber-Trace-Id: 479fefe9525eddb:5adb976bfc1f95c1:479fefe9525eddb:1", True),
+        ("Uber-Trace-Id: 479fefe9525eddb:5adb976bfc1f95c1:479fefe9525eddb:0", False),
+        ("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", True),
+        ("traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", False),
+        ("Other: 1", False),
+    ],
+)
+def test_headers_ask_for_a_measurement(header: str, measured: bool) -> None:
+    street = Street(*services(ServiceImport("A", "q"), ServiceExport("q", latency=Latency("lat", 0))))
+    street.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
+    block = f"NATS/1.0\r\n{header}\r\n\r\n".encode()
+    street.b.say(b"SUB in 1\r\nHPUB q in %d %d\r\n%b\r\n" % (len(block), len(block), block))
+    assert reply_of(street.a.heard()).endswith(b".T") is measured
+
+
+# --- configuration
+
+
+def test_a_change_leaves_clients_and_what_goes_on_alone() -> None:
+    street = Street(*services(ServiceImport("A", "q.>")))
+    street.a.say(b"SUB q.> 1\r\nSUB s.1 2\r\n")
+    street.b.say(b"SUB in 1\r\nSUB s.1 5\r\nPUB q.1 in 3\r\nreq\r\n")
+    reply = reply_of(street.a.heard())
+    street.configure(*streams(StreamImport("A", "s.>")))
+    assert b"503" in street.b.say(b"PUB q.1 in 3\r\nreq\r\n")
+    street.client("a").say(b"PUB s.1 1\r\nx\r\n")
+    assert street.b.heard() == b"MSG s.1 5 1\r\nx\r\n"
+    street.a.say(b"PUB %b 2\r\nok\r\n" % reply)
+    assert street.b.heard() == b"MSG in 1 2\r\nok\r\n"
+    street.configure()
+    street.client("a").say(b"PUB s.1 1\r\nx\r\n")
+    assert street.b.heard() == b"" and street.b.session.close_reason is None
+
+
+def test_an_account_that_is_not_named_any_more_is_gone() -> None:
+    street = Street(*services(ServiceImport("A", "q.>")))
+    (gone,) = street.broker.configure([AccountConfig("B"), AccountConfig("C")])
+    assert (gone.name, gone.sessions) == ("A", {street.a.session})
+    assert sorted(street.broker.accounts) == ["$G", "$SYS", "B", "C"]
+
+
+Case = tuple[AccountConfig, ...]
+REFUSED: dict[str, Case] = {
+    '"X" account not defined for stream import': streams(StreamImport("X", "s.>")),
+    '"X" account not defined for service import': services(ServiceImport("X", "q.>")),
+    'Error adding stream import "t": stream import not authorized': streams(StreamImport("A", "t")),
+    'Error adding stream import ">": stream import not authorized': streams(StreamImport("A", ">")),
+    'Error adding service import "t": service import not authorized': services(ServiceImport("A", "t")),
+    'Error adding service import "q.1": service import not authorized': services(
+        ServiceImport("A", "q.1"), ServiceExport("q.1", ("C",))
+    ),
+    'Error adding stream import "s.>": stream import already exists': streams(
+        StreamImport("A", "s.>"), StreamImport("A", "s.>", "t.>")
+    ),
+    'Error adding service import "q.*": import forms a cycle': (
+        AccountConfig("A", exports=(ServiceExport("q.*"),), imports=(ServiceImport("B", "q.*"),)),
+        AccountConfig("B", exports=(ServiceExport("q.*"),), imports=(ServiceImport("A", "q.*"),)),
+    ),
+    'Error adding stream import "s.*": import forms a cycle': (
+        AccountConfig("A", exports=(StreamExport("s.*"),), imports=(StreamImport("B", "s.*"),)),
+        AccountConfig("B", exports=(StreamExport("s.*"),), imports=(StreamImport("A", "s.*"),)),
+    ),
+    'Error adding service latency sampling for "q.>" on subject "q.x": invalid publish subject': services(
+        ServiceImport("A", "q.1"), ServiceExport("q.>", latency=Latency("q.x"))
+    ),
+    'Error adding service latency sampling for "q.>" on subject "l": bad service response type': services(
+        ServiceImport("A", "q.1"), ServiceExport("q.>", latency=Latency("l"), response="chunked")
+    ),
+    'Error adding stream export "s.x": sublist: invalid subject': (
+        AccountConfig("A", exports=(StreamExport("s.x", account_token_position=2),)),
+    ),
+    '"X" account not defined for stream export': (AccountConfig("A", exports=(StreamExport("s", ("X",)),)),),
+}
+
+
+@pytest.mark.parametrize(("text", "configs"), REFUSED.items(), ids=list(REFUSED))
+def test_what_can_not_be_is_told_and_left_out(text: str, configs: Case) -> None:
+    assert Street(*configs).texts() == [text]
+
+
+def test_a_token_of_the_subject_may_name_who_imports() -> None:
+    exports = (ServiceExport("q.*", account_token_position=2), StreamExport("s.*", account_token_position=2))
+    street = Street(
+        AccountConfig("A", exports=exports),
+        AccountConfig("B", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.B"))),
+        AccountConfig("C", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.*"))),
+    )
+    assert street.texts() == [
+        'Error adding stream import "s.*": stream import not authorized',
+        'Error adding service import "q.B": service import not authorized',
+    ]
+    street.a.say(b"SUB q.* 1\r\n")
+    street.b.say(b"PUB q 1\r\nx\r\n")
+    assert street.a.heard().startswith(b"HMSG q.B 1 ")
+
+
+def test_a_message_that_comes_through_a_service_again_ends() -> None:
+    street = Street(
+        AccountConfig(
+            "A",
+            exports=(ServiceExport("q.>"),),
+            imports=(ServiceImport("B", "r.>", "z.>"),),
+            mappings=(SubjectMap("q.>", (Destination("z.>"),)),),
+        ),
+        AccountConfig(
+            "B",
+            exports=(ServiceExport("r.>"),),
+            imports=(ServiceImport("A", "q.>", "y.>"),),
+            mappings=(SubjectMap("r.>", (Destination("y.>"),)),),
+        ),
+    )
+    assert street.texts() == []
+    assert b"503" in street.a.say(b"SUB in 1\r\nPUB z.1 in 1\r\nx\r\n")
