@@ -1,13 +1,10 @@
-"""What connections have moved, counted together.
-
-Standing questions about who subscribes: told when the answer may have changed.
-
-A subject space of its own: who publishes and subscribes in it, and the hot path from one to the other.
+"""A subject space of its own: publishing and subscribing in one account, and the hot path from one to the other.
 
 Theory of operation. `publish` looks the subject up once; the route (routes.py) names plain clients, queue groups and
 handlers. The part of the message that all clients share is built once, each client's copy is the cached head and that,
 and goes into the session's output list at once. Handlers run last, inside the call; they may publish, subscribe and
-unsubscribe, because a route is a tuple that changes never alter.
+unsubscribe, because a route is a tuple that changes never alter. `Traffic` counts what the connections of an account
+have moved, and `Watches` calls back when interest in a subject may have changed.
 """
 
 from __future__ import annotations
@@ -22,10 +19,10 @@ from natsctl.api.subjects import matches
 from natsctl.broker import delivery
 from natsctl.broker.delivery import COPY_LIMIT, Answer, Delivery, header_tail, plain_tail
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
-from natsctl.broker.imports.account_imports import Exchange
+from natsctl.broker.imports.account_imports import AccountImports
 from natsctl.broker.imports.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
-from natsctl.broker.subscription import AllHandler, Handler, RunHandler, Subscription, not_mine
+from natsctl.broker.subscription import DeliveryBatchHandler, Handler, PublishBatchHandler, Subscription, not_mine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,7 +127,7 @@ class Account:
         self.listeners: list[InterestListener] = []
         self.sources: list[InterestSource] = []
         self._mappings: Mappings | None = None
-        self.exchange = Exchange(self)
+        self.exchange = AccountImports(self)
         self._bound = (b"", b"")
         self.publish_from = self.publish
         """Function for clients' messages: `publish`, after the account's mappings where it has some."""
@@ -186,8 +183,8 @@ class Account:
         subject: bytes,
         handler: Handler,
         queue: bytes = b"",
-        run: RunHandler | None = None,
-        take_all: AllHandler | None = None,
+        run: PublishBatchHandler | None = None,
+        take_all: DeliveryBatchHandler | None = None,
     ) -> Subscription:
         """Add a handler inside the server and return its subscription.
 
@@ -208,7 +205,7 @@ class Account:
                 self._watches.changed(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
-            if sub.stand_ins or self.exchange.awaited:
+            if sub.import_proxies or self.exchange.awaited:
                 self.exchange.went(sub)
 
     def insert(self, sub: Subscription) -> None:
@@ -238,7 +235,7 @@ class Account:
                 takers += 1
         return takers
 
-    def run_taker(self, subject: bytes, origin: Session, headed: bool) -> RunHandler | None:
+    def run_taker(self, subject: bytes, origin: Session, headed: bool) -> PublishBatchHandler | None:
         """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker.
 
         Runs with headers (`headed`) are for handlers alone.

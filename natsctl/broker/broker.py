@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
-from natsctl.broker.broker_options import BrokerOptions, Clock, Nobody, Onlooker, Rng
+from natsctl.broker.broker_options import BrokerOptions, Clock, EventListener, NullListener, Rng
 from natsctl.broker.deferred_work import SLICE_NS, do_long_work
 from natsctl.broker.imports.account_config import AccountConfig
-from natsctl.broker.imports.import_chain import Hops
+from natsctl.broker.imports.import_chain import ImportChain
 from natsctl.broker.imports.import_plan import ImportPlan, Problem
 from natsctl.broker.info import make_server_id, user_info_json
 from natsctl.broker.leaf.peer import LeafPeer
@@ -55,6 +55,7 @@ class Broker:
         "clock",
         "closed",
         "dirty",
+        "event_listener",
         "gone_in_bytes",
         "gone_in_msgs",
         "gone_out_bytes",
@@ -62,14 +63,14 @@ class Broker:
         "hops",
         "hurry",
         "import_problems",
-        "inform",
         "leafs",
+        "log_info",
         "long_work",
         "look_ns",
         "notice",
         "on_tick",
-        "onlooker",
         "options",
+        "pending_logins",
         "rng",
         "secret_rng",
         "server_id",
@@ -80,7 +81,6 @@ class Broker:
         "start_ns",
         "system_account",
         "total_connections",
-        "undecided",
         "unfinished",
     )  # fmt: skip
 
@@ -104,20 +104,20 @@ class Broker:
         self.stale_connections = 0
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
-        self.onlooker: Onlooker = Nobody()
-        self.inform: Callable[[str], None] = _keep_to_itself
+        self.event_listener: EventListener = NullListener()
+        self.log_info: Callable[[str], None] = _keep_to_itself
         """Called with what an operator should know of the server's own doings."""
         self.notice: Callable[[Session, str], None] = _say_nothing
         """Called with what an operator should read of a session: offences and failed logins, never a secret."""
-        self.undecided: list[Session] = []
+        self.pending_logins: list[Session] = []
         """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`.
 
         One that comes again while it waits sends much: it should not be read from.
         """
         self.unfinished: deque[Session] = deque()
-        """Sessions that have put off a part of what they were sent (slices.py), in the order of their turns."""
+        """Sessions that have put off a part of what they were sent (deferred_work.py), in the order of their turns."""
         self.long_work: deque[Iterator[None]] = deque()
-        """Subscriptions of closed sessions that are still to be removed (slices.py)."""
+        """Subscriptions of closed sessions that are still to be removed (deferred_work.py)."""
         self._event_seq = 0
         self._last_cid = 3  # nats-server's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
@@ -125,7 +125,7 @@ class Broker:
         self._followers: list[Callable[[Account], None]] = []
         self._configured: set[str] = set()
         self._changed: dict[Account, None] = {}
-        self.hops = Hops()
+        self.hops = ImportChain()
         """Messages on their way over imported services."""
         self._plan = ImportPlan(())
         self.import_problems: list[Problem] = self._plan.problems
@@ -220,7 +220,7 @@ class Broker:
             if account.exchange.apply(plan.streams.get(account.name, []), plan.services.get(account.name, [])):
                 self._changed[account] = None
 
-    def follow_accounts(self, follow: Callable[[Account], None]) -> None:
+    def on_account_changed(self, follow: Callable[[Account], None]) -> None:
         """Call `follow` with every account whose configuration has changed, those that are gone included."""
         self._followers.append(follow)
 
@@ -230,7 +230,7 @@ class Broker:
             for follow in self._followers:
                 follow(account)
 
-    def greet_accounts(self, greet: Callable[[Account], None]) -> None:
+    def on_account_added(self, greet: Callable[[Account], None]) -> None:
         """Call `greet` with every account that there is, and with each new one when it is made."""
         self._greeters.append(greet)
         for account in tuple(self.accounts.values()):

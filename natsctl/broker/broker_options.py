@@ -1,7 +1,4 @@
-"""What the shell tells the broker about itself, and the limits of core NATS.
-
-Who wants to know of the connections that come, go, and are refused: the events of the system account.
-"""
+"""Options of a broker with the limits of core NATS, and the interfaces that the shell implements for it."""
 
 from __future__ import annotations
 
@@ -107,7 +104,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
         return self.listener_ping_interval_ns.get(connection_type, self.ping_interval_ns)
 
 
-class Onlooker(Protocol):
+class EventListener(Protocol):
     """Listener to the events of connections; it must not close sessions."""
 
     def connected(self, session: Session) -> None:
@@ -120,7 +117,7 @@ class Onlooker(Protocol):
         """Handle the end of a connection; its `close_reason` and `stop_ns` are set."""
 
 
-class Nobody:
+class NullListener:
     """Event listener that ignores every event."""
 
     __slots__ = ()

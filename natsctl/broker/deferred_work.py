@@ -1,16 +1,16 @@
-"""What one client has sent, carried out in slices, so that nobody's work keeps everybody else waiting.
+"""Time slicing: a client's operations are carried out in slices, so that no client blocks the others.
 
 Theory of operation. A few kilobytes can ask for seconds of work: a publish that reaches fifty thousand subscriptions of
 its own sender, or a subject of a thousand tokens among as many patterns. A session looks at the clock while it carries
-out a chunk; after `SLICE_NS` it puts the rest off, here, and is in `broker.unfinished`. The shell stops reading from it
-and calls `go_on` in later turns, one session after another, for as long as a turn may take; what arrives meanwhile all
-the same is kept in its order. Where that is too much, it is carried out at once: it was unpacked from little, and
+out a chunk; after `SLICE_NS` it defers the rest, here, and is in `broker.unfinished`. The shell stops reading from it
+and calls `go_on` in later turns, one session after another, for as long as a turn may take; data that arrives meanwhile
+all the same is kept in its order. Where that is too much, it is carried out at once: it was unpacked from little, and
 memory is worth more than time.
 
-What concerns many subscriptions of one connection goes in slices, too: what is left of it is in `broker.long_work`, as
-iterators that stop after each few of them, and `do_long_work` goes on with it in later turns. Subscriptions that end
-receive nothing from the moment of their end (`Routes.begin_leaving`); the review after a change of permissions looks at
-each as it comes to it.
+Work on many subscriptions of one connection is sliced, too: the rest of it is in `broker.long_work`, as iterators that
+stop after each few of them, and `do_long_work` resumes it in later turns. Subscriptions that end receive nothing from
+the moment of their end (`Routes.begin_leaving`); the review after a change of permissions looks at each as it comes
+to it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SUBS_STEP: Final = 64
 """Subscriptions that are, between two looks at the clock."""
 
 
-class PutOff:
+class DeferredWork:
     """Work of one session that is still to be carried out."""
 
     __slots__ = ("chunks", "ops", "size")
@@ -72,7 +72,7 @@ def put_off(session: Session, rest: Iterable[Op]) -> bool:
     ops = list(rest)
     if not ops:
         return False
-    session.put_off = PutOff(ops)
+    session.put_off = DeferredWork(ops)
     session.broker.unfinished.append(session)
     return True
 

@@ -1,4 +1,4 @@
-"""What the server says about itself: INFO, and the answer to `$SYS.REQ.USER.INFO`."""
+"""Facts about the server: INFO, and the answer to `$SYS.REQ.USER.INFO`."""
 
 from __future__ import annotations
 

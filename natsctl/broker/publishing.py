@@ -1,13 +1,12 @@
-"""Messages that ask to be traced: who takes them is written down, and told on the subject that they name.
+"""Publishing by clients beside the plain case: runs of messages on one route, and messages that ask for a trace.
 
-Theory of operation. A header `Nats-Trace-Dest` sends a client's publish here instead of to its account. The route is
-walked taker by taker, so that each one leaves an event: clients (`eg`), streams (`js`), before them the message itself
-(`in`) and the account's mapping (`sm`). With `Nats-Trace-Only` nobody is given anything. What other handlers take,
-imports and leaf nodes among them, leaves no event.
+A run is handed as a whole to subscribers that accept batches. A run that begins with a message with headers may have
+messages with and without; only streams accept it.
 
-Runs of messages on one route: handed as a whole to takers that want them so, instead of one by one.
-
-A run that begins with a message with headers may have messages with and without; only streams take it.
+Theory of operation of traces. A header `Nats-Trace-Dest` sends a client's publish here instead of to its account. The
+route is walked subscriber by subscriber, so that each one leaves an event: clients (`eg`), streams (`js`), before them
+the message itself (`in`) and the account's mapping (`sm`). With `Nats-Trace-Only` nothing is delivered. Messages to
+other handlers, imports and leaf nodes among them, leave no event.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from natsctl.api import codec
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
-from natsctl.broker.auth.permissions import Guard
+from natsctl.broker.auth.permissions import DeliveryFilter
 from natsctl.broker.info import server_info
 from natsctl.broker.refusals import refuse_publish
 from natsctl.broker.routes import DOT
@@ -109,7 +108,7 @@ class MessageTrace:
         return self._leaves(sub)
 
     def _to_handler(self, sub: Subscription) -> int:
-        if isinstance(sub, Guard):
+        if isinstance(sub, DeliveryFilter):
             return self._to_guarded(sub)
         if sub.stream:
             self._note("js", {"stream": sub.stream, "subject": _text(self._message[0])})
@@ -118,7 +117,7 @@ class MessageTrace:
             header = header.replace(TRACE_DEST + _rest_of_line(header), TRACE_DEST + b" " + DISABLED)
         return int(self._only or sub.handler(subject, reply, header, payload, self._origin) is not False)
 
-    def _to_guarded(self, guard: Guard) -> int:
+    def _to_guarded(self, guard: DeliveryFilter) -> int:
         client = guard.client
         if client is None or client.session is None or client.session.close_reason is not None:
             return 0

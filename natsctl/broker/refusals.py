@@ -1,7 +1,4 @@
-"""What the broker tells an operator of a session: how log lines call it, and the words for what it did.
-
-Why a connection ended, in the words of the monitoring endpoint connz.
-"""
+"""Refusals and ends of sessions: reasons for closing, spelled as in the monitoring endpoint connz, and log lines."""
 
 from __future__ import annotations
 
@@ -80,7 +77,7 @@ def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: b
     group = f" using queue {quoted(queue)}" if queue else ""
     session.err(f"Permissions Violation for Subscription to {quoted(subject)}{group} (sid {quoted(sid)})")
     claim = session.login.claim or 'User "N/A"'
-    session.broker.inform(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
+    session.broker.log_info(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
 
 
 class CloseReason(Enum):

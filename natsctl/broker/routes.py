@@ -9,7 +9,7 @@ but its route is made once for each set of nodes that is reached.
 
 A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
 bounded by the number of takers kept. While the subscriptions of a connection that has ended are removed slice by slice
-(slices.py), no route is made of those that are still there.
+(deferred_work.py), no route is made of those that are still there.
 """
 
 from __future__ import annotations

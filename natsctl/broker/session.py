@@ -1,8 +1,7 @@
-"""What a client subscribes to: SUB, UNSUB, and what changes with its account and its permissions.
+"""One client connection: from its operations to the account, and from the account to its output list.
 
-Sessions that have ended, kept for monitoring; and what they were subscribed to, while that is not too much.
-
-One client connection: from its operations to the account, and from the account to its output list.
+SUB and UNSUB are carried out here too, with what changes in a subscription when its session gets another account or
+other permissions. Sessions that have ended are kept for monitoring, with their subscriptions while those are few.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
 from natsctl.broker.auth.credentials import UNLIMITED, ConnectOptions, Grant, Refusal
 from natsctl.broker.auth.login import Login
-from natsctl.broker.auth.permissions import Permit, guard_of
+from natsctl.broker.auth.permissions import SessionPermissions, delivery_filter_of
 from natsctl.broker.deferred_work import (
     LONG_SUBJECT_BYTES,
     LOOK_MASK,
     MANY_TAKERS,
-    PutOff,
+    DeferredWork,
     keep,
     leave,
     look_at_all,
@@ -94,7 +93,7 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
             session.subs[sid] = sub
             session.last_data_ns = session.last_active_ns
             if permit is not None:
-                sub.guard = guard_of(sub, permit)
+                sub.guard = delivery_filter_of(sub, permit)
             session.account.insert(sub)
         if session.verbose:
             session.write(OK_LINE)
@@ -104,7 +103,7 @@ def place(session: Session, sub: Subscription, account: Account) -> None:
     """Put a subscription into an account, behind a guard where the permissions ask for one."""
     sub.account = account
     if session.permit is not None:
-        sub.guard = guard_of(sub, session.permit)
+        sub.guard = delivery_filter_of(sub, session.permit)
     account.insert(sub)
 
 
@@ -124,7 +123,7 @@ def review(session: Session, sub: Subscription) -> None:
     if session.permit is not None and not session.permit.may_subscribe(sub.subject, sub.queue):
         session.end_subscription(sub)
         withdraw_subscription(session, sub.subject, sub.queue, sub.sid)
-    elif sub.guard is not None or guard_of(sub, session.permit) is not None:
+    elif sub.guard is not None or delivery_filter_of(sub, session.permit) is not None:
         sub.account.unsubscribe(sub)
         place(session, sub, sub.account)
 
@@ -247,10 +246,10 @@ class Session:
         self.max_payload = broker.options.limits.max_payload
         self.max_subscriptions = broker.options.max_subscriptions or UNLIMITED
         self._info_again = True
-        self.permit: Permit | None = None
+        self.permit: SessionPermissions | None = None
         """Permissions of the user, None for all."""
         self.login = Login(self)
-        self.put_off: PutOff | None = None
+        self.put_off: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
         """When anything was last received, and when something other than protocol chatter last went either way."""
@@ -345,7 +344,7 @@ class Session:
         broker.gone_out_bytes += self.out_bytes
         self.account.gone.add(self)
         broker.closed.add(self)
-        broker.onlooker.disconnected(self)
+        broker.event_listener.disconnected(self)
         self.login.forget_secrets()
 
     def _leave(self) -> None:
@@ -525,10 +524,12 @@ class Session:
             return True
         return subject.startswith(b"$NRG") and self.account is not self.broker.system_account
 
-    def hold_to(self, grant: Grant, account: Account) -> None:
+    def apply_permissions(self, grant: Grant, account: Account) -> None:
         """Apply the user's permissions and the strictest applicable limits."""
         options, limits = self.broker.options, account.config.limits
-        self.permit = Permit(grant.permissions, self.broker.clock) if grant.permissions is not None else None
+        self.permit = (
+            SessionPermissions(grant.permissions, self.broker.clock) if grant.permissions is not None else None
+        )
         most = (grant.max_subscriptions, limits.max_subscriptions, options.max_subscriptions or UNLIMITED)
         self.max_subscriptions = min((limit for limit in most if limit >= 0), default=UNLIMITED)
         sizes = (grant.max_payload, limits.max_payload, options.limits.max_payload)
@@ -539,7 +540,7 @@ class Session:
         """End what may no longer be subscribed to, after the permissions have changed; then call `then`."""
         look_at_all(self, partial(review, self), then)
 
-    def introduce(self, options: ConnectOptions) -> None:
+    def set_client_info(self, options: ConnectOptions) -> None:
         """Record the client's name, language and version."""
         self.name, self.lang, self.version = options.name, options.lang, options.version
         self.protocol = options.protocol

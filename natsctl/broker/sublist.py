@@ -1,7 +1,7 @@
-"""Which subscriptions a subject reaches.
+"""Trie of subscriptions: the subscribers that a subject reaches.
 
 Theory of operation. Subscriptions live in a trie of subject tokens, with `*` and `>` as ordinary children. A literal
-subject is matched by walking all nodes that its tokens can reach, one level at a time. The walk also tells on how many
+subject is matched by walking all nodes that its tokens can reach, one level at a time. The walk also finds on how many
 leading tokens the result depends: below the last level where a reached node has a literal child, every subject with the
 same number of tokens has the same result; and where no reached node has a child but `>`, every longer subject has it.
 routes.py caches by that.

@@ -1,4 +1,4 @@
-"""One taker of messages: a client's subscription, or a handler inside the server."""
+"""One subscriber of messages: a client's subscription, or a handler inside the server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a taker."""
 
-RunHandler: TypeAlias = "Callable[[bytes, Sequence[Op]], None]"
+PublishBatchHandler: TypeAlias = "Callable[[bytes, Sequence[Op]], None]"
 """Called with PUB operations, all without headers, in order, and their subject, b"" where they are on several.
 
 It takes every one of them.
 """
 
-AllHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
+DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 """Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""
 
 
@@ -66,13 +66,13 @@ class Subscription:
         "foreign",
         "guard",
         "handler",
+        "import_proxies",
         "max",
         "queue",
         "run",
         "session",
         "sid",
         "sid_field",
-        "stand_ins",
         "stream",
         "subject",
         "take_all",
@@ -85,8 +85,8 @@ class Subscription:
         queue: bytes = b"",
         *,
         handler: Handler = not_mine,
-        run: RunHandler | None = None,
-        take_all: AllHandler | None = None,
+        run: PublishBatchHandler | None = None,
+        take_all: DeliveryBatchHandler | None = None,
         session: Session | None = None,
         sid: bytes = b"",
     ) -> None:
@@ -105,12 +105,12 @@ class Subscription:
         self.client: Subscription | None = None
         """The client's subscription that this handler is the guard of."""
         self.guard: Subscription | None = None
-        """The handler that stands in the routing table instead of this one (guard.py)."""
+        """The handler that stands in the routing table instead of this one (auth/permissions.py)."""
         self.foreign = False
         """Whether it serves other accounts, so that it takes nothing of what they export."""
         self.stream = ""
         """The stream that takes the messages, where it is one."""
-        self.stand_ins: tuple[Subscription, ...] = ()
+        self.import_proxies: tuple[Subscription, ...] = ()
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 
     def has_left(self) -> bool:

@@ -1,4 +1,4 @@
-"""What falls due on one connection: the end of the wait for CONNECT, pings, a peer that is silent, credentials' end."""
+"""Deadlines of one connection: the wait for CONNECT, pings, a silent peer, the end of credentials."""
 
 from __future__ import annotations
 

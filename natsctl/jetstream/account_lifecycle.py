@@ -41,8 +41,8 @@ class AccountLifecycle:
         """Follow the accounts of the broker."""
         self._engine = engine
         self._refusals: dict[str, RefusedApi] = {}
-        engine.broker.greet_accounts(self._meet)
-        engine.broker.follow_accounts(self.follow)
+        engine.broker.on_account_added(self._meet)
+        engine.broker.on_account_changed(self.follow)
 
     def _meet(self, account: Account) -> None:
         domain = self._engine.options.domain

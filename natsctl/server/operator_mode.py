@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.errors import UsageError
 from natsctl.api.syntax import go_quote
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
-from natsctl.broker.jwt.authenticator import BrokerKeeper, JwtAuthenticator
+from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
 from natsctl.broker.jwt.claims import AccountBody, AccountClaims, OperatorClaims, decode
 from natsctl.broker.jwt.claims import AccountLimits as ClaimedLimits
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
-    from natsctl.broker.jwt.account_registry import AccountBook
+    from natsctl.broker.jwt.account_registry import AccountRegistry
     from natsctl.server.jwt_directory import OperatorOptions
 
 
@@ -70,7 +70,7 @@ def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | 
     auth = broker.options.auth
     if not isinstance(auth, JwtAuthenticator):
         return None
-    BrokerKeeper(broker, auth)
+    BrokerAccountSink(broker, auth)
     resolver = auth.book.resolver
     store = resolver if isinstance(resolver, JwtDirectory) else None
     if auth.trust.system_account:
@@ -110,7 +110,7 @@ def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> No
         log.info(f'Reloaded: deleting account [removed]: "{account}"')
 
 
-def _read_again(book: AccountBook, folder: JwtDirectory, now_ns: int, log: Log) -> None:
+def _read_again(book: AccountRegistry, folder: JwtDirectory, now_ns: int, log: Log) -> None:
     """Apply the JWTs of active accounts that another program has written into the folder."""
     folder.reload()
     for account in folder.accounts():

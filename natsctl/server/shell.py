@@ -124,7 +124,7 @@ class Shell:
         self.committer = self._new_committer(store) if store else None
         self.connections: dict[Session, ClientConnection] = {}
         self.logins = Logins(loop, self._decided)
-        broker.inform = log.info
+        broker.log_info = log.info
         broker.hurry = self._set_ticker
         broker.notice = OffenceLog(log, broker.clock).log
         self.on_turn: list[Callable[[], None]] = []
@@ -224,7 +224,7 @@ class Shell:
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
-        if self.broker.undecided:
+        if self.broker.pending_logins:
             self._work_out_logins()
         if self.broker.unfinished:
             self._go_on()
@@ -275,7 +275,7 @@ class Shell:
 
         The others are read on, so that the end of a connection is noticed and its place given up.
         """
-        sessions, self.broker.undecided = self.broker.undecided, []
+        sessions, self.broker.pending_logins = self.broker.pending_logins, []
         for session in sessions:
             connection = self.connections.get(session)
             if connection is not None and not self.logins.begin(session):

@@ -1,4 +1,4 @@
-"""What a stream holds by its appended view: counters and ends, and questions about subjects and times.
+"""Appended view of a stream: counters and ends, and questions about subjects and times.
 
 It changes at once with every append and removal, whatever is durable; the index alone answers, and no message is read
 but for its time.

@@ -1,14 +1,10 @@
-"""Writing sealed segments anew without their dead frames, beside the old files, under the next generation.
+"""Compaction: empty segments are unlinked from the front, and mostly dead ones are rewritten without their dead frames.
 
-Neighbours that became small go into one file. It stands under the base of the first and covers all of them, which is
-how a start knows that the old files of the others are superseded.
-
-Getting space back: empty segments are unlinked from the front, mostly dead ones are rewritten, and so are those that
-are to be compressed.
-
-Sealed neighbours that are small together are rewritten as one, so that the number of files follows the live bytes: of
-two neighbours in the interior at least half of what a segment takes is kept. What was rewritten stands under the next
-generation; the old files are unlinked with the commit after that, and until then an erasure must reach them too.
+Segments that are to be compressed are rewritten too, and sealed neighbours that are small together become one, so that
+the number of files follows the live bytes: of two neighbours in the interior at least half of what a segment takes is
+kept. The file of several stands under the base of the first and covers all of them, which is how a start knows that
+the old files of the others are superseded. Rewritten segments stand under the next generation; the old files are
+unlinked with the commit after that, and until then an erasure must reach them too.
 
 A file is unlinked for one of three reasons (its segment fell off the front, was rewritten, or was found below the floor
 at the start), and only here: such a segment is *retired*, the next commit that removes files takes it, and it is

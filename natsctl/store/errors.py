@@ -1,4 +1,4 @@
-"""What the store refuses, by who must act on it."""
+"""Errors of the store, by who must act on them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""One group commit: what was buffered when it began, the disk work, and what it settles when it ends.
+"""One group commit: the data buffered when it began, the disk work, and the state that it settles when it ends.
 
-The disk work of one commit of a file stream, in the one order that keeps every promise.
-
-New folders and files get their names synced before anything in them counts. A segment is sealed and synced before the
-next one exists. Messages and the records about them go out in one write and one sync; only then are bytes erased,
-files unlinked or segments rewritten, so that a crash in between finds a record that explains what it sees.
+The disk work of a file stream has the one order that keeps every promise. New folders and files get their names synced
+before anything in them counts. A segment is sealed and synced before the next one exists. Messages and the records
+about them go out in one write and one sync; only then are bytes erased, files unlinked or segments rewritten, so that
+a crash in between finds a record that explains what it sees.
 No space for the messages: everything of this commit is taken back, and only the records (deletes, purges) are written,
 into the reserve if need be. Any other failure leaves the stream poisoned; a sync is never tried twice.
 """
@@ -76,7 +75,7 @@ class Host(Protocol):
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""
 
-    def stillborn(self, stream: FileStreamStore) -> None:
+    def creation_failed(self, stream: FileStreamStore) -> None:
         """Forget a stream whose creation failed."""
 
     def report_fault(self, text: str) -> None:
@@ -140,7 +139,7 @@ class Plan(msgspec.Struct):
     rewrite: Rewrite | None = None
     image: IndexImage | None = None
     """Content of the index file of the sealed segment."""
-    farewell: str = ""
+    trash_folder: str = ""
     """New name of the folder, for a stream's last commit."""
     was_born: bool = True
     """Whether the stream's first commit has succeeded, so that the folder is there."""
@@ -225,7 +224,7 @@ class FileCommit(Commit):
     def run(self) -> None:
         """Do the disk work; raises OSError when the stream must be fenced off."""
         plan = self.plan
-        if plan.farewell:
+        if plan.trash_folder:
             self._leave()
             return
         if plan.birth:
@@ -450,7 +449,7 @@ class FileCommit(Commit):
     def _leave(self) -> None:
         """Rename the folder: from here on the stream is gone, as is one whose creation failed."""
         if self.plan.was_born or self._disk.exists(self.plan.folder):
-            self._disk.rename(self.plan.folder, self.plan.farewell)
+            self._disk.rename(self.plan.folder, self.plan.trash_folder)
         self._disk.fsync_dir("streams")
 
 

@@ -1,11 +1,8 @@
-"""What was taken out since the last commit, and the records that will say so.
+"""Messages of a stream on disk: appends become frames in a buffer, reads come from settled bytes.
 
-Removals are coalesced: whatever their number, one batch ends with DELETES, ERASE and at most one FLOOR record.
-
-The messages of a stream on disk: appends become frames in a buffer, reads come from settled bytes.
-
-One batch (what one commit takes) lies in one segment: a full segment is sealed when the next batch begins. Removals
-are recorded at the end of the batch, coalesced: one DELETES and one FLOOR record, whatever their number.
+One batch (the content of one commit) lies in one segment: a full segment is sealed when the next batch begins. Removals
+are recorded at the end of the batch, coalesced: whatever their number, one batch ends with DELETES, ERASE and at most
+one FLOOR record.
 """
 
 from __future__ import annotations
@@ -152,7 +149,7 @@ class FileLog(StreamStore):
         self._has_messages = False
         self._removals = Removals()
         self._sealing: SegmentFile | None = None
-        self._fallen: list[Segment] = []
+        self._below_floor: list[Segment] = []
         """Segments below the floor that a start found: `remnants` reads them until the first commit unlinks them."""
         self._unerased: list[Erasure] = []
         """Erasures on record that had not begun: the first commit does them."""
@@ -472,7 +469,7 @@ class FileLog(StreamStore):
         return live_run(segment, view, start, stop, STEP), segment
 
     def _remaining(self) -> Sequence[Segment]:
-        return [*self._fallen, *self._index.segments] if self._fallen else self._index.segments
+        return [*self._below_floor, *self._index.segments] if self._below_floor else self._index.segments
 
     def _ts_at(self, segment: Segment, position: int) -> int:
         file = segment.body

@@ -17,7 +17,7 @@ from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, SegmentMark, StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import write_index
-from natsctl.store.journal import Envelope, Journal, entry_of
+from natsctl.store.journal import Journal, MetaRecord, entry_of
 from natsctl.store.recovery import segment_of
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 
@@ -51,8 +51,8 @@ class FileStreamStore(FileLog):
         self._durable_ts_ns = 0
         self._meta_pending: bytes | None = None
         self._durable_meta = meta
-        self._birth: Envelope | None = None
-        self._envelope = Envelope(stream_id, key, meta, identity=identity)
+        self._birth: MetaRecord | None = None
+        self._meta_record = MetaRecord(stream_id, key, meta, identity=identity)
         """Content of the meta file, as if the commit in flight had ended."""
         self._meta_mark = (0, 0)
         """Version and checksum of the meta file."""
@@ -64,15 +64,15 @@ class FileStreamStore(FileLog):
 
     # -- birth and death
 
-    def be_born(self, envelope: Envelope) -> None:
-        """Queue the creation of the folder for the first commit, with `envelope` as its meta file."""
-        self._birth = self._envelope = envelope
+    def create_folder(self, meta_record: MetaRecord) -> None:
+        """Queue the creation of the folder for the first commit, with `meta_record` as its meta file."""
+        self._birth = self._meta_record = meta_record
         self._parts.append(self._file.head.encode())
         self._mark()
 
-    def leave(self, farewell: str) -> None:
-        """Queue the move of the folder to `farewell` for the next commit; nothing else is written any more."""
-        self._leaving = farewell
+    def leave(self, trash_folder: str) -> None:
+        """Queue the move of the folder to `trash_folder` for the next commit; nothing else is written any more."""
+        self._leaving = trash_folder
         self.left = self._birth is not None
         self.fault = "the stream was deleted"
         self._mark()
@@ -80,7 +80,7 @@ class FileStreamStore(FileLog):
     def adopt(self, check: StreamCheck, index: StreamIndex) -> None:
         """Go on from a recovered and repaired folder."""
         file = index.active.body
-        assert file is not None and check.envelope is not None
+        assert file is not None and check.meta_record is not None
         self._index, self._file = index, file
         self._taken_end = file.size
         self.durable_seq = self.synced_seq = index.last_seq
@@ -88,7 +88,7 @@ class FileStreamStore(FileLog):
         self.last_ts_ns = next((segment.last_ts for segment in reversed(index.segments) if segment.last_ts), 0)
         self._durable_ts_ns = self.last_ts_ns
         self.born = True
-        self._adopt_envelope(check)
+        self._adopt_meta_record(check)
         if index.active.keys is not None:
             self._file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
             self._parts, self._taken_end = [self._file.head.encode()], 0
@@ -100,29 +100,29 @@ class FileStreamStore(FileLog):
         if index.segments[0].live == 0 and len(index.segments) > 1:
             self._mark()
 
-    def _adopt_envelope(self, check: StreamCheck) -> None:
+    def _adopt_meta_record(self, check: StreamCheck) -> None:
         """Continue from the meta file; where it has no identity, note which files cannot have one either."""
-        assert check.envelope is not None
-        self._meta_mark = (check.envelope.version, check.meta_crc)
-        self._envelope = check.envelope._replace(replaces=0)
-        if check.envelope.identity == frame.NO_IDENTITY:
-            bases = [int(found.name[:20]) for found in (*check.segments, *check.fallen)]
+        assert check.meta_record is not None
+        self._meta_mark = (check.meta_record.version, check.meta_crc)
+        self._meta_record = check.meta_record._replace(replaces=0)
+        if check.meta_record.identity == frame.NO_IDENTITY:
+            bases = [int(found.name[:20]) for found in (*check.segments, *check.below_floor)]
             generation = check.journal.generation if check.journal is not None else -1
-            self._envelope = self._envelope._replace(identity=self.identity, unmarked=(max(bases), generation))
+            self._meta_record = self._meta_record._replace(identity=self.identity, unmarked=(max(bases), generation))
 
     def _adopt_remains(self, check: StreamCheck) -> None:
         """Leave to the first commit what takes bytes away that the owner may want to look at before."""
-        self._fallen = [segment_of(self.folder, found) for found in check.fallen]
-        for segment in self._fallen:
+        self._below_floor = [segment_of(self.folder, found) for found in check.below_floor]
+        for segment in self._below_floor:
             segment.head, segment.live = len(segment.sids), 0
         files = [segment.body for segment in self._remaining() if segment.body is not None]
-        for file in (segment.body for segment in self._fallen):
+        for file in (segment.body for segment in self._below_floor):
             assert file is not None
             file.indexed = False  # the repair has taken it away
-        self._compaction.retire(self._fallen)
+        self._compaction.retire(self._below_floor)
         by_path = {file.path: file for file in files}
         self._unerased = [Erasure(by_path[f"{self.folder}/{name}"], at, data) for name, at, data in check.unerased]
-        if self._fallen or self._unerased:
+        if self._below_floor or self._unerased:
             self._mark()
 
     def witness_entry(self, whole: bool = False) -> WitnessEntry:
@@ -238,7 +238,7 @@ class FileStreamStore(FileLog):
         plan = Plan(self.folder)
         last_seq = self._index.last_seq
         if self._leaving:
-            plan.farewell, plan.was_born = self._leaving, self.born
+            plan.trash_folder, plan.was_born = self._leaving, self.born
             self.close_files()
             return FileCommit(self.durable_seq, callbacks, self._disk, plan, self._release)
         policy = self._host.options.sync
@@ -251,7 +251,7 @@ class FileStreamStore(FileLog):
                 self._removals.floor_moved = plan.sync = True
         self._take_log(plan)
         plan.asked = len(plan.erasures)
-        self._fallen = []
+        self._below_floor = []
         if not self._postponed or plan.erasures or plan.sealed is not None or self._sync_forced:
             for erasure in self._unerased:
                 self._cache.drop(erasure.file)
@@ -265,7 +265,7 @@ class FileStreamStore(FileLog):
             self._birth = None
             self._meta_pending = None
         elif self._meta_pending is not None:
-            plan.meta, self._meta_pending = self._next_envelope(self._meta_pending).encode(), None
+            plan.meta, self._meta_pending = self._next_meta_record(self._meta_pending).encode(), None
         if plan.sealed is None and not plan.birth:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, self.durable_seq + 1))
         takes_bytes = bool(plan.unlinks or plan.erasures) or plan.rewrite is not None
@@ -273,9 +273,9 @@ class FileStreamStore(FileLog):
         self._sync_wanted = self._sync_forced = False
         return FileCommit(last_seq, callbacks, self._disk, plan, self._release)
 
-    def _next_envelope(self, meta: bytes) -> Envelope:
+    def _next_meta_record(self, meta: bytes) -> MetaRecord:
         version = self._meta_mark[0] + 1
-        return self._envelope._replace(store=self._host.identity, meta=meta, replaces=0, version=version)
+        return self._meta_record._replace(store=self._host.identity, meta=meta, replaces=0, version=version)
 
     def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
         assert isinstance(commit, FileCommit)
@@ -284,7 +284,7 @@ class FileStreamStore(FileLog):
             self._journal.keep_file(plan.journal)
         if error is not None:
             return self._poison(commit, error)
-        if plan.farewell:
+        if plan.trash_folder:
             self.left = True
             return None
         self.born = True
@@ -350,16 +350,16 @@ class FileStreamStore(FileLog):
     def _poison(self, commit: FileCommit, error: OSError | StoreError) -> StoreError:
         if commit.plan.birth:
             self.close_files()
-            self._host.stillborn(self)
+            self._host.creation_failed(self)
             if isinstance(error, OSError) and error.errno in NO_SPACE:
                 self.fault = "the stream could not be created: no space left"
                 return StoreFullError(self.fault)
-        if self.fault is None or commit.plan.farewell:
+        if self.fault is None or commit.plan.trash_folder:
             self.fault = f"stream {self.key}: write or sync failed: {error}"
             self._host.report_fault(self.fault)
         poisoned = StorePoisonedError(self.fault)
         self.refused(self.durable_seq, poisoned)
-        if self._leaving and not commit.plan.farewell:
+        if self._leaving and not commit.plan.trash_folder:
             return poisoned  # the deletion was asked for meanwhile, and comes next
         waiting, self._callbacks = self._callbacks, []
         commit.callbacks.extend(waiting)

@@ -20,7 +20,7 @@ from natsctl.store import frame
 from natsctl.store.disk import Disk
 from natsctl.store.frame import Scan
 from natsctl.store.index_file import is_foreign_index, load_index
-from natsctl.store.journal import Envelope, inherited_identity, parse_envelope
+from natsctl.store.journal import MetaRecord, inherited_identity, parse_meta_record
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import index_name
 from natsctl.store.subject_table import SubjectTable
@@ -87,7 +87,7 @@ class StreamCheck(msgspec.Struct):
 
     folder: str
     table: SubjectTable = msgspec.field(default_factory=SubjectTable)
-    envelope: Envelope | None = None
+    meta_record: MetaRecord | None = None
     segments: list[Found] = msgspec.field(default_factory=list)
     journal: Found | None = None
     damage: list[str] = msgspec.field(default_factory=list)
@@ -100,7 +100,7 @@ class StreamCheck(msgspec.Struct):
     """(file name, offset, bytes) that finish an erasure that had begun."""
     unerased: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
     """The same of erasures that were not synced: the journal may lack the effects of those messages."""
-    fallen: list[Found] = msgspec.field(default_factory=list)
+    below_floor: list[Found] = msgspec.field(default_factory=list)
     """Segments below the floor that are still there, of which the same holds."""
     indexes: set[str] = msgspec.field(default_factory=set)
     """Names of the index files that are there, to be trusted or not."""
@@ -221,28 +221,28 @@ def _judge_meta(disk: Disk, check: StreamCheck, names: list[str], witness: Witne
         check.damage.append(f"{path} is missing")
         return
     data = _read(disk, path)
-    check.meta_crc, check.envelope = crc32(data), parse_envelope(data)
-    if check.envelope is None:
+    check.meta_crc, check.meta_record = crc32(data), parse_meta_record(data)
+    if check.meta_record is None:
         check.damage.append(f"{path} is damaged")
         return
-    envelope, own = check.envelope, check.envelope.identity
+    meta_record, own = check.meta_record, check.meta_record.identity
     if own == frame.NO_IDENTITY and store != frame.NO_IDENTITY:
         own = inherited_identity(store, check.stream_id)
-    elif own != frame.NO_IDENTITY and store not in (frame.NO_IDENTITY, envelope.store):
-        check.damage.append(f"{path} belongs to another store ({envelope.store.hex()})")
-    if envelope.stream_id != check.stream_id:
-        check.damage.append(f"{path} belongs to stream {envelope.stream_id}")
+    elif own != frame.NO_IDENTITY and store not in (frame.NO_IDENTITY, meta_record.store):
+        check.damage.append(f"{path} belongs to another store ({meta_record.store.hex()})")
+    if meta_record.stream_id != check.stream_id:
+        check.damage.append(f"{path} belongs to stream {meta_record.stream_id}")
     if witness is None or not marked:
         check.identity = own
     elif own != witness.identity:
         check.damage.append(f"{path} belongs to another stream than the one that stood here")
-    elif envelope.version < witness.meta_version:
+    elif meta_record.version < witness.meta_version:
         check.damage.append(
-            f"{path} is older than what was synced: version {envelope.version}, not {witness.meta_version}"
+            f"{path} is older than what was synced: version {meta_record.version}, not {witness.meta_version}"
         )
-    elif envelope.version > witness.meta_version and check.stopped_cleanly:
+    elif meta_record.version > witness.meta_version and check.stopped_cleanly:
         check.damage.append(f"{path} is newer than the clean stop of the store")
-    elif envelope.version == witness.meta_version and check.meta_crc != witness.meta_crc:
+    elif meta_record.version == witness.meta_version and check.meta_crc != witness.meta_crc:
         check.damage.append(f"{path} is not the file that was synced")
 
 
@@ -255,11 +255,11 @@ def stranger_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
         if check.identity not in (frame.NO_IDENTITY, head.identity):
             return "belongs to another stream or another store"
         return "" if head.role == role else f"is no {kind}"
-    envelope = check.envelope
-    if envelope is None or envelope.identity == frame.NO_IDENTITY:
+    meta_record = check.meta_record
+    if meta_record is None or meta_record.identity == frame.NO_IDENTITY:
         return ""
     place = head.base if role == frame.SEGMENT_FILE else head.generation
-    if place > envelope.unmarked[role != frame.SEGMENT_FILE]:
+    if place > meta_record.unmarked[role != frame.SEGMENT_FILE]:
         return f"does not say whose it is, as every {kind} of this stream does that is as new"
     return ""
 
@@ -564,7 +564,7 @@ def _find_floor(check: StreamCheck) -> None:
         if found.scan.head is None:
             check.leftovers.append(found.name)
         else:
-            check.fallen.append(found)
+            check.below_floor.append(found)
         check.leftovers.extend(check.indexes & {index_name(int(found.name[:20]), found.generation)})
     del check.segments[:below]
     if bases[below] > check.floor and not check.reborn:

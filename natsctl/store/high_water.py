@@ -1,15 +1,13 @@
-"""The witness: a small log beside all streams that says what was synced, so that a log cut short is known as damaged.
+"""High-water file (the witness): a small log of what was synced in all streams; it proves that a log was cut short.
 
 It is written only after the syncs it speaks of, at most once a second and at a clean stop; a log shorter than its
 witness is proof of damage. Its own damage means "no witness"; where there is no room for it the next attempt writes it
-anew. It also names each stream and its files, so that a stream whose folder or meta file is gone keeps its name, and a
-file that is older than what was synced, or another one, is known.
+anew. It also names each stream and its files, so that a stream whose folder or meta file is missing keeps its name, and
+a file that is older than what was synced, or another one, is known.
 
 Its header carries the store's identity and the number of the run, the count of the store's starts. All that it says
 stays true as lower bounds, so an earlier witness that was put back does no harm once its mark of a clean stop, and
-what it does not mention, count for nothing: LOCK has the number of the run too.
-
-What the start of a store found.
+what it does not mention, count for nothing: LOCK has the number of the run too. `Report` has the findings of a start.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ COMPACT_BYTES = 1024 * 1024
 """The file is written anew when it has grown this much beyond its last rewrite, and to twice its size at least."""
 
 
-class Testimony(NamedTuple):
+class HighWaterMarks(NamedTuple):
     """Content of the file: each stream's newest entry, the highest stream id ever given, the end of the last run."""
 
     entries: dict[int, WitnessEntry]
@@ -53,14 +51,14 @@ class Testimony(NamedTuple):
     """Streams that were deleted in that run."""
 
 
-def read_witness(disk: Disk, store: bytes) -> Testimony:
+def read_witness(disk: Disk, store: bytes) -> HighWaterMarks:
     """Return what the witness of `store` says; nothing when there is none.
 
     Raises StoreDamagedError: it is another one's.
     """
     if not disk.exists(PATH):
         missing = "WITNESS is missing: what was synced is known from the streams' own files alone"
-        return Testimony({}, note=missing if disk.listdir("streams") else "")
+        return HighWaterMarks({}, note=missing if disk.listdir("streams") else "")
     file = disk.open_read(PATH)
     try:
         data = file.pread(file.size(), 0)
@@ -83,7 +81,7 @@ def read_witness(disk: Disk, store: bytes) -> Testimony:
     run = head.generation if head is not None and head.is_marked else 0
     clean = found.clean and not scan.gaps
     entries = found.whole(torn=bool(scan.gaps))
-    return Testimony(entries, found.highest, clean, note, run, whole, frozenset(found.gone))
+    return HighWaterMarks(entries, found.highest, clean, note, run, whole, frozenset(found.gone))
 
 
 class _Reading:

@@ -1,14 +1,14 @@
-"""The journal of one stream: records of its consumers, in a file of its own beside the segments.
+"""Journal of one stream, and its meta file.
 
-Records are buffered, written with the stream's next commit, and synced when someone asks. The file is born with its
-first records. A rewrite replaces the whole file by one of the next generation, in one step.
+The journal holds records of its consumers, in a file of its own beside the segments. Records are buffered, written with
+the stream's next commit, and synced on request. The file is created with its first records. A rewrite replaces the
+whole file by one of the next generation, in one step.
 
-A stream's meta file: one JSON line that identifies the stream and checks everything, then its owner's bytes.
-
-The line says whose the file is: the store, the stream's number and its identity, which is drawn at random when the
-stream is created and repeated in the header of every file of the stream. A stream of a store that was made by an
-earlier version has an identity that follows from the store's and its number, so that its files can carry it from the
-first one that is written anew, whichever that is.
+The meta file is one JSON line that identifies the stream and checks everything, then its owner's bytes. The line says
+whose the file is: the store, the stream's number and its identity, which is drawn at random when the stream is created
+and repeated in the header of every file of the stream. A stream of a store that was made by an earlier version has an
+identity that follows from the store's and its number, so that its files can carry it from the first one that is
+written anew, whichever that is.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ UNMARKED, MARKED = 1, 2
 """Formats: without, and with an identity."""
 
 
-class Envelope(NamedTuple):
+class MetaRecord(NamedTuple):
     """Content of the meta file; `replaces` is the id of a stream of the same key that was being deleted."""
 
     stream_id: int
@@ -223,14 +223,14 @@ class Envelope(NamedTuple):
         return json.dumps(fields, sort_keys=True).encode() + b"\n" + self.meta
 
 
-def parse_envelope(data: bytes) -> Envelope | None:
+def parse_meta_record(data: bytes) -> MetaRecord | None:
     """Return what a meta file holds, None when it is damaged."""
     line, newline, meta = data.partition(b"\n")
     if not newline:
         return None
     try:
         fields = json.loads(line)
-        found = Envelope(fields["id"], fields["key"], meta, fields.get("replaces", 0))
+        found = MetaRecord(fields["id"], fields["key"], meta, fields.get("replaces", 0))
         if fields["format"] == MARKED:
             store, identity = bytes.fromhex(fields["store"]), bytes.fromhex(fields["identity"])
             base, generation = fields["unmarked"]

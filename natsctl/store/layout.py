@@ -1,4 +1,4 @@
-"""What a store's folder must hold before anything in it is read, which format it is in, and whose it is.
+"""Checks of a store's folder before anything in it is read: its format, its identity and its owner.
 
 FORMAT carries the store's identity, drawn at random when the folder is made. A folder of format 1, which had none, is
 given one by the first start of this version; earlier versions then refuse it by its format, and nothing else is

@@ -1,4 +1,4 @@
-"""What a store can be told."""
+"""Options of a store."""
 
 from __future__ import annotations
 

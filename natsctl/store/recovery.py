@@ -1,15 +1,14 @@
-"""Bringing one checked stream back: repairs first, each safe to repeat after a crash, then the index.
+"""Recovery of one checked stream: repairs first, each safe to repeat after a crash, then the index.
 
 After an unclean stop what was not proven to be synced may live in the page cache only, or in pages that an earlier
-failed sync marked clean; those bytes are written again at the same places and synced before anyone sees them. The
+failed sync marked clean; those bytes are written again at the same places and synced before anything reads them. The
 names in every folder are synced again too, by the store, for all streams together.
 
-What can be read of a refused stream, made into a stream again; what cannot be read is given up, on somebody's word.
-
-Every file of the folder that is the stream's is read from end to end, past damage. Messages whose frames validate and
-that no record removes go into a new stream of the same name under their sequences and times; the journal is taken as
-far as it is whole. The old folder is moved aside as it is, so that nothing is lost by the attempt. A crash leaves the
-old folder refused, or both: the new stream served, and the old one refused under its folder's name.
+A refused stream is salvaged only at an operator's request: what can be read becomes a stream again, and the rest is
+given up. Every file of the folder that is the stream's is read from end to end, past damage. Messages whose frames
+validate and that no record removes go into a new stream of the same name under their sequences and times; the journal
+is taken as far as it is whole. The old folder is moved aside as it is, so that nothing is lost by the attempt. A crash
+leaves the old folder refused, or both: the new stream served, and the old one refused under its folder's name.
 """
 
 from __future__ import annotations
@@ -93,8 +92,8 @@ def _bear_again(disk: Disk, check: StreamCheck, salt: int) -> None:
     """Give a last segment whose header was never synced a header."""
     found = check.segments[-1]
     path = f"{check.folder}/{found.name}"
-    assert check.envelope is not None
-    numbers = (check.envelope.stream_id, check.reborn, check.floor, found.generation)
+    assert check.meta_record is not None
+    numbers = (check.meta_record.stream_id, check.reborn, check.floor, found.generation)
     head = frame.FileHead(salt, *numbers, check.identity, frame.SEGMENT_FILE)
     _cut(disk, path, 0)
     file = disk.open(path)
@@ -248,10 +247,10 @@ class Salvage(msgspec.Struct):
 def read_remains(disk: Disk, folder: str, entry: WitnessEntry | None, max_frame_bytes: int, store: bytes) -> Salvage:
     """Return what can be read of a refused stream's folder; nothing is written. Raises OSError."""
     check = fsck.check_stream(disk, folder, entry, max_frame_bytes, False, False, store)
-    envelope = check.envelope
-    if envelope is not None and (envelope.stream_id != check.stream_id or check.identity != _own(check, store)):
-        check.envelope = envelope = None  # another stream's
-    found = Salvage(check, envelope.meta if envelope is not None else None, entry.synced_seq if entry else 0)
+    meta_record = check.meta_record
+    if meta_record is not None and (meta_record.stream_id != check.stream_id or check.identity != _own(check, store)):
+        check.meta_record = meta_record = None  # another stream's
+    found = Salvage(check, meta_record.meta if meta_record is not None else None, entry.synced_seq if entry else 0)
     segments, journals = fsck.sort_names(disk.listdir(folder), StreamCheck(folder))
     found._names = segments
     for _, _, name in segments:
@@ -268,8 +267,8 @@ def read_remains(disk: Disk, folder: str, entry: WitnessEntry | None, max_frame_
 
 
 def _own(check: StreamCheck, store: bytes) -> bytes:
-    assert check.envelope is not None
-    own = check.envelope.identity
+    assert check.meta_record is not None
+    own = check.meta_record.identity
     return own if own != frame.NO_IDENTITY else inherited_identity(store, check.stream_id)
 
 

@@ -1,4 +1,4 @@
-"""The index of one segment: parallel arrays, one place ("position") per message in sequence order.
+"""Index of one segment: parallel arrays, one place ("position") per message in sequence order.
 
 `sids` holds subject numbers, `sizes` accounted bytes, `offsets` places in the file (files only), `messages` the values
 (memory only), `timed` the sequences of messages with a time of their own. Sequences are `base + position` until a gap
@@ -7,9 +7,8 @@ makes the segment sparse; then `seqs` lists them. A position is dead below `head
 one keeps its sorted subject numbers (`keys`) with live counts (`counts`, true only while `head` is 0), so that a
 segment which cannot match is skipped without a look inside.
 
-The segments of one stream in sequence order; the last one takes appends.
-
-Reading settled messages of one stream: from kept bytes, or from the disk, where every frame is checked again.
+`SegmentList` has the segments of one stream in sequence order; the last one takes appends. `SegmentReader` reads their
+settled messages: from kept bytes, or from the disk, where every frame is checked again.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from natsctl.store.errors import StoreDamagedError, StreamExistsError
 from natsctl.store.file_commit import NO_SPACE, Committable, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import PARTIAL, STRANGER, StreamCheck, WitnessEntry, check_stream
-from natsctl.store.high_water import RecoveryReport, Testimony, Witness, read_witness, refusal, unmark_clean_stop
-from natsctl.store.journal import Envelope
+from natsctl.store.high_water import HighWaterMarks, RecoveryReport, Witness, read_witness, refusal, unmark_clean_stop
+from natsctl.store.journal import MetaRecord
 from natsctl.store.layout import open_layout
 from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
@@ -35,14 +35,14 @@ __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 _FOLDER = r"s(\d{6,})"
 
 
-def _has_no_place(check: StreamCheck, testimony: Testimony, entry: WitnessEntry | None) -> bool:
+def _has_no_place(check: StreamCheck, marks: HighWaterMarks, entry: WitnessEntry | None) -> bool:
     """Return whether a folder is none of a stream of the store: a deleted one's, or one from elsewhere."""
     if entry is not None:
         return bool(entry.flags & STRANGER)
-    if check.stream_id in testimony.gone:
+    if check.stream_id in marks.gone:
         return True
-    created_in = check.envelope.run if check.envelope is not None else testimony.run
-    return testimony.is_complete and (testimony.clean_stop or created_in < testimony.run)
+    created_in = check.meta_record.run if check.meta_record is not None else marks.run
+    return marks.is_complete and (marks.clean_stop or created_in < marks.run)
 
 
 class Store:
@@ -113,14 +113,14 @@ class Store:
         self._lock = self._disk.lock("LOCK")
         report = RecoveryReport()
         self.identity = open_layout(self._disk, self._draw_identity, self.release_reserve)
-        testimony = self._testimony(report)
-        witnessed, report.clean_stop = testimony.entries, testimony.clean_stop
+        marks = self._read_marks(report)
+        witnessed, report.clean_stop = marks.entries, marks.clean_stop
         gone = [name for name in self._disk.listdir("streams") if name.endswith(".gone")]
         trashed = {int(m[1]) for name in gone if (m := re.match(_FOLDER, name))}
-        checks = self._check_all(testimony, trashed, report)
-        self._next_id = 1 + max((testimony.highest_id, *trashed, *checks))
+        checks = self._check_all(marks, trashed, report)
+        self._next_id = 1 + max((marks.highest_id, *trashed, *checks))
         self._sync_names(checks.values())
-        replaced = {c.envelope.replaces for c in checks.values() if c.envelope is not None and not c.damage}
+        replaced = {c.meta_record.replaces for c in checks.values() if c.meta_record is not None and not c.damage}
         for stream_id, check in checks.items():
             if stream_id in replaced:
                 self._disk.rename(check.folder, f"{check.folder}.gone")
@@ -139,7 +139,7 @@ class Store:
             self._refuse(stream_id, check, witnessed.get(stream_id), report)
         if not report.clean_stop:
             self._disk.fsync_dir("streams")
-        self._witness_start(testimony, report)
+        self._witness_start(marks, report)
         self._trash.add(gone)
         self._keep_reserve()
         self.damaged, self.stopped_cleanly = report.damaged, report.clean_stop
@@ -149,7 +149,7 @@ class Store:
             self.report_fault(refusal(key, reason))
         return report
 
-    def _testimony(self, report: RecoveryReport) -> Testimony:
+    def _read_marks(self, report: RecoveryReport) -> HighWaterMarks:
         """Return what the witness says, as far as it can be believed, and begin the next run."""
         found = read_witness(self._disk, self.identity)
         run = self._run_in_lock()
@@ -180,7 +180,7 @@ class Store:
         with suppress(OSError):
             self._lock.pwrite(b"%s %020d\n" % (self.identity.hex().encode(), self._run), 0)
 
-    def _witness_start(self, testimony: Testimony, report: RecoveryReport) -> None:
+    def _witness_start(self, marks: HighWaterMarks, report: RecoveryReport) -> None:
         """Write the witness of this run; on a full disk into the reserve, or else keep the old one without its end."""
         commit = self._witness.anew(self._next_id - 1)
         try:
@@ -193,7 +193,7 @@ class Store:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            if testimony.clean_stop:
+            if marks.clean_stop:
                 unmark_clean_stop(self._disk)
             self._witness.finish_commit(commit, error)
             report.notes.append("no space left on the store's disk: what is there is served, publishes are refused")
@@ -202,13 +202,13 @@ class Store:
         self._note_run_in_lock()
 
     def _check_all(
-        self, testimony: Testimony, trashed: Collection[int], report: RecoveryReport
+        self, marks: HighWaterMarks, trashed: Collection[int], report: RecoveryReport
     ) -> dict[int, StreamCheck]:
         checks: dict[int, StreamCheck] = {}
         for name in self._disk.listdir("streams"):
             found = re.fullmatch(_FOLDER, name)
             unborn = re.fullmatch(_FOLDER, name.removesuffix(".new"))
-            if name.endswith(".new") and unborn is not None and int(unborn[1]) in testimony.entries:
+            if name.endswith(".new") and unborn is not None and int(unborn[1]) in marks.entries:
                 report.notes.append(f"streams/{name} is not a creation that never ended, and is left alone")
             elif name.endswith(".new"):
                 remove_tree(self._disk, f"streams/{name}")
@@ -217,9 +217,9 @@ class Store:
                 report.notes.append(f"streams/{name} is not ours and is left alone")
             elif found is not None:
                 stream_id = int(found[1])
-                entry = testimony.entries.get(stream_id)
+                entry = marks.entries.get(stream_id)
                 check = checks[stream_id] = self._check(name, entry, report.clean_stop)
-                if stream_id in trashed or _has_no_place(check, testimony, entry):
+                if stream_id in trashed or _has_no_place(check, marks, entry):
                     check.is_stranger = True
                     check.damage.append(f"{check.folder} belongs to no stream of this store: it was put there later")
         return checks
@@ -242,8 +242,8 @@ class Store:
     def _refuse(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None, report: RecoveryReport) -> None:
         """Keep the folder as it is and its name taken, by the folder's own where another holds it."""
         named = entry.key if entry is not None else ""
-        if not named and check.envelope is not None:
-            named = check.envelope.key
+        if not named and check.meta_record is not None:
+            named = check.meta_record.key
         folder = check.folder.rpartition("/")[2]
         key = named if named and named not in self.streams and named not in report.damaged else folder
         report.damaged[key] = "; ".join(check.damage)
@@ -253,20 +253,20 @@ class Store:
         self._refused[stream_id] = kept._replace(key=named, flags=flags)
 
     def _recover(self, stream_id: int, check: StreamCheck, report: RecoveryReport) -> None:
-        envelope = check.envelope
-        assert envelope is not None
-        if envelope.key in self.streams:
-            check.damage.append(f"{check.folder}: another folder holds {envelope.key} too")
+        meta_record = check.meta_record
+        assert meta_record is not None
+        if meta_record.key in self.streams:
+            check.damage.append(f"{check.folder}: another folder holds {meta_record.key} too")
             return
         try:
             notes = repair(self._disk, check, self._salt())
         except OSError as error:
             check.damage.append(f"{check.folder} can not be repaired: {error}")
             return
-        stream = self._make(stream_id, envelope.key, envelope.meta, 1, check.identity)
+        stream = self._make(stream_id, meta_record.key, meta_record.meta, 1, check.identity)
         stream.adopt(check, build_index(check))
         stream.write_indexes(tail=False)
-        self.streams[envelope.key] = stream
+        self.streams[meta_record.key] = stream
         report.streams += 1
         report.messages += stream.messages
         report.notes += check.notes + notes
@@ -341,7 +341,9 @@ class Store:
         stream = self._make(self._next_id, key, meta, first_seq, self._draw_identity())
         self._next_id += 1
         replaces = self._leaving.get(key, 0)
-        stream.be_born(Envelope(stream.stream_id, key, meta, replaces, self.identity, stream.identity, self._run))
+        stream.create_folder(
+            MetaRecord(stream.stream_id, key, meta, replaces, self.identity, stream.identity, self._run)
+        )
         self.streams[key] = stream
         return stream
 
@@ -386,7 +388,9 @@ class Store:
             raise StoreDamagedError(f"{folder}/meta cannot be read: the configuration of {key} has to be given")
         stream = self._make(self._next_id, key, found.meta, 1, self._draw_identity())
         self._next_id += 1
-        stream.be_born(Envelope(stream.stream_id, key, found.meta, 0, self.identity, stream.identity, self._run))
+        stream.create_folder(
+            MetaRecord(stream.stream_id, key, found.meta, 0, self.identity, stream.identity, self._run)
+        )
         self.streams[key] = stream
         for message, timed in found.messages(self._disk, limit):
             stream.append_at(message.seq, message.ts_ns, message.subject, message.header, message.payload, timed)
@@ -455,7 +459,7 @@ class Store:
         self._witness.gone[stream.stream_id] = None
         self._witness_when_due()
 
-    def stillborn(self, stream: FileStreamStore) -> None:
+    def creation_failed(self, stream: FileStreamStore) -> None:
         """Forget a stream whose creation failed."""
         if self.streams.get(stream.key) is stream:
             del self.streams[stream.key]

@@ -1,9 +1,8 @@
-"""The subjects of one stream: a small number for each, its newest sequence and its live count.
+"""Subjects of one stream: a small number for each, its newest sequence and its live count.
 
 A subject keeps its number until `renumber`; numbers are what segments store per message. `last` may be stale after
-the newest message of a subject was removed: `stale` says which, and the index finds the true one when asked.
-
-The subjects of one segment: how many live messages each has, and which is its newest.
+the newest message of a subject was removed: `stale` says which, and the index finds the true one when asked. A `Tally`
+has the same of one segment: how many live messages each subject has, and the newest of them.
 """
 
 from __future__ import annotations

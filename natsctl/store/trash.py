@@ -1,11 +1,9 @@
-"""Folders of deleted streams (`.gone`), removed after the witness has forgotten the stream.
+"""Folders of deleted streams (`.gone`), removed after the witness has dropped the stream.
 
-Deleting renames within one folder, which is one step even where renames across folders are two.
-
-The end of a stream that was refused at the start: its folder goes as a deleted stream's does.
-
-Whoever was told of the damage decides; the store never does this by itself. Where the folder is missing an empty one
-stands for it, so that the next start knows that the stream is gone on purpose.
+Deleting renames within one folder, which is one step even where renames across folders are two. A stream that was
+refused at the start ends the same way, but only when an operator who knows of the damage asks for it; the store never
+does this by itself. Where its folder is missing an empty one stands for it, so that the next start knows that the
+stream was deleted on purpose.
 """
 
 from __future__ import annotations

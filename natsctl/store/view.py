@@ -1,4 +1,4 @@
-"""What one filter means on one stream: the subject numbers it takes, and its places in a few segments.
+"""Meaning of one filter on one stream: the subject numbers it selects, and its places in a few segments.
 
 A view is brought up to date before use: only subjects that came since the last look are tested. The merged positions
 of a filter with several subjects are kept for the last few segments asked, extended as an open segment grows, so that

@@ -1,4 +1,4 @@
-"""Operations between the two servers of a leaf node connection, and writing them.
+"""Operations between the two servers of a leaf node connection: writing them, and an incremental parser.
 
 | tuple | line |
 | --- | --- |
@@ -6,11 +6,9 @@
 | `(LEAF_UNSUB, subject, queue)` | `LS- subject [queue]` |
 | `(LEAF_MSG, subject, reply, queues, header, payload)` | `LMSG`, or `HMSG` where there is a header block |
 
-INFO, CONNECT, PING, PONG and -ERR are those of `wire.ops`. A message that only plain subscriptions of the other side
-take is `LMSG subject [reply] size`; one that queue groups were chosen for names them: `LMSG subject + reply q1 q2
-size`, or `LMSG subject | q1 size` without a reply. Source: nats-server, leafnode.go.
-
-Reading what the other server of a leaf node connection sends; both sides may send every operation.
+INFO, CONNECT, PING, PONG and -ERR are those of `wire.ops`. A message for plain subscriptions of the other side alone is
+`LMSG subject [reply] size`; one that queue groups were chosen for names them: `LMSG subject + reply q1 q2 size`, or
+`LMSG subject | q1 size` without a reply. Both sides may send every operation. Source: nats-server, leafnode.go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Kinds of protocol operations; an operation is a plain tuple that begins with its kind.
+"""Protocol operations: their kinds, the violations and limits that hold for them, and writing them.
+
+An operation is a plain tuple that begins with its kind.
 
 | tuple | from |
 | --- | --- |
@@ -11,11 +13,7 @@
 | `(PING,)`, `(PONG,)` | both |
 
 All values are bytes; `header` is the whole block (`NATS/1.0…` to the blank line) or empty, `reply` and `queue` are
-empty when they were not given.
-
-What can be wrong with the bytes of a peer, and the limits they are held to.
-
-Writing operations, for both ends. The broker's hot path writes its own message heads (broker/delivery.py).
+empty when they were not given. The broker's hot path writes its own message heads (broker/delivery.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reading what clients send.
-
-Operations that a server sends, for links and tests that work on operations instead of frames.
-"""
+"""Incremental parsers: of what clients send, and of what servers send as operations."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_why_a_client_was_not_given_the_message_is_told(house: House) -> None:
     listener, taker = listening(house), house.client()
     publisher = house.client(b'CONNECT {"verbose":false,"headers":true,"echo":false}\r\n')
     publisher.say(b"SUB foo 1\r\n")
-    taker.session.hold_to(
+    taker.session.apply_permissions(
         taker.session.login.grant.__class__("", "$G", permissions=Permissions(subscribe=SubjectRules(deny=("foo",)))),
         house.account,
     )
@@ -103,7 +103,7 @@ def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: Hous
     grant = publisher.session.login.grant.__class__(
         "", "$G", permissions=Permissions(publish=SubjectRules(allow=("foo",)))
     )
-    publisher.session.hold_to(grant, house.account)
+    publisher.session.apply_permissions(grant, house.account)
     assert traced(publisher, b"foo") == b"-ERR 'Permissions Violation for Publish to \"traces\"'\r\n"
     assert (taker.heard(), listener.heard()) == (b"", b"")
 

@@ -22,7 +22,7 @@ from natsctl.broker.deferred_work import (
     go_on,
 )
 from natsctl.broker.leaf.handshake import LeafOptions
-from natsctl.broker.leaf.leaf_nodes import Leafs
+from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 from tests.support.leaf_servers import Lines
@@ -196,7 +196,7 @@ def test_too_much_is_done_at_once_as_long_as_that_is_bounded(endless: bool) -> N
 
 def test_what_another_server_sends_is_put_off_too() -> None:
     house = broker()
-    leafs = Leafs(house, LeafOptions(host="h", port=1), Lines())
+    leafs = LeafLinks(house, LeafOptions(host="h", port=1), Lines())
     link = leafs.accept("h", 1)
     link.receive(b'CONNECT {"name":"x","server_id":"NX","headers":true,"version":"2.15.2","protocol":1}\r\n')
     listener = client(house)
@@ -326,7 +326,7 @@ def test_permissions_that_changed_are_held_against_many_subscriptions_in_slices(
     session, done = crowd(house, 2 * MANY_SUBS), []
     account = house.account("$G")
     permissions = Permissions(subscribe=SubjectRules(allow=("shared", "t.5", "t.7")))
-    session.hold_to(Grant("u", "$G", permissions=permissions), account)
+    session.apply_permissions(Grant("u", "$G", permissions=permissions), account)
     session.review_subscriptions(lambda: done.append(len(session.subs)))
     assert len(session.subs) == 2 * MANY_SUBS + 1 and not done
     session.receive(b"UNSUB 7\r\nSUB shared more\r\n")

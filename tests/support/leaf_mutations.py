@@ -11,7 +11,7 @@ from typing import Final
 from unittest import mock
 
 from natsctl.broker.delivery import Delivery
-from natsctl.broker.leaf.leaf_interest import Outward
+from natsctl.broker.leaf.leaf_interest import LocalInterest
 from natsctl.broker.subscription import Subscription
 from natsctl.jetstream.consumers import consumer_set
 from natsctl.jetstream.publish.dedupe import Dedupe
@@ -85,12 +85,12 @@ def _silence_not_noticed() -> Patch:
 
 
 def _interest_of_before_the_link_not_announced() -> Patch:
-    start = Outward.start
+    start = LocalInterest.start
 
-    def nothing_yet(self: Outward, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
+    def nothing_yet(self: LocalInterest, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
         start(self, (), subjects)
 
-    return mock.patch.object(Outward, "start", nothing_yet)
+    return mock.patch.object(LocalInterest, "start", nothing_yet)
 
 
 def _ids_forgotten_at_start() -> Patch:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
-from natsctl.broker.leaf.leaf_nodes import Leafs
+from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.store.options import StoreOptions
@@ -71,7 +71,7 @@ class Server:
         self.machine = Machine(disk, clock, seed, store, JetStreamOptions(domain=domain), broker)
         self.log = Lines()
         leaf = replace(leaf or LeafOptions(), host="127.0.0.1", port=7422)
-        self.leafs = Leafs(self.machine.broker, leaf, self.log)
+        self.leafs = LeafLinks(self.machine.broker, leaf, self.log)
 
 
 class End:

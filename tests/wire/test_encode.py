@@ -6,8 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.wire import ops
-from natsctl.wire.ops import CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Op
+from natsctl.wire.ops import (
+    CONNECT,
+    ERR,
+    INFO,
+    MSG,
+    OK,
+    PING,
+    PONG,
+    PUB,
+    SUB,
+    UNSUB,
+    Op,
+    encode,
+    encode_err,
+    encode_info,
+)
 from natsctl.wire.parser import Parser, ServerParser
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -27,12 +41,12 @@ server_ops = st.one_of(
 
 @given(st.lists(client_ops, max_size=8))
 def test_what_a_client_writes_the_server_reads(ops: list[Op]) -> None:
-    assert Parser().feed(b"".join(ops.encode(op) for op in ops)) == ops
+    assert Parser().feed(b"".join(encode(op) for op in ops)) == ops
 
 
 @given(st.lists(server_ops, max_size=8), st.integers(1, 50))
 def test_what_a_server_writes_the_client_reads_in_any_chunks(ops: list[Op], size: int) -> None:
-    data = b"".join(ops.encode(op) for op in ops)
+    data = b"".join(encode(op) for op in ops)
     parser = ServerParser()
     assert [op for at in range(0, len(data), size) for op in parser.feed(data[at : at + size])] == ops
     assert parser.fault is None
@@ -48,8 +62,8 @@ def test_a_server_can_be_wrong_too(line: bytes) -> None:
 
 
 def test_err_texts_stay_on_their_line() -> None:
-    assert ops.encode_err("a\r\nPING") == b"-ERR 'a  PING'\r\n"
+    assert encode_err("a\r\nPING") == b"-ERR 'a  PING'\r\n"
 
 
 def test_info_ends_with_a_blank_like_the_reference() -> None:
-    assert ops.encode_info(b"{}") == b"INFO {} \r\n"
+    assert encode_info(b"{}") == b"INFO {} \r\n"

@@ -1,10 +1,7 @@
-"""The body of CONNECT.
+"""Credentials of a connection, the decision of an authenticator about them, and the values they are made of.
 
-Distinguished names of certificates and users: `CN=a,OU=b,O=c`, as RFC 4514 writes them.
-
-What a connection shows of who it is, and what it is let in as.
-
-What a TLS handshake settled, as connz shows it.
+These are the body of CONNECT, the facts that a TLS handshake settled (as connz shows them), and distinguished names of
+certificates and users: `CN=a,OU=b,O=c`, as RFC 4514 writes them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How the client of one session becomes somebody: CONNECT, the authenticator's answer, and the move into an account.
+"""Authentication of a session: CONNECT, the authenticator's answer, and the move into an account.
 
-Theory of operation. Where users exist, a session carries out nothing before it knows who it serves: the first line
-has to be CONNECT, or the user for those who say nothing is taken. An answer that takes long (`Pending`) is worked out
+Theory of operation. Where users exist, a session carries out nothing before its user is known: the first line has to
+be CONNECT, unless there is a user for clients without credentials. An answer that takes long (`Pending`) is worked out
 by the shell; until then what arrives is kept here, in its order, and carried out when `decide` brings the answer. A
-later CONNECT asks anew, as whoever it names, and ends the subscriptions that were there.
-
-Clients that are in, held to what users and limits are after a reload.
+later CONNECT authenticates anew and ends the subscriptions that were there. After a reload clients that are logged in
+are authenticated again, and limited as the new configuration says.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ class Login:
         before = len(self._held)
         self._held += chunk
         if before < MUCH_HELD_BYTES <= len(self._held):
-            self._session.broker.undecided.append(self._session)
+            self._session.broker.pending_logins.append(self._session)
         if len(self._held) > MAX_HELD_BYTES:
             self.refuse(Refusal("too much was sent before the answer to CONNECT"))
 
@@ -155,12 +154,12 @@ class Login:
         if self.connected:
             session.drop_subscriptions()
         self.options = options
-        session.introduce(options)
+        session.set_client_info(options)
         self.credentials = self._shown()
         answer = self._auth.authenticate(self.credentials) if self._auth is not None else Grant("", GLOBAL_ACCOUNT)
         if isinstance(answer, Pending):
             self.pending = answer
-            session.broker.undecided.append(session)
+            session.broker.pending_logins.append(session)
         else:
             self._answered(answer)
 
@@ -196,7 +195,7 @@ class Login:
         if first:
             # The greeting went out and came back as CONNECT: a first guess until a ping tells.
             session.rtt_ns = max(session.broker.clock.now_ns() - session.start_ns, 0)
-            session.broker.onlooker.connected(session)
+            session.broker.event_listener.connected(session)
         if session.verbose:
             session.write(OK_LINE)
 
@@ -206,7 +205,7 @@ class Login:
         if isinstance(answer, Grant):
             if self.admit(answer):
                 self.connected = True
-                self._session.broker.onlooker.connected(self._session)
+                self._session.broker.event_listener.connected(self._session)
         else:
             self.refuse(answer if isinstance(answer, Refusal) else Refusal())
 
@@ -216,7 +215,7 @@ class Login:
         if session.close_reason is None:
             session.broker.notice(session, " - ".join(filter(None, ("authentication error", self.claim))))
         session.close(refusal.reason, refusal.text)
-        session.broker.onlooker.refused(session, refusal)
+        session.broker.event_listener.refused(session, refusal)
 
     def admit(self, grant: Grant) -> bool:
         """Log the client in as `grant`; False where its account is full, which closes it."""
@@ -227,7 +226,7 @@ class Login:
             self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
             return False
         self.grant = grant
-        session.hold_to(grant, account)
+        session.apply_permissions(grant, account)
         session.move(account)
         if not self.authenticated:
             self.authenticated = True
@@ -310,14 +309,14 @@ def _ask_again(session: Session, known: Collection[str]) -> None:
         session.close(CloseReason.CLIENT_CLOSED)
     else:
         login.grant = answer
-        session.hold_to(answer, session.account)
+        session.apply_permissions(answer, session.account)
         session.review_subscriptions()
 
 
 def hold_to_limits(session: Session) -> None:
     """Give a session the limits of the server as they are now; its permissions stay, with what they remember."""
     permit = session.permit
-    session.hold_to(session.login.grant, session.account)
+    session.apply_permissions(session.login.grant, session.account)
     session.permit = permit
 
 

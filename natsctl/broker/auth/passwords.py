@@ -1,6 +1,6 @@
-"""Comparing secrets: plain ones in constant time, bcrypt hashes once per password that was right.
+"""Comparison of secrets: plain ones in constant time, bcrypt hashes once per password that was right.
 
-Theory of operation. A bcrypt comparison takes 50 to 100 ms, so authenticators leave it to a thread (grant.py, Pending).
+Theory of operation. A bcrypt comparison takes 50 to 100 ms, so authenticators leave it to a thread (see `Pending`).
 A password that matched its hash is remembered by a digest, so that the next client that shows it, or the thousand that
 reconnect at once, cost nothing. Wrong passwords are never remembered: who guesses pays every time.
 """

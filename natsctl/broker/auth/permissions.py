@@ -1,18 +1,14 @@
-"""What a user may publish and subscribe to, as an operator writes it; permit.py holds a session to it.
-
-A session held to its user's permissions.
+"""Permissions of a user, and a session restricted to them.
 
 Theory of operation. Deny wins; where there is an allow list, everything else is denied. What may be published is
 looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than what is denied:
-it is let in, and each message is looked at when it is delivered (guard.py). One that is wider than what is allowed is
-refused, but for `>` where `*` is allowed, which nats-server lets in with all that follows: here it gets what `*`
-does. With a response rule, the reply subjects of delivered messages are noted, and each may be published to so often
-and so long.
+it is accepted, and each message is checked on delivery. One that is wider than what is allowed is refused, but for `>`
+where `*` is allowed, which nats-server accepts with all that follows: here it gets what `*` does. With a response
+rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long.
 
-Delivery to a session that is held to permissions: a handler stands in the routing table instead of its subscription.
-
-Only subscriptions that need it have one: those that match more than may be delivered, and all of a session that may
-answer what it receives. The delivery to everybody else pays nothing.
+The check on delivery is a handler (`DeliveryFilter`) that stands in the routing table instead of the subscription.
+Only subscriptions that need one have it: those that match more than may be delivered, and all of a session that may
+answer what it receives. Delivery to all others pays nothing.
 """
 
 from __future__ import annotations
@@ -166,7 +162,7 @@ class Replies:
         self._noted, self._pruned_ns = 0, now
 
 
-class Permit:
+class SessionPermissions:
     """Permissions of one session."""
 
     __slots__ = ("_deny_publish", "_deny_subscribe", "_filtered", "_publish", "_published", "_subscribe", "replies")
@@ -250,12 +246,12 @@ def _is_one_of(queue: bytes, groups: list[bytes]) -> bool:
     return any(queue == group or (has_wildcard(group) and is_subset(queue, group)) for group in groups)
 
 
-class Guard(Subscription):
+class DeliveryFilter(Subscription):
     """Handler in place of one subscription of a client: it checks each message and hands it on."""
 
     __slots__ = ("filters", "permit", "wider")
 
-    def __init__(self, client: Subscription, permit: Permit) -> None:
+    def __init__(self, client: Subscription, permit: SessionPermissions) -> None:
         super().__init__(client.account, client.subject, client.queue, handler=self._take)
         self.client = client
         self.permit = permit
@@ -280,8 +276,8 @@ class Guard(Subscription):
         return True
 
 
-def guard_of(sub: Subscription, permit: Permit | None) -> Guard | None:
+def delivery_filter_of(sub: Subscription, permit: SessionPermissions | None) -> DeliveryFilter | None:
     """Return what has to stand for a client's subscription, None where messages may go to it directly."""
     if permit is None or (permit.replies is None and not permit.must_filter(sub.subject, sub.queue)):
         return None
-    return Guard(sub, permit)
+    return DeliveryFilter(sub, permit)

@@ -1,4 +1,4 @@
-"""One account as configuration or a JWT describes it: what it gives, takes, maps, and may use."""
+"""Configuration of one account, from a file or a JWT: exports, imports, mappings and limits."""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
-"""Streams of other accounts, seen in this one.
-
-Theory of operation. Nothing stands in an exporting account until somebody here subscribes to what is imported. Then
-each subscription gets a stand-in there, on what of the exported subjects it asks for, in its own queue group, so that
-members in both accounts are one group. A stand-in hands messages over under their local subject and ends with its
-subscription. Stand-ins have none themselves: what is imported can not be exported again, as in nats-server.
-
-What one account takes from other accounts, and what it owes them.
+"""Imports of an account and its outstanding service responses.
 
 Theory of operation. A plan (import_plan.py) says which imports are in effect; `apply` makes the difference to what
-was in effect before, so that requests and subscriptions that go on are not disturbed. Responses that are owed outlive
-a change of the imports that asked for them. Services need modules of their own, loaded where there are any.
+was in effect before, so that requests and subscriptions that go on are not disturbed. Responses that are pending
+outlive a change of the imports that asked for them. Services need modules of their own, loaded where there are any.
+
+An import of a stream places nothing in the exporting account until the importing account has a subscription for it.
+Then each subscription gets an `ImportProxy` there, on the part of the exported subjects that it matches, in its own
+queue group, so that members in both accounts are one group. A proxy hands messages over under their local subject and
+ends with its subscription. Proxies have none themselves: imports cannot be exported again, as in nats-server.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from natsctl.broker.subscription import Subscription
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.imports.import_plan import ServiceLink, StreamLink
-    from natsctl.broker.imports.service_imports import Responses, ServiceDoor, Waiting
+    from natsctl.broker.imports.service_imports import Responses, ServiceProxy, Waiting
     from natsctl.broker.session import Session
 
 
@@ -32,7 +30,7 @@ _OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
 """Subjects that the server answers in each account by itself: its handlers there take nothing of another account's."""
 
 
-class StandIn(Subscription):
+class ImportProxy(Subscription):
     """Handler in an exporting account for one subscription of the importing account."""
 
     __slots__ = ("_for", "_line")
@@ -113,37 +111,37 @@ class StreamImports:
         for line in self._lines:
             wanted = line.asked(subject)
             if wanted:
-                stand_in = StandIn(line, wanted.encode("utf-8", "surrogateescape"), sub)
-                sub.stand_ins += (stand_in,)
-                line.exporter.place(stand_in)
+                proxy = ImportProxy(line, wanted.encode("utf-8", "surrogateescape"), sub)
+                sub.import_proxies += (proxy,)
+                line.exporter.place(proxy)
 
     def follow_all(self) -> None:
         """Route the current imports to every subscription of the account, and nothing else."""
         for placed in tuple(self._account.routes.subs):
             sub = placed.client or placed
             if not sub.foreign:
-                end_stand_ins(sub)
+                end_import_proxies(sub)
                 self.follow(sub)
 
 
-def end_stand_ins(sub: Subscription) -> None:
+def end_import_proxies(sub: Subscription) -> None:
     """Take nothing of other accounts for a subscription any more."""
-    stand_ins, sub.stand_ins = sub.stand_ins, ()
-    for stand_in in stand_ins:
-        stand_in.account.unsubscribe(stand_in)
+    import_proxies, sub.import_proxies = sub.import_proxies, ()
+    for proxy in import_proxies:
+        proxy.account.unsubscribe(proxy)
 
 
-class Exchange:
+class AccountImports:
     """The imports of one account, and the responses that its exports owe."""
 
-    __slots__ = ("_account", "_doors", "_responses", "awaited", "streams")
+    __slots__ = ("_account", "_proxies", "_responses", "awaited", "streams")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self.streams: StreamImports | None = None
-        self._doors: dict[ServiceLink, ServiceDoor] = {}
+        self._proxies: dict[ServiceLink, ServiceProxy] = {}
         self._responses: Responses | None = None
-        self.awaited = Awaited(account)
+        self.awaited = AwaitedReplies(account)
 
     @property
     def responses(self) -> Responses:
@@ -163,7 +161,7 @@ class Exchange:
     @property
     def services(self) -> Sequence[ServiceLink]:
         """The imports of services that are in effect."""
-        return tuple(self._doors)
+        return tuple(self._proxies)
 
     def listens(self, reply: bytes) -> bool | None:
         """Return whether the reply that stands behind `reply` has a subscriber in the requester's account.
@@ -178,21 +176,21 @@ class Exchange:
 
     def apply(self, streams: list[StreamLink], services: list[ServiceLink]) -> bool:
         """Import these, and nothing else; return whether the services are others than before."""
-        before = set(self._doors)
-        for link in set(self._doors).difference(services):
-            self._account.unsubscribe(self._doors.pop(link))
+        before = set(self._proxies)
+        for link in set(self._proxies).difference(services):
+            self._account.unsubscribe(self._proxies.pop(link))
         accounts = self._account.broker.accounts
         for link in services:
-            if link not in self._doors:
-                from natsctl.broker.imports.service_imports import ServiceDoor
+            if link not in self._proxies:
+                from natsctl.broker.imports.service_imports import ServiceProxy
 
-                door = self._doors[link] = ServiceDoor(self._account, link, accounts[link.account])
+                door = self._proxies[link] = ServiceProxy(self._account, link, accounts[link.account])
                 self._account.place(door)
         if streams != (self.streams.links if self.streams is not None else []):
             imports = StreamImports(self._account, streams)
             imports.follow_all()
             self.streams = imports if streams else None
-        return before != set(self._doors)
+        return before != set(self._proxies)
 
     def came(self, sub: Subscription) -> None:
         """Route matching imports to the subscription."""
@@ -200,15 +198,15 @@ class Exchange:
             self.streams.follow(sub)
 
     def went(self, sub: Subscription) -> None:
-        """Remove the stand-ins of a subscription that has ended."""
-        for stand_in in sub.stand_ins:
-            stand_in.account.unsubscribe(stand_in)
-        sub.stand_ins = ()
+        """Remove the proxies of a subscription that has ended."""
+        for proxy in sub.import_proxies:
+            proxy.account.unsubscribe(proxy)
+        sub.import_proxies = ()
         if self.awaited:
             self.awaited.interest_lost(sub.subject)
 
 
-class Awaited:
+class AwaitedReplies:
     """The replies of one account that services of others are to answer; it ends waiting that is in vain."""
 
     __slots__ = ("_account", "_by_reply")

@@ -1,9 +1,8 @@
-"""The way of one message over imported services, from account to account.
+"""Chain of imported services that one message has come through, from account to account.
 
 Theory of operation. A service import publishes a request in another account while it is being called, so the messages
 under way form a stack. What is published is known by the subject object itself: a handler that asks `of` for its
-subject is told of the hop that brought the message, and for what it publishes meanwhile on its own account there is
-none.
+subject gets the hop that brought the message, and for what it publishes meanwhile on its own account there is none.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ MAX_HOPS: Final = 64
 """Service imports that one message may pass: each takes a few frames of the stack."""
 
 
-class Hop(NamedTuple):
+class ImportHop(NamedTuple):
     """One step of a message into another account."""
 
-    before: Hop | None
+    before: ImportHop | None
     service: tuple[str, str]
     """Exporting account and subject of the export: one that comes again is a circle."""
     info: ClientInfo | None
@@ -32,7 +31,7 @@ class Hop(NamedTuple):
 
     def passed(self, service: tuple[str, str]) -> bool:
         """Return whether the message has come through a service before, or has gone too far."""
-        hop: Hop | None = self
+        hop: ImportHop | None = self
         while hop is not None:
             if hop.service == service:
                 return True
@@ -40,19 +39,19 @@ class Hop(NamedTuple):
         return self.depth >= MAX_HOPS
 
 
-class Hops:
+class ImportChain:
     """The messages that service imports are delivering now."""
 
     __slots__ = ("_stack",)
 
     def __init__(self) -> None:
-        self._stack: list[tuple[bytes, Hop]] = []
+        self._stack: list[tuple[bytes, ImportHop]] = []
 
-    def of(self, subject: bytes) -> Hop | None:
+    def of(self, subject: bytes) -> ImportHop | None:
         """Return how the message came whose subject is this very object."""
         return next((hop for to, hop in reversed(self._stack) if to is subject), None) if self._stack else None
 
-    def enter(self, subject: bytes, hop: Hop) -> None:
+    def enter(self, subject: bytes, hop: ImportHop) -> None:
         """Record the hop of a message that is about to be delivered on `subject`."""
         self._stack.append((subject, hop))
 

@@ -1,7 +1,7 @@
-"""Which imports of all accounts are in effect, and what is wrong with the others.
+"""Plan of the imports of all accounts: those in effect, and the faults of the others.
 
 Theory of operation. A plan is made of all configurations at once, exports first, then imports of streams, then those
-of services, because each import is held against the exports and against the imports before it. What it finds are
+of services, because each import is checked against the exports and against the imports before it. Its findings are
 values that can be compared: the broker applies the difference to the plan before. Accounts that come one by one, as
 those of operators do, are added to the plan where they change nothing for the others. Rules and texts are
 nats-server's (server/accounts.go).

@@ -1,12 +1,12 @@
-"""The two names of an imported subject: what the exporting account calls it, and what the importing one does.
+"""Mappings of subjects: those of an account, and the two names of an imported subject.
 
-A local name is written as a pattern (`bar.*.*`) or as a destination that tells where each token comes from
-(`bar.$2.$1`, `bar.{{wildcard(2)}}.$1`). Source: server/subject_transform.go of nats-server.
+The exporting account and the importing one may name a subject differently. A local name is written as a pattern
+(`bar.*.*`) or as a destination that says where each token comes from (`bar.$2.$1`, `bar.{{wildcard(2)}}.$1`).
+Source: server/subject_transform.go of nats-server.
 
-Subject mappings of an account: what clients publish on one subject goes to another.
-
-Theory of operation. Mappings are asked in the order they were added and the first whose source matches decides. Only
-those are asked whose first token is the message's own, or a wildcard; an account without mappings is never asked.
+Theory of operation of an account's mappings. They are tried in the order they were added and the first whose source
+matches decides. Only those are tried whose first token is the message's own, or a wildcard; an account without
+mappings pays nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who sent a request, as services in other accounts and advisories are told: the header `Nats-Request-Info`."""
+"""Facts about the sender of a request for services of other accounts and advisories: the header `Nats-Request-Info`."""
 
 from __future__ import annotations
 

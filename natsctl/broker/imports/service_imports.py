@@ -1,17 +1,15 @@
-"""Services of other accounts, asked in this one.
+"""Imports of services: requests to other accounts, and the responses that find their way back.
 
-Theory of operation. An import is a handler subscription here. A request that it takes is published in the exporting
-account, with who asks in its header and with a reply from which responses find their way back (service_responses.py);
-it counts as taken where somebody takes it there, so that who asks in vain is told so at once. A request that comes
-through a service for the second time has gone in a circle and ends.
+Theory of operation. An import is a handler subscription in the importing account. A request that it receives is
+published in the exporting account, with the requester in its header and with a reply of the form
+`_R_.<account>.<request>`; it counts as delivered where a subscriber receives it there, so that a requester without a
+responder learns so at once. A request that comes through a service for the second time has gone in a circle and ends.
 
-The responses that an account's exported services owe to requesters in other accounts.
-
-Theory of operation. A request that came through an import has a reply `_R_.<account>.<request>`; one handler for the
-account's prefix takes all responses, looks up who waits, and publishes them in the requester's account on its own
-reply. Who waits is forgotten after the response (for services of one response), after an empty message (for those of
-many), when nobody listens to the reply any more, when a response reached nobody, and when the export's threshold has
-passed without one. Clients may not publish with such a reply, so that nobody can make a service answer for another.
+One handler for the exporting account's prefix receives all responses, looks up the requester, and publishes them in
+the requester's account on its own reply. A pending request is dropped after the response (for services of one
+response), after an empty message (for those of many), when the reply has no subscriber any more, when a response
+reached no subscriber, and when the export's threshold has passed without one. Clients may not publish with such a
+reply, so that no client can make a service answer for another.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.subjects import has_wildcard
-from natsctl.broker.imports.import_chain import Hop
+from natsctl.broker.imports.import_chain import ImportHop
 from natsctl.broker.imports.mappings import PatternMapping
 from natsctl.broker.imports.requester import requester_info, with_info
 from natsctl.broker.imports.service_latency import (
@@ -33,8 +31,8 @@ from natsctl.broker.imports.service_latency import (
     draw_digits,
     hash_digits,
     is_measured,
-    tell_failure,
-    tell_success,
+    publish_failure,
+    publish_success,
 )
 from natsctl.broker.subscription import Subscription
 
@@ -52,7 +50,7 @@ FAST_BATCH: Final = b".$FI"
 """Ends of replies that carry meaning of their own: a stream has to see them."""
 
 
-class ServiceDoor(Subscription):
+class ServiceProxy(Subscription):
     """One import of a service."""
 
     __slots__ = ("_dest", "_exporter", "_mapping", "_service", "link")
@@ -86,7 +84,7 @@ class ServiceDoor(Subscription):
             waiting = exporter.exchange.responses.expect(importer, reply, self._service, self.link.export, measured)
             waiting.sample = sample
         to = exporter.mapped(self._destination(at))
-        hop = Hop(before, self._service, info, share, before.depth + 1 if before is not None else 1)
+        hop = ImportHop(before, self._service, info, share, before.depth + 1 if before is not None else 1)
         block = with_info(header, info)
         exporter.broker.hops.enter(to, hop)
         try:
@@ -95,12 +93,12 @@ class ServiceDoor(Subscription):
         finally:
             exporter.broker.hops.leave()
         if waiting is None and sample is not None and not reply:
-            tell_failure(exporter, sample, BAD_REQUEST)
+            publish_failure(exporter, sample, BAD_REQUEST)
         if not taken and waiting is not None:
             exporter.exchange.responses.give_up(waiting, UNAVAILABLE)
         return taken > 0
 
-    def _who(self, before: Hop | None, origin: Session | None) -> tuple[ClientInfo, bool]:
+    def _who(self, before: ImportHop | None, origin: Session | None) -> tuple[ClientInfo, bool]:
         """Return the facts about the requester for the service, and whether they are complete."""
         broker, link = self._exporter.broker, self.link
         if before is None or before.info is None:
@@ -209,7 +207,7 @@ class Responses:
         back = self._way_back(waiting, reply) if reply and not reply.startswith(_ACKS) else None
         self._measure(waiting, origin)
         to = requester.mapped(waiting.reply)
-        hop = Hop(before, waiting.service, None, False, before.depth + 1 if before is not None else 1)
+        hop = ImportHop(before, waiting.service, None, False, before.depth + 1 if before is not None else 1)
         exporter.broker.hops.enter(to, hop)
         try:
             shown = to if at is subject else subject
@@ -233,7 +231,7 @@ class Responses:
         sample, waiting.sample = waiting.sample, None
         if sample is not None and origin is not None:
             exporter = self._account
-            tell_success(exporter, sample, requester_info(exporter.broker, exporter, origin, detailed=True))
+            publish_success(exporter, sample, requester_info(exporter.broker, exporter, origin, detailed=True))
 
     def give_up(self, waiting: Waiting, why: tuple[int, str]) -> None:
         """Wait no more; harmless when that has ended."""
@@ -242,7 +240,7 @@ class Responses:
         waiting.requester.exchange.awaited.discard(waiting)
         sample, waiting.sample = waiting.sample, None
         if sample is not None:
-            tell_failure(self._account, sample, why)
+            publish_failure(self._account, sample, why)
 
     def unheard(self, waiting: Waiting) -> None:
         """Drop a pending request: the reply has no subscriber."""

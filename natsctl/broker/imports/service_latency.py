@@ -1,8 +1,7 @@
-"""Random names and hashes of base62 digits, as nats-server makes them.
+"""Latency of exported services: the requests that are measured, and the reports that are published about them.
 
-How long exported services take: which requests are measured, and what is told of them.
-
-Source: nats-server, shouldSample and ServiceLatency in server/accounts.go.
+Source: nats-server, shouldSample and ServiceLatency in server/accounts.go. Random names and hashes of base62 digits
+are made as nats-server makes them.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Sample(msgspec.Struct, frozen=True):
     trace: Trace | None
 
 
-def tell_failure(exporter: Account, sample: Sample, status: tuple[int, str]) -> None:
+def publish_failure(exporter: Account, sample: Sample, status: tuple[int, str]) -> None:
     """Publish that a measured request came to nothing."""
     begin_ns = sample.start_ns - sample.requestor.rtt
     metric = ServiceLatency(
@@ -93,7 +92,7 @@ def tell_failure(exporter: Account, sample: Sample, status: tuple[int, str]) -> 
     _publish(exporter, sample, metric)
 
 
-def tell_success(exporter: Account, sample: Sample, responder: ClientInfo) -> None:
+def publish_success(exporter: Account, sample: Sample, responder: ClientInfo) -> None:
     """Publish how long a measured request has taken until its response."""
     broker = exporter.broker
     passed_ns = broker.clock.now_ns() - sample.start_ns

@@ -1,15 +1,11 @@
-"""Where the JWTs of accounts come from.
+"""Accounts whose JWT is loaded: the JWTs in force, and what follows from them for each other.
 
-Whom a server trusts: operators, their signing keys, and the accounts that are pinned.
-
-The accounts that have come to life: their JWTs in force, and what follows from them for each other.
-
-Theory of operation. An account comes to life when a user of it connects or when one that is alive imports from it; its
-JWT is asked of the resolver, checked, and kept. What the broker is told about it (`Keeper.configure`) is its claims and
-those of its imports that the exporters' claims and the activation tokens let be, so a change of one account may change
-what the broker is told of others: `_refresh` looks at those that import from it. Accounts that come to life together
-are told together, because imports may go round. Nothing here looks at a clock: whoever calls says the time, and calls
-`tick` for what expires.
+Theory of operation. An account is activated when a user of it connects or when an active account imports from it; its
+JWT is requested from the resolver, checked against the trusted operators, and kept. The broker is configured
+(`AccountSink.configure`) with its claims and those of its imports that the exporters' claims and the activation tokens
+allow, so a change of one account may change the configuration of others: `_refresh` looks at those that import from
+it. Accounts that are activated together are configured together, because imports may go round. Nothing here reads a
+clock: the caller passes the time, and calls `tick` for what expires.
 """
 
 from __future__ import annotations
@@ -127,7 +123,7 @@ ASK_AGAIN_S: Final = 1
 INVALID: Final = "account validation failed"
 
 
-class HeldAccount:
+class ActiveAccount:
     """One account with its JWT in force."""
 
     __slots__ = ("claims", "config", "expired", "imports_end_s", "signers", "token", "updated_s")
@@ -156,30 +152,30 @@ class HeldAccount:
         return min((end for end in ends if end > 0), default=NEVER_S)
 
 
-class Keeper(Protocol):
+class AccountSink(Protocol):
     """Receiver of the configuration of accounts: the broker."""
 
     def configure(self, configs: Sequence[AccountConfig]) -> None:
         """Configure accounts, all at once."""
 
-    def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
+    def account_changed(self, held: ActiveAccount, before: ActiveAccount) -> None:
         """Hold the clients of an account to its new claims."""
 
-    def account_expired(self, held: HeldAccount) -> None:
+    def account_expired(self, held: ActiveAccount) -> None:
         """Close the clients of an account whose JWT has expired."""
 
-    def account_gone(self, held: HeldAccount, expired: bool) -> None:
+    def account_gone(self, held: ActiveAccount, expired: bool) -> None:
         """Close the clients of an account that is known no longer, and take everything from it."""
 
 
-class AccountBook:
+class AccountRegistry:
     """The accounts that are alive, by their public keys."""
 
     def __init__(self, trust: Trust, resolver: Resolver) -> None:
         self.trust = trust
         self.resolver = resolver
-        self.keeper: Keeper | None = None
-        self._held: dict[str, HeldAccount] = {}
+        self.keeper: AccountSink | None = None
+        self._held: dict[str, ActiveAccount] = {}
         self._importers: dict[str, set[str]] = {}
         """Importers of an account, active or not."""
         self._due_s = NEVER_S
@@ -189,11 +185,11 @@ class AccountBook:
         """When `tick` has something to do, in seconds since the epoch."""
         return self._due_s
 
-    def get(self, name: str) -> HeldAccount | None:
+    def get(self, name: str) -> ActiveAccount | None:
         """Return an account that is alive."""
         return self._held.get(name)
 
-    def look_up(self, name: str, now_ns: int) -> HeldAccount:
+    def look_up(self, name: str, now_ns: int) -> ActiveAccount:
         """Return an account, alive from now on; one that has expired only where its resolver has a newer JWT.
 
         Raises JwtError.
@@ -212,7 +208,7 @@ class AccountBook:
 
     def provide(self, claims: AccountClaims, now_ns: int) -> None:
         """Bring an account to life without a JWT, until there is one."""
-        held = HeldAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
+        held = ActiveAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
         self._hold(held)
         self._refresh([], now_ns // SECOND_NS, [held])
 
@@ -271,13 +267,13 @@ class AccountBook:
         self._refresh([held for held in accounts if 0 < held.imports_end_s <= now_s], now_s)
         self._due_s = min((held.due_s for held in accounts), default=NEVER_S)
 
-    def _hold(self, held: HeldAccount) -> None:
+    def _hold(self, held: ActiveAccount) -> None:
         self._held[held.name] = held
         for item in held.claims.nats.imports:
             self._importers.setdefault(item.account, set()).add(held.name)
         self._due_s = min(self._due_s, held.due_s)
 
-    def _drop(self, held: HeldAccount) -> None:
+    def _drop(self, held: ActiveAccount) -> None:
         del self._held[held.name]
         for item in held.claims.nats.imports:
             importers = self._importers.get(item.account, set())
@@ -287,16 +283,16 @@ class AccountBook:
 
     # From text to an account that is alive
 
-    def _wake(self, name: str, now_s: int) -> HeldAccount:
+    def _wake(self, name: str, now_s: int) -> ActiveAccount:
         held = self._fetched(name, now_s)
         self._hold(held)
         fresh = [held, *self._awaken_exporters([held], now_s)]
         self._refresh(self._importers_of(fresh), now_s, fresh)
         return held
 
-    def _awaken_exporters(self, accounts: list[HeldAccount], now_s: int) -> list[HeldAccount]:
+    def _awaken_exporters(self, accounts: list[ActiveAccount], now_s: int) -> list[ActiveAccount]:
         """Bring to life what accounts import from, and what those import from; return what was not alive."""
-        fresh: list[HeldAccount] = []
+        fresh: list[ActiveAccount] = []
         wanted = [item.account for held in accounts for item in held.claims.nats.imports]
         while wanted:
             name = wanted.pop()
@@ -311,7 +307,7 @@ class AccountBook:
             wanted += [item.account for item in held.claims.nats.imports]
         return fresh
 
-    def _fetched(self, name: str, now_s: int) -> HeldAccount:
+    def _fetched(self, name: str, now_s: int) -> ActiveAccount:
         if not is_public(name, "account"):
             raise JwtError("will only fetch valid account keys")
         token = self.resolver.fetch(name)
@@ -319,17 +315,17 @@ class AccountBook:
             raise JwtError("account missing")
         return self._checked(name, token, now_s)
 
-    def _checked(self, name: str, token: str, now_s: int) -> HeldAccount:
+    def _checked(self, name: str, token: str, now_s: int) -> ActiveAccount:
         claims = decode(token, AccountClaims)
         if claims.iss not in self.trust.keys or claims.sub != name:
             raise JwtError(INVALID)
         if any(account_faults(claims)) or any(time_faults(claims, now_s)):
             raise JwtError(INVALID)
-        return HeldAccount(claims, token, strict=claims.iss in self.trust.strict_keys, now_s=now_s)
+        return ActiveAccount(claims, token, strict=claims.iss in self.trust.strict_keys, now_s=now_s)
 
     # From accounts to the broker's configuration
 
-    def _refresh(self, accounts: Iterable[HeldAccount], now_s: int, fresh: Iterable[HeldAccount] = ()) -> None:
+    def _refresh(self, accounts: Iterable[ActiveAccount], now_s: int, fresh: Iterable[ActiveAccount] = ()) -> None:
         """Check the imports of accounts again, and configure the broker with what is new or has changed."""
         told = {held.name: held for held in fresh}
         for held in (*told.values(), *accounts):
@@ -342,7 +338,7 @@ class AccountBook:
         if self.keeper is not None and told:
             self.keeper.configure([held.config for held in told.values()])
 
-    def _importers_of(self, exporters: list[HeldAccount]) -> list[HeldAccount]:
+    def _importers_of(self, exporters: list[ActiveAccount]) -> list[ActiveAccount]:
         """Return the other accounts that import from some."""
         names = {name for held in exporters for name in self._importers.get(held.name, ())}
         return [self._held[name] for name in sorted(names - {held.name for held in exporters})]

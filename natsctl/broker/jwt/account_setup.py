@@ -1,6 +1,6 @@
-"""An account's claims as what the broker is told about an account.
+"""Conversion of an account's claims into the broker's configuration of an account.
 
-Which imports of an account are in effect: those whose export needs no token, or whose token is good.
+An import is in effect when its export needs no token, or when its token is valid.
 """
 
 from __future__ import annotations

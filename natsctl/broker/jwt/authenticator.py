@@ -1,11 +1,10 @@
-"""Who is let in where an operator's JWTs say it.
+"""Authentication by JWTs of an operator, and the broker kept as the accounts' claims say.
 
-Theory of operation. A connection shows the JWT of a user, signed by an account, whose JWT is signed by an operator that
-is trusted, and signs the nonce with the user's key. The signature of a user's JWT is verified once and its claims kept
+Theory of operation. A connection shows the JWT of a user, signed by an account, whose JWT is signed by a trusted
+operator, and signs the nonce with the user's key. The signature of a user's JWT is verified once and its claims kept
 by the text, so that clients that reconnect together cost one verification each, of the nonce. Everything that changes
-with time or with the account's JWT is looked at anew each time.
-
-What accounts claim, made true in the broker: their configuration, and who of their clients may stay.
+with time or with the account's JWT is checked anew each time. Changed claims reach the broker as configuration, and
+clients that they no longer admit are closed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig
-from natsctl.broker.jwt.account_registry import SECOND_NS, AccountBook, HeldAccount, Resolver, Trust
+from natsctl.broker.jwt.account_registry import SECOND_NS, AccountRegistry, ActiveAccount, Resolver, Trust
 from natsctl.broker.jwt.claims import UserClaims, decode
 from natsctl.broker.jwt.token import JwtError, ProxyRequiredError
 from natsctl.broker.jwt.user_grant import grant_of, permissions_in, rules_of
@@ -38,7 +37,7 @@ class JwtAuthenticator:
 
     def __init__(self, trust: Trust, resolver: Resolver) -> None:
         self.trust = trust
-        self.book = AccountBook(trust, resolver)
+        self.book = AccountRegistry(trust, resolver)
         self._kept: dict[str, UserClaims] = {}
 
     @property
@@ -106,7 +105,7 @@ class JwtAuthenticator:
         return grant_of(user, held, credentials, token)
 
 
-class BrokerKeeper:
+class BrokerAccountSink:
     """Binds the accounts of an authenticator to a broker."""
 
     def __init__(self, broker: Broker, auth: JwtAuthenticator) -> None:
@@ -128,12 +127,12 @@ class BrokerKeeper:
         """Configure accounts."""
         self._broker.configure_accounts(configs)
 
-    def account_expired(self, held: HeldAccount) -> None:
+    def account_expired(self, held: ActiveAccount) -> None:
         """Close the clients of an account."""
         for session in self._sessions(held):
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "Account Authentication Expired")
 
-    def account_gone(self, held: HeldAccount, expired: bool) -> None:
+    def account_gone(self, held: ActiveAccount, expired: bool) -> None:
         """Close the clients of an account, and leave it with nothing."""
         if expired:
             self.account_expired(held)
@@ -141,7 +140,7 @@ class BrokerKeeper:
             session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
         self.configure([AccountConfig(held.name)])
 
-    def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
+    def account_changed(self, held: ActiveAccount, before: ActiveAccount) -> None:
         """Hold the clients of an account to its new claims: the youngest beyond its limit go first of all."""
         most = held.claims.nats.limits.conn
         for place, session in enumerate(self._sessions(held)):
@@ -159,13 +158,13 @@ class BrokerKeeper:
                     session, user, held
                 )  # a leaf node has its permissions from the handshake: it reconnects for others
 
-    def _sessions(self, held: HeldAccount) -> list[Session]:
+    def _sessions(self, held: ActiveAccount) -> list[Session]:
         """Return the clients and leaf nodes of an account, the oldest first."""
         account = self._broker.accounts.get(held.name)
         return self._broker.members(account) if account is not None else []
 
 
-def _hold_to(session: Session, user: UserClaims, held: HeldAccount, before: HeldAccount) -> None:
+def _hold_to(session: Session, user: UserClaims, held: ActiveAccount, before: ActiveAccount) -> None:
     """Close a client that would not be let in any more."""
     if user.nats.bearer_token and held.claims.nats.limits.disallow_bearer:
         session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
@@ -175,7 +174,7 @@ def _hold_to(session: Session, user: UserClaims, held: HeldAccount, before: Held
         session.close(CloseReason.AUTHENTICATION_VIOLATION)
 
 
-def _limit(session: Session, user: UserClaims, held: HeldAccount) -> None:
+def _limit(session: Session, user: UserClaims, held: ActiveAccount) -> None:
     """Give a client the limits and default permissions that it would be let in with now."""
     login = session.login
     try:
@@ -184,7 +183,7 @@ def _limit(session: Session, user: UserClaims, held: HeldAccount) -> None:
         return  # the account's own key may sign no more; who is in stays in
     same, permit = permissions == login.grant.permissions, session.permit
     login.grant = replace(login.grant, permissions=permissions, max_subscriptions=rules.subs, max_payload=rules.payload)
-    session.hold_to(login.grant, session.account)
+    session.apply_permissions(login.grant, session.account)
     if same:
         session.permit = permit  # which knows what may be answered
     else:
@@ -199,5 +198,5 @@ def _close_excess(session: Session) -> None:
         session.close(CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED, "maximum subscriptions exceeded")
 
 
-def _signer_changed(key: str, held: HeldAccount, before: HeldAccount) -> bool:
+def _signer_changed(key: str, held: ActiveAccount, before: ActiveAccount) -> bool:
     return key not in held.signers or held.signers[key] != before.signers.get(key)

@@ -15,7 +15,7 @@ import msgspec
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
-from natsctl.broker.jwt.account_registry import SECOND_NS, AccountBook, AccountStoreError, Store
+from natsctl.broker.jwt.account_registry import SECOND_NS, AccountRegistry, AccountStoreError, Store
 from natsctl.broker.jwt.claims import AccountClaims, decode
 from natsctl.broker.jwt.token import JwtError, generic_claims, is_public
 from natsctl.broker.jwt.validation import account_faults, mapping_fault
@@ -34,7 +34,7 @@ Answerer = Callable[[str, bytes, bytes], None]
 class ClaimRequests:
     """Handlers of one broker's system account for requests about account JWTs."""
 
-    def __init__(self, broker: Broker, book: AccountBook, store: Store | None, note: Callable[[str], None]) -> None:
+    def __init__(self, broker: Broker, book: AccountRegistry, store: Store | None, note: Callable[[str], None]) -> None:
         """Register the handlers; `note` logs a sentence for the operator."""
         self._broker = broker
         self._book = book

@@ -1,4 +1,4 @@
-"""What JWTs claim, as typed values; attributes are JSON keys. Source: nats-server, package jwt version 2."""
+"""Claims of JWTs as typed values; attributes are JSON keys. Source: nats-server, package jwt version 2."""
 
 from __future__ import annotations
 

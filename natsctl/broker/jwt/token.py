@@ -1,6 +1,7 @@
-"""Public nkeys: what kind one is of, and whether it signed something.
+"""NATS JWTs as text, and public nkeys.
 
-A NATS JWT as text: three parts, a signature that its issuer made, and claims of a known version and kind.
+A JWT has three parts: a signature that its issuer made, and claims of a known version and kind. An nkey has a kind and
+verifies signatures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Permissions of JWTs as permissions of the broker.
+"""Authentication result of a user's verified JWT: the checks in nats-server's order, and the permissions.
 
-Rules of a scoped signing key, with what is known of the user in place of `{{…}}`.
-
-What a user's verified JWT lets a connection be: the checks in nats-server's order, and the grant.
+The rules of a scoped signing key are templates: facts about the user replace `{{…}}`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from natsctl.broker.auth.credentials import Credentials, Grant
 from natsctl.broker.auth.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
 from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES
-from natsctl.broker.jwt.account_registry import HeldAccount
+from natsctl.broker.jwt.account_registry import ActiveAccount
 from natsctl.broker.jwt.claims import (
     AccountClaims,
     Permission,
@@ -141,7 +139,7 @@ def _replaced(subject: str, texts: list[str], values: tuple[str, ...]) -> str:
     return subject
 
 
-def rules_of(user: UserClaims, held: HeldAccount) -> UserLimits:
+def rules_of(user: UserClaims, held: ActiveAccount) -> UserLimits:
     """Return the rules that a user is under: its own, or those of the signing key's template. Raises JwtError."""
     if user.iss not in held.signers:
         raise JwtError("User JWT issuer is not known")
@@ -155,12 +153,12 @@ def rules_of(user: UserClaims, held: HeldAccount) -> UserLimits:
     return filled(scope.template, user, held.claims)
 
 
-def permissions_in(user: UserClaims, held: HeldAccount) -> BrokerPermissions | None:
+def permissions_in(user: UserClaims, held: ActiveAccount) -> BrokerPermissions | None:
     """Return the permissions of a user, the account's default ones where it has none. Raises JwtError."""
     return permissions_of(rules_of(user, held)) or permissions_of(held.claims.nats.default_permissions)
 
 
-def grant_of(user: UserClaims, held: HeldAccount, credentials: Credentials, token: str) -> Grant:
+def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, token: str) -> Grant:
     """Return what a connection that shows the JWT `token` is let in as; raises JwtError where it is not."""
     rules = rules_of(user, held)
     if held.expired:

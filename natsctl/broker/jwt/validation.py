@@ -1,12 +1,8 @@
-"""How JWTs look at subjects: laxer than the server, and in the words of nats-server's jwt package.
+"""Faults of verified claims: every blocking fault as a sentence, times included or not.
 
-Which subject mappings of an account can be made; one that can not is left out, and refused when it is pushed.
-
-When and from where a user may connect.
-
-What is wrong with verified claims: every blocking fault as a sentence, times included or not.
-
-The sentences are those of nats-server's jwt package: tools show them to whoever pushes an account.
+The sentences are those of nats-server's jwt package: tools show them to the user who pushes an account. Its checks of
+subjects are laxer than the server's. A subject mapping that cannot be made is left out, and refused when it is pushed.
+The times and places from which a user may connect are checked here too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The login of a server that connects to us: an answer that takes long is worked out as a client's is.
+"""Leaf node connection that another server made: our INFO, its CONNECT, our answer to it.
 
-What of JetStream crosses a leaf node connection, by the domains of both sides. Source: nats-server, leafnode.go.
+Theory of operation. This server sends INFO with a nonce and waits for CONNECT; anything else first is refused. The user
+in CONNECT decides the account and what the other side may send and receive, which a second INFO announces. A login that
+takes long is worked out as a client's is. Then interest flows. The other side may call itself the hub: then this
+server is its spoke.
 
-A leaf node connection that somebody made to us: INFO, their CONNECT, our answer to it.
-
-Theory of operation. We say INFO with a nonce and wait for CONNECT; what else comes first is refused. The user it shows
-decides the account and what the other side may send and hear, which a second INFO tells it. Then interest flows. The
-other side may call itself the hub: then we are its spoke.
+JetStream crosses a connection only as the domains of both sides allow. Source: nats-server, leafnode.go.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
-    from natsctl.broker.leaf.leaf_nodes import Leafs
+    from natsctl.broker.leaf.leaf_nodes import LeafLinks
 
 
 class LinkLogin(Login):
@@ -41,7 +40,7 @@ class LinkLogin(Login):
         """Take an authenticator's answer, or have the shell work it out."""
         if isinstance(answer, Pending):
             self.pending = answer
-            self._link.broker.undecided.append(self._link)
+            self._link.broker.pending_logins.append(self._link)
         else:
             self._answered(answer)
 
@@ -58,7 +57,7 @@ CLIENTS_API: Final = ("$JS.API.>", "$KV.>", "$OBJ.>")
 SERVERS_API: Final = ("$JSC.>", "$NRG.>", *CLIENTS_API)
 
 
-def keep_domains_apart(leafs: Leafs, link: LeafLink) -> None:
+def keep_domains_apart(leafs: LeafLinks, link: LeafLink) -> None:
     """Hold a link, whose other side is known, to the rules that its domain asks for."""
     broker, log = leafs.broker, leafs.log
     local, remote = broker.options.domain, link.remote_domain
@@ -106,7 +105,7 @@ class AcceptedLink(LeafLink):
 
     __slots__ = ("_config", "_connect", "_export", "_import", "_nonce", "_review_ns", "_shown")
 
-    def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
+    def __init__(self, leafs: LeafLinks, cid: int, host: str, port: int, kind: str) -> None:
         super().__init__(leafs, cid, host, port, kind)
         self.login: LinkLogin = LinkLogin(self)
         self._connect = LeafConnect()

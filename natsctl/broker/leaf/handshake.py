@@ -1,6 +1,6 @@
-"""The bodies of INFO and CONNECT between servers, keys in nats-server's order.
+"""Bodies of INFO and CONNECT between servers, keys in nats-server's order, and the options of leaf nodes.
 
-What a server is told about its leaf nodes: the ones it accepts, and the ones it connects as.
+The options are those of connections that a server accepts, and of those it makes.
 """
 
 from __future__ import annotations

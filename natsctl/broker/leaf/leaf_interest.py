@@ -1,17 +1,17 @@
-"""The interest of the other side of a leaf node connection, as handler subscriptions of the account.
+"""Interest in both directions of a leaf node connection.
 
-Theory of operation. A message goes over a connection once, however many of its subscriptions match, and it names the
-queue groups that were chosen for it. So each interest has a plain handler (`Carrier`), and of those that match a
-subject only the first carries; it knows the groups because an account chooses queue members before it calls plain
-handlers. A queue interest has a member in its group besides, which stands back where the group has a member on this
-server or, by weight, on another connection; its carrier (`helper`) has nothing to carry unless it was chosen.
+Theory of operation of remote interest. The other side's interest stands as handler subscriptions of the account. A
+message goes over a connection once, however many of its subscriptions match, and it names the queue groups that were
+chosen for it. So each interest has a plain handler (`Carrier`), and of those that match a subject only the first
+carries; it knows the groups because an account chooses queue members before it calls plain handlers. A queue interest
+has a member in its group besides, which stands back where the group has a member on this server or, by weight, on
+another connection; its carrier (`helper`) has nothing to carry unless it was chosen.
 
-The interest of one account as the other side of a leaf node connection is told of it.
-
-Theory of operation. Subscriptions are counted by subject and queue group; the other side hears of the first and of the
-end of the last one, and of every change in a group's number, its weight. A spoke tells of what is subscribed here and
-at the leaf nodes that it is a hub to, a hub tells of everything but what came over the same connection. One subject
-that nobody else can have, `$LDS.…`, goes along: when it comes back, the connections are a loop.
+Theory of operation of local interest. Subscriptions of the account are counted by subject and queue group; the other
+side learns of the first and of the end of the last one, and of every change in a group's number, its weight. A spoke
+reports the interest here and at the leaf nodes that it is a hub to, a hub reports everything but what came over the
+same connection. One subject that nothing else can have, `$LDS.…`, goes along: when it comes back, the connections are a
+loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Carrier(Subscription):
     def _carry(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        return self.link.inward.carry(self, subject, reply, header, payload, origin)
+        return self.link.remote_interest.carry(self, subject, reply, header, payload, origin)
 
 
 class Member(Subscription):
@@ -70,7 +70,7 @@ class Member(Subscription):
         others = [sub for _, sub in members if isinstance(sub, Member) and sub.link.takes_from(origin, to)]
         if not others:
             return False
-        others[0].pick(others).link.inward.choose(to, self.queue)
+        others[0].pick(others).link.remote_interest.choose(to, self.queue)
         return None
 
     def _group(self, to: bytes) -> list[tuple[Session | None, Subscription]]:
@@ -97,7 +97,7 @@ def _is_here(session: Session | None, sub: Subscription, origin: Session | None)
     return session is not origin or session.echo
 
 
-class Inward:
+class RemoteInterest:
     """All interest of the other side of one connection."""
 
     __slots__ = ("_chosen", "_link", "_routes", "_subs")
@@ -189,7 +189,7 @@ OWN_BUSINESS: Final = (b"$SYS.REQ.USER.INFO", b"$JS.NEXT.", b"$JS.STREAM.", b"$J
 """Prefixes of subjects that a server answers for its own clients alone, or announces consumer by consumer."""
 
 
-class Outward:
+class LocalInterest:
     """InterestListener that announces to one connection."""
 
     __slots__ = ("_counts", "_link")

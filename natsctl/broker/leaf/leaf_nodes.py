@@ -34,7 +34,7 @@ NONCE_BITS: Final = 88
 LOOP_ID_BITS: Final = 128
 
 
-class Leafs:
+class LeafLinks:
     """The links of one broker."""
 
     def __init__(self, broker: Broker, options: LeafOptions, log: LinkLog) -> None:
@@ -178,7 +178,7 @@ class Leafs:
     def joined(self, link: LeafLink) -> None:
         """Register a link that serves its account."""
         self.broker.leafs[link.cid] = link
-        self.broker.onlooker.connected(link)
+        self.broker.event_listener.connected(link)
         self.on_joined(link)
 
     def forget(self, link: LeafLink) -> bool:

@@ -1,16 +1,15 @@
-"""What may cross one leaf node connection, and in which direction.
+"""One leaf node connection after the handshake: interest and messages in both directions.
 
-Theory of operation. `send` rules say what we may put on the connection, `ask` rules what we may ask the other side
-for, `export` rules, which a hub has, what the other side may send. Deny wins; where there is an allow list everything
-else is denied. Interest may be wider than what is allowed (`foo.>` where `foo.bar` is): messages are looked at again.
-Answers for literal subjects are kept, bounded, until a rule changes. Source: nats-server, leafnode.go and client.go.
+Theory of operation. A link is a session without subscriptions of its own. The interest of the other side stands as
+handler subscriptions in the link's account, and the account's interest is sent to the other side (leaf_interest.py).
+Messages that came over a link never go back over it, or to a link of the same remote cluster. The handshake is in the
+subclasses: `accepted.py` and `solicited.py`.
 
-One leaf node connection once both sides know each other: interest and messages, both ways.
-
-Theory of operation. A link is a session without subscriptions of its own. What the other side is interested in stands
-as handler subscriptions in the link's account (inward.py); what the account is interested in is told to the other side
-(outward.py). Nothing that came over a link goes back over it, or to a link of the same remote cluster. How the two
-sides come to know each other is for the subclasses: `accepted.py` and `solicited.py`.
+`LinkRules` restrict what may cross a link. `send` rules say what this server may put on the connection, `ask` rules
+what it may ask the other side for, `export` rules, which a hub has, what the other side may send. Deny wins; where
+there is an allow list everything else is denied. Interest may be wider than what is allowed (`foo.>` where `foo.bar`
+is): messages are checked again. Verdicts for literal subjects are kept, bounded, until a rule changes. Source:
+nats-server, leafnode.go and client.go.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.login import Login
 from natsctl.broker.broker_options import SECOND_NS
 from natsctl.broker.deferred_work import keep, put_off, slice_end_ns
-from natsctl.broker.leaf.leaf_interest import Inward, Outward
+from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.timers import LATE_PARTS, NEVER_NS
@@ -33,7 +32,7 @@ from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PING_LINE, PONG, PONG_LIN
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.auth.permissions import Replies
-    from natsctl.broker.leaf.leaf_nodes import Leafs
+    from natsctl.broker.leaf.leaf_nodes import LeafLinks
 
 
 MAX_CACHED: Final = 512
@@ -146,13 +145,29 @@ class LeafLink(Session):
     """The state of one connection between two servers."""
 
     __slots__ = (
-        "_leafs", "_ping_sent_ns", "_pings_out", "_reader", "_registered", "compression", "due_ns", "inward",
-        "is_spoke", "isolated", "outward", "reconnect_delay_ns", "remote_account", "remote_cluster", "remote_domain",
-        "remote_id", "remote_server", "rules", "solicited",
+        "_leafs",
+        "_ping_sent_ns",
+        "_pings_out",
+        "_reader",
+        "_registered",
+        "compression",
+        "due_ns",
+        "is_spoke",
+        "isolated",
+        "local_interest",
+        "reconnect_delay_ns",
+        "remote_account",
+        "remote_cluster",
+        "remote_domain",
+        "remote_id",
+        "remote_interest",
+        "remote_server",
+        "rules",
+        "solicited",
         "was_registered",
     )  # fmt: skip
 
-    def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
+    def __init__(self, leafs: LeafLinks, cid: int, host: str, port: int, kind: str) -> None:
         super().__init__(leafs.broker, cid, host, port, kind)
         self.login = Login(self)  # a new one: the default user is for clients
         self.account = self.broker.account(GLOBAL_ACCOUNT)
@@ -173,8 +188,8 @@ class LeafLink(Session):
         self.reconnect_delay_ns = 0
         """Delay before the connecting side does so again, where longer than usual."""
         self.rules = LinkRules()
-        self.inward = Inward(self)
-        self.outward = Outward(self)
+        self.remote_interest = RemoteInterest(self)
+        self.local_interest = LocalInterest(self)
 
     def move(self, account: Account) -> None:
         """Go into an account, without being one of its clients."""
@@ -204,7 +219,7 @@ class LeafLink(Session):
 
     def subjects(self) -> Iterable[bytes]:
         """Return the subjects that the other side is interested in."""
-        return self.inward.subjects()
+        return self.remote_interest.subjects()
 
     @property
     def connection_type(self) -> str:
@@ -274,8 +289,8 @@ class LeafLink(Session):
         self.was_registered = True
         beside = [subject for source in account.sources for subject in source.subjects()]
         beside += [*account.mapping_sources(), self._leafs.loop_subject(account)]
-        self.outward.start(account.routes.subs, beside)
-        account.listeners.append(self.outward)
+        self.local_interest.start(account.routes.subs, beside)
+        account.listeners.append(self.local_interest)
 
     def _take_interest(self, subject: bytes, queue: bytes, weight: int) -> None:
         if subject == self._leafs.loop_subject(self.account):
@@ -285,11 +300,11 @@ class LeafLink(Session):
         elif not has_valid_tokens(subject):
             self._leafs.log.error(f"{self.label} - Could not insert subscription: invalid subject")
             self.err("Invalid Subscription")
-        elif len(self.inward) >= (self.broker.options.max_subscriptions or MAX_INTERESTS):
+        elif len(self.remote_interest) >= (self.broker.options.max_subscriptions or MAX_INTERESTS):
             self._leafs.log.error(f"{self.label} - maximum subscriptions exceeded")
             self.err("maximum subscriptions exceeded")
         else:
-            self.inward.add(subject, queue, weight)
+            self.remote_interest.add(subject, queue, weight)
 
     def _violated(self, action: str, subject: bytes) -> None:
         """End a connection whose other side does what its user may not; a spoke just does not take part in it."""
@@ -321,15 +336,15 @@ class LeafLink(Session):
         self.stop_ns = self.broker.clock.now_ns()
         self.take_output()
         if joined:
-            self.broker.onlooker.disconnected(self)
+            self.broker.event_listener.disconnected(self)
         remote = f" - Remote: {self.remote_server}" if self.remote_server else ""
         self._leafs.log.info(f"{self.label} - Leafnode connection closed: {self.close_reason.value}{remote}")
 
     def _leave(self) -> None:
         self._registered = False
-        self.inward.clear()
-        if self.outward in self.account.listeners:
-            self.account.listeners.remove(self.outward)
+        self.remote_interest.clear()
+        if self.local_interest in self.account.listeners:
+            self.account.listeners.remove(self.local_interest)
 
     def count_slow_consumer(self) -> None:
         """Count a link whose other side does not read."""
@@ -444,7 +459,7 @@ class LeafLink(Session):
         elif kind == LEAF_SUB:
             self._take_interest(op[1], op[2], op[3])
         elif kind == LEAF_UNSUB:
-            self.inward.remove(op[1], op[2])
+            self.remote_interest.remove(op[1], op[2])
 
     def _take_pong(self) -> None:
         self._pings_out = 0

@@ -1,8 +1,8 @@
-"""A leaf node connection that we make: their INFO, our CONNECT, their answer to it.
+"""Leaf node connection that this server makes: the other side's INFO, our CONNECT, its answer.
 
-Theory of operation. Nothing is said before the other side's INFO. It carries a nonce, which the remote's credentials
-sign. A second INFO says which account we are in over there and what we may send and hear, which we keep to by
-ourselves: who does not is cut off. Servers that do not send it are taken at their first word.
+Theory of operation. Nothing is sent before the other side's INFO. It carries a nonce, which the remote's credentials
+sign. A second INFO names our account over there and what we may send and receive; this server obeys it by itself,
+because it would be cut off otherwise. Servers that do not send it are served by their first INFO.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from natsctl.broker.leaf.link import DELAY_NS, LeafLink
 from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
-    from natsctl.broker.leaf.leaf_nodes import Leafs
+    from natsctl.broker.leaf.leaf_nodes import LeafLinks
 
 ANSWER_NS: Final = 2 * SECOND_NS
 """Time within which the other side must answer CONNECT. Source: nats-server, connectProcessTimeout."""
@@ -41,7 +41,7 @@ class SolicitedLink(LeafLink):
     __slots__ = ("_apart", "_remote", "_secured", "leafnode_urls", "wants_tls", "ws_urls")
 
     def __init__(
-        self, leafs: Leafs, remote: RemoteOptions, cid: int, host: str, port: int, kind: str, *, secured: bool
+        self, leafs: LeafLinks, remote: RemoteOptions, cid: int, host: str, port: int, kind: str, *, secured: bool
     ) -> None:
         super().__init__(leafs, cid, host, port, kind)
         self._remote = remote
@@ -166,7 +166,7 @@ class SolicitedLink(LeafLink):
         if self._registered:
             rules.send.forbid(self._apart[0])
             rules.ask.forbid(self._apart[1])
-            self.outward.withhold()
+            self.local_interest.withhold()
 
     def _finish(self) -> None:
         leafs = self._leafs

@@ -13,7 +13,7 @@ from natsctl.api.model import Model
 from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
-    from natsctl.broker.imports.import_chain import Hop
+    from natsctl.broker.imports.import_chain import ImportHop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine_context import DurableChange
@@ -73,7 +73,7 @@ class ApiRequest:
         self.origin = origin
         self.value: Any = None
         self.answer_header = b""
-        self.hop: Hop | None = None
+        self.hop: ImportHop | None = None
         """The import chain of a request from another account."""
         self._complete = complete
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.broker.auth.static_auth import StaticAuthenticator
 from natsctl.broker.broker_options import SECOND_NS
 from natsctl.broker.leaf.handshake import LeafOptions
-from natsctl.broker.leaf.leaf_nodes import Leafs
+from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.endpoint import named
 from natsctl.server.leaf.listener import LeafEndpoint, LeafShell
@@ -33,7 +33,7 @@ class LeafNodes:
         self.options: LeafNodesOptions = options.leafnodes
         self._server = options
         self._shell = shell
-        self.leafs = Leafs(shell.broker, LeafOptions(), shell.log)
+        self.leafs = LeafLinks(shell.broker, LeafOptions(), shell.log)
         self.leaf_shell = LeafShell(shell, self.leafs)
         self.tls = ListenerTls(self.options.tls)
         self.endpoint: LeafEndpoint | None = None

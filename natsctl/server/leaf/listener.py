@@ -28,7 +28,7 @@ from natsctl.server.tls.listener import TlsConnection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from natsctl.broker.leaf.leaf_nodes import Leafs
+    from natsctl.broker.leaf.leaf_nodes import LeafLinks
     from natsctl.broker.session import Session
     from natsctl.server.tls.contexts import ListenerTls
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class LeafShell:
     """The part of the shell that a connection talks to, for links instead of sessions."""
 
-    def __init__(self, shell: Shell, leafs: Leafs) -> None:
+    def __init__(self, shell: Shell, leafs: LeafLinks) -> None:
         self._shell = shell
         self.leafs = leafs
         self.loop: asyncio.AbstractEventLoop = shell.loop

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
     from natsctl.broker.broker_options import Clock
-    from natsctl.broker.jwt.account_registry import HeldAccount
+    from natsctl.broker.jwt.account_registry import ActiveAccount
     from natsctl.broker.leaf.peer import LeafPeer
     from natsctl.broker.subscription import Subscription
     from natsctl.server.view import ServerView
@@ -69,7 +69,7 @@ def payload(token: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def held_account(server: ServerView, name: str) -> HeldAccount | None:
+def held_account(server: ServerView, name: str) -> ActiveAccount | None:
     """Return an account of an operator with its JWT, None where accounts are not an operator's."""
     if server.options.operator is None:
         return None
@@ -79,7 +79,7 @@ def held_account(server: ServerView, name: str) -> HeldAccount | None:
     return auth.book.get(name) if isinstance(auth, JwtAuthenticator) else None
 
 
-def account_claims(held: HeldAccount) -> tuple[dict[str, Any], dict[str, Any]]:
+def account_claims(held: ActiveAccount) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parts of the document before and after an account's tag."""
     claims = held.claims
     revoked = {who: format_time(when * SECOND_NS) for who, when in sorted(claims.nats.revocations.items())}

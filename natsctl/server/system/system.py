@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.codec import encode
-from natsctl.broker.broker_options import Nobody
+from natsctl.broker.broker_options import NullListener
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, is_known
@@ -68,8 +68,8 @@ class System:
         for subject, name in DEBUG_SUBJECTS.items():
             self._listen(subject, partial(self._of_account, name))
         self._listen(USER_INFO, lambda request: self.answers.answer_unknown_user(request))
-        self._broker.greet_accounts(self._listen_in)
-        self._broker.onlooker = self
+        self._broker.on_account_added(self._listen_in)
+        self._broker.event_listener = self
         self._broker.on_tick.append(self.tick)
         self._broker.alarms.append(lambda: NEVER_NS if self._stopped else self.heartbeat.due_ns)
 
@@ -141,7 +141,7 @@ class System:
         if not self._stopped:
             self._announce("SHUTDOWN")
             self._stopped = True
-            self._broker.onlooker = Nobody()
+            self._broker.event_listener = NullListener()
 
     def _announce(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._broker.server_id}.{what}".encode()

@@ -61,7 +61,7 @@ def test_what_follows_a_slow_login_waits_in_its_order(new_house: NewHouse) -> No
     assert slow.say(hello(user="slow", **{"pass": "x"}) + b"SUB a 1\r\nPUB a 1\r\n") == b""
     assert slow.say(b"1\r\nPUB a 1\r\n2\r\nPI") == b"" == slow.say(b"NG\r\n")
     assert house.client(hello(user="quick", **{"pass": "x"})).say(b"PING\r\n") == b"PONG\r\n"
-    (session,) = house.broker.undecided
+    (session,) = house.broker.pending_logins
     session.login.decide(session.login.pending.work())
     assert slow.heard() == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPONG\r\n"
 
@@ -260,11 +260,11 @@ def test_a_name_can_not_write_lines_of_its_own_into_the_log(new_house: NewHouse)
 def test_a_subscription_that_is_forbidden_later_ends(new_house: NewHouse) -> None:
     house = house_with(new_house, User("u", "x", permissions=Permissions()))
     lines: list[str] = []
-    house.broker.inform = lines.append
+    house.broker.log_info = lines.append
     client = house.client(hello(user="u", **{"pass": "x"}))
     client.say(b"SUB a 1\r\nSUB a.* q 2\r\nSUB b 3\r\n")
     permissions = Permissions(subscribe=SubjectRules(None, ("a", "a.no")))
-    client.session.hold_to(Grant("u", "$G", permissions), house.account)
+    client.session.apply_permissions(Grant("u", "$G", permissions), house.account)
     client.session.review_subscriptions()
     assert client.heard() == b'-ERR \'Permissions Violation for Subscription to "a" (sid "1")\'\r\n'
     assert lines == ['Removed sub "a" (sid "1") for User "u" - not authorized']

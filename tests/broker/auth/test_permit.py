@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.broker.auth import permissions as room
-from natsctl.broker.auth.permissions import Permissions, Permit, ResponseRule, SubjectRules
+from natsctl.broker.auth.permissions import Permissions, ResponseRule, SessionPermissions, SubjectRules
 
 SECOND = 1_000_000_000
 
@@ -24,12 +24,12 @@ class Clock:
 
 
 def may_publish(subject: str, allow: tuple[str, ...] | None = None, deny: tuple[str, ...] = ()) -> bool:
-    return Permit(Permissions(publish=SubjectRules(allow, deny)), Clock()).may_publish(subject.encode())
+    return SessionPermissions(Permissions(publish=SubjectRules(allow, deny)), Clock()).may_publish(subject.encode())
 
 
 def may_subscribe(text: str, allow: tuple[str, ...] | None = None, deny: tuple[str, ...] = ()) -> bool:
     subject, _, queue = text.partition(" ")
-    return Permit(Permissions(subscribe=SubjectRules(allow, deny)), Clock()).may_subscribe(
+    return SessionPermissions(Permissions(subscribe=SubjectRules(allow, deny)), Clock()).may_subscribe(
         subject.encode(), queue.encode()
     )
 
@@ -89,7 +89,7 @@ def test_subscribing(text: str, allow: tuple[str, ...] | None, deny: tuple[str, 
 
 
 def test_everything_after_a_star_is_let_in_and_held_to_the_star() -> None:
-    permit = Permit(Permissions(subscribe=SubjectRules(("a.*",))), Clock())
+    permit = SessionPermissions(Permissions(subscribe=SubjectRules(("a.*",))), Clock())
     assert permit.may_subscribe(b"a.>", b"") and permit.must_filter(b"a.>", b"")
     wider = permit.is_wider(b"a.>")
     assert permit.lets_through(b"a.b", b"", wider)
@@ -110,14 +110,14 @@ def test_everything_after_a_star_is_let_in_and_held_to_the_star() -> None:
 def test_only_wildcards_that_meet_a_deny_are_filtered(
     subject: bytes, queue: bytes, deny: tuple[str, ...], answer: bool
 ) -> None:
-    permit = Permit(Permissions(subscribe=SubjectRules(None, deny)), Clock())
+    permit = SessionPermissions(Permissions(subscribe=SubjectRules(None, deny)), Clock())
     assert permit.must_filter(subject, queue) is answer
 
 
-def answering(most: int = 1, expires_s: float = 60) -> tuple[Permit, Clock]:
+def answering(most: int = 1, expires_s: float = 60) -> tuple[SessionPermissions, Clock]:
     clock = Clock()
     rule = ResponseRule(most, round(expires_s * SECOND))
-    return Permit(Permissions(responses=rule), clock), clock
+    return SessionPermissions(Permissions(responses=rule), clock), clock
 
 
 def test_a_reply_may_be_answered_as_often_as_the_rule_says() -> None:
@@ -144,7 +144,7 @@ def test_below_zero_is_without_end() -> None:
 
 
 def test_what_may_be_published_anyway_is_not_counted() -> None:
-    permit = Permit(Permissions(publish=SubjectRules(("r",)), responses=ResponseRule(1)), Clock())
+    permit = SessionPermissions(Permissions(publish=SubjectRules(("r",)), responses=ResponseRule(1)), Clock())
     permit.note_reply(b"r")
     assert all(permit.may_publish(b"r") for _ in range(9))
 
@@ -167,7 +167,9 @@ def test_used_and_old_replies_are_looked_for_now_and_then() -> None:
 
 
 def test_answers_are_cached_up_to_a_limit() -> None:
-    permit = Permit(Permissions(publish=SubjectRules(("a.*",)), subscribe=SubjectRules(None, ("b",))), Clock())
+    permit = SessionPermissions(
+        Permissions(publish=SubjectRules(("a.*",)), subscribe=SubjectRules(None, ("b",))), Clock()
+    )
     for number in range(3 * room.MAX_CACHED):
         assert permit.may_publish(b"a.%d" % number)
         permit.lets_through(b"c.%d" % number, b"", False)

@@ -12,7 +12,7 @@ import pytest
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
-from natsctl.broker.jwt.authenticator import BrokerKeeper, JwtAuthenticator
+from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claims import OperatorClaims, decode
 from natsctl.broker.session import Session
 from tests.support.operators import Operator, OperatorAccount, UserLogin
@@ -66,7 +66,7 @@ class Operated:
         self.auth = JwtAuthenticator(trust_of([claims], system_account=operator.system.public, **trust), self.resolver)
         options = BrokerOptions(auth=self.auth, system_account=operator.system.public)
         self.broker = Broker(self.clock, random.Random(7), options)
-        BrokerKeeper(self.broker, self.auth)
+        BrokerAccountSink(self.broker, self.auth)
 
     def guest(self, user: UserLogin, host: str = "127.0.0.1") -> Guest:
         return Guest(self.broker.connect(host, 5555), user)

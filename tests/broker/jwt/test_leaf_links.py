@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from natsctl.broker.leaf.handshake import LeafOptions
-from natsctl.broker.leaf.leaf_nodes import Leafs
+from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.leaf.link import LeafLink
 from tests.support.leaf_servers import Lines
 from tests.support.operators import Operator, UserLogin
@@ -19,7 +19,7 @@ START_S = 1_700_000_000
 
 def link_of(town: Any, user: UserLogin) -> LeafLink:
     """Return a link that has shown a user's JWT."""
-    leafs = Leafs(town.broker, LeafOptions(host="127.0.0.1", port=7422), Lines())
+    leafs = LeafLinks(town.broker, LeafOptions(host="127.0.0.1", port=7422), Lines())
     link = leafs.accept("127.0.0.1", 1)
     info = msgspec.json.decode(b"".join(link.take_output()).removeprefix(b"INFO "))
     shown = {"name": "SPOKE", **user.connect_options(info["nonce"])}

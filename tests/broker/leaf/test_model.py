@@ -82,6 +82,6 @@ def test_every_plain_subscription_and_one_of_each_group_gets_each_message(progra
         world.unsub(0)
         assert sub not in world.subs
     world.servers.settle()
-    left = [link.outward for side in world.sides for link in side.leafs.registered()]
-    wanted = [key for outward in left for key in outward.told() if not key[0].startswith(b"$")]
+    left = [link.local_interest for side in world.sides for link in side.leafs.registered()]
+    wanted = [key for local_interest in left for key in local_interest.told() if not key[0].startswith(b"$")]
     assert wanted == []

@@ -36,11 +36,11 @@ class Net:
 
     def client(self, name: str = "test", account: str = "$G", user: str = "", **options: Any) -> Wire:
         """Return a client of an account, let in when it says CONNECT."""
-        onlooker, self.broker.onlooker = self.broker.onlooker, Later()
+        event_listener, self.broker.event_listener = self.broker.event_listener, Later()
         wire = self.machine.connect(name, **options)
-        self.broker.onlooker = onlooker
+        self.broker.event_listener = event_listener
         wire.session.login.admit(Grant(user, account))
-        self.broker.onlooker.connected(wire.session)
+        self.broker.event_listener.connected(wire.session)
         self.machine.settle()
         return wire
 
@@ -71,7 +71,7 @@ class Net:
 
 
 class Later:
-    """An onlooker for clients that are not where they belong yet."""
+    """An event_listener for clients that are not where they belong yet."""
 
     def connected(self, session: object) -> None:
         """Wait."""

@@ -104,7 +104,7 @@ def test_what_a_jwt_says_of_its_user_is_told(net: Net) -> None:
     sid = net.operator.subscribe("$SYS.ACCOUNT.A.CONNECT")
     wire = net.machine.connect("jwt")
     wire.session.login.admit(Grant("U1", "A", issuer="AKEY", jwt="ey.J", tags=("red",)))
-    net.broker.onlooker.connected(wire.session)
+    net.broker.event_listener.connected(wire.session)
     net.machine.settle()
     (message,) = net.operator.take(sid)
     client = message.json()["client"]

@@ -17,7 +17,7 @@ from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
-from natsctl.broker.jwt.authenticator import BrokerKeeper, JwtAuthenticator
+from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claims import OperatorClaims, decode
 from natsctl.broker.session import Session
 from natsctl.testing.clock import VirtualClock
@@ -87,7 +87,7 @@ def check(data: bytes, chance: random.Random) -> None:
     notices: list[str] = []
     broker.notice = lambda session, text: notices.append(text)
     if kind == 0:
-        BrokerKeeper(broker, jwts)
+        BrokerAccountSink(broker, jwts)
     session = broker.connect("h", 1)
     session.take_output()
     sig = base64url(user.key.sign(session.login.nonce)).encode()

@@ -12,7 +12,7 @@ from typing import Final
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
-from natsctl.broker.leaf.leaf_nodes import Leafs
+from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.testing.clock import VirtualClock
 from natsctl.wire.leaf import LINE_FACTOR, LeafParser, leaf_limits
@@ -90,7 +90,7 @@ def _read(parts: list[bytes]) -> tuple[list[Op], FaultKind | None]:
 def _converse(parts: list[bytes], chance: random.Random) -> None:
     """Pass the pieces to a link, and check that a client is served and nothing of the link stays."""
     broker = Broker(VirtualClock(), random.Random(1), BrokerOptions(limits=LIMITS))
-    leafs = Leafs(broker, LeafOptions(host="127.0.0.1", port=7422), Lines())
+    leafs = LeafLinks(broker, LeafOptions(host="127.0.0.1", port=7422), Lines())
     client = broker.connect("client", 1)
     client.receive(b'CONNECT {"verbose":false,"protocol":1}\r\nSUB fuzz.client 1\r\n')
     before = broker.subscriptions
