@@ -7,8 +7,8 @@ PySpark's own answer to Ctrl-C talks to Spark in the middle of what is being sai
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
@@ -59,29 +59,40 @@ def run_on_spark(
     Raises UsageError, ExtraMissingError, JavaUnsuitableError, and Spark's failures as natsctl's.
     """
     from natsctl.spark.session import open_session
-    from natsctl.spark.session.failures import translated
     from natsctl.spark.session.sessions import job_status
 
     options = replace(spark.options, messages=messages)
     server = server_options(session) if needs_server else {}
     quiet = session.json
-    with _Meter(what, quiet=quiet or not bar, timed_tasks=measured is None) as meter:
-        try:
-            with (opening or open_session)(options) as opened, job_status(opened) as status:
-                running = _Running(opened, lambda: work(opened, server), stop)
-                while not running.over(LOOK_S):
-                    if bar and not quiet:
-                        meter.show((measured and measured()) or Measured(TASKS, *status()))
-                return running.result()
-        except DryRunError:
-            raise
-        except NatsctlError as failure:
-            _tell_all(session, failure)
-            raise
-        except Exception as failure:  # Spark's, of any kind: none reaches a person as a stack of Java's calls
-            ours = translated(failure, getattr(failure, "spark_log", ""))
-            _tell_all(session, ours)
-            raise ours from failure
+    with (
+        _Meter(what, quiet=quiet or not bar, timed_tasks=measured is None) as meter,
+        spark_failures(session),
+        (opening or open_session)(options) as opened,
+        job_status(opened) as status,
+    ):
+        running = _Running(opened, lambda: work(opened, server), stop)
+        while not running.over(LOOK_S):
+            if bar and not quiet:
+                meter.show((measured and measured()) or Measured(TASKS, *status()))
+        return running.result()
+
+
+@contextmanager
+def spark_failures(session: Session) -> Iterator[None]:
+    """Raise failures of Spark and of its data source as natsctl's; with --trace, write Spark's log to stderr."""
+    from natsctl.spark.session.failures import translated
+
+    try:
+        yield
+    except DryRunError:
+        raise
+    except NatsctlError as failure:
+        _tell_all(session, failure)
+        raise
+    except Exception as failure:  # Spark's, of any kind: none reaches a person as a stack of Java's calls
+        ours = translated(failure, getattr(failure, "spark_log", ""))
+        _tell_all(session, ours)
+        raise ours from failure
 
 
 class Measured(NamedTuple):

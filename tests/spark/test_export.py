@@ -21,14 +21,15 @@ import pyarrow.parquet as pq
 from nats.js.api import StreamConfig
 
 from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.files import import_source as source_module
 from natsctl.spark.files.export import Target, check_written, replace_folder, target_of, writer_of
 from natsctl.spark.files.import_source import NUMBER, NothingToImportError, read_rows, source_of
 from natsctl.spark.files.incremental_export import Note, prepare, remove_strays, report_of
-from natsctl.spark.files.message_columns import headers_of, left_out, payload_of
-from natsctl.spark.files.parquet_footers import content_of, noted_schema
+from natsctl.spark.files.message_columns import IDS, headers_of, left_out, payload_of
+from natsctl.spark.files.parquet_import import ParquetExport, noted_schema, parquet_export
 from natsctl.spark.files.stream_import import look, messages
 from natsctl.spark.paths import spark_path
 from natsctl.spark.session.failures import translated
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 Message = tuple[str, dict[str, str] | None, bytes]
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+EXPORTED = """stream string, seq bigint, subject string, timestamp timestamp,
+    headers array<struct<key: string, value: binary>>, value binary"""
 HOSTILE: list[Message] = [
     ("ORDERS.eu.new", {"Nats-Msg-Id": "own-1", "Color": "red"}, b'{"id": 1}'),
     ("ORDERS.eu.new", None, b""),
@@ -238,11 +241,13 @@ def as_imported(messages: list[Message]) -> list[Message]:
     return found
 
 
+@pytest.mark.parametrize("name", ["all é [1].parquet", "all.jsonl"])
 def test_what_is_exported_comes_back_once_and_in_order(
-    natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    made(running.url, {"ORDERS": ["ORDERS.>"]}, HOSTILE)
-    path = str(tmp_path / "all é [1].parquet")
+    """Parquet by Arrow, JSON by Spark."""
+    made(running.url, {"ORDERS": ["ORDERS.>"], "COPY": ["elsewhere"]}, HOSTILE)
+    path = str(tmp_path / name)
     natsctl("stream", "export", "ORDERS", path)
     rename(running.url, "ORDERS")
     made(running.url, {"COPY": ["ORDERS.>"]}, [])
@@ -454,17 +459,94 @@ def test_arrow_finds_in_an_export_what_spark_finds(spark: SparkSession, tmp_path
         )
         for seq in range(1, 10)
     ]  # fmt: skip
-    kinds = "stream string, seq bigint, subject string, timestamp timestamp"
-    kinds += ", headers array<struct<key: string, value: binary>>, value binary"
     left = left_out(Config(name="A"))
-    spark.createDataFrame(rows, kinds).repartition(2).write.parquet(str(tmp_path / "files"))
+    spark.createDataFrame(rows, EXPORTED).repartition(2).write.parquet(str(tmp_path / "files"))
     for subject, taken in (("", ["o.>"]), ("", ["o.1", "*.[1-4]"]), ("", []), ("p", ["o.>"]), ("o.1", ["o.*"])):
         source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
-        content = content_of(source, taken, left)
-        assert content == look(read_rows(spark, source), taken, left)
-    assert content == (9, 37, None, 1, 9, True, {"Nats-TTL": 6})
+        found = parquet_export(source, taken, left)
+        assert found is not None
+        assert not found.is_in_order
+        assert found.content == look(read_rows(spark, source), taken, left)
+    assert found.content == (9, 37, None, 1, 9, True, {"Nats-TTL": 6})
     assert noted_schema(source) == spark.read.parquet(source.path).schema
-    assert content_of(replace(source, as_json=True), ["o.>"], left) is None
+    assert parquet_export(replace(source, as_json=True), ["o.>"], left) is None
+
+
+@pytest.mark.parametrize("subject", ["", "p"])
+def test_arrow_publishes_of_an_export_what_spark_publishes(spark: SparkSession, tmp_path: Path, subject: str) -> None:
+    ids = {1: [b" a\xff"], 2: [b"b", b"c"], 3: [None]}
+    rows = [
+        (
+            "ORDERS",
+            seq,
+            f"o.{seq}",
+            MOMENT,
+            [(name, b"%d" % seq) for name in ("Z", "Nats-TTL", "A", "nats-ttl", "Nats-Rollup") if seq % 3]
+            + [("Nats-Msg-Id", each) for each in ids.get(seq, ())]
+            if seq % 5
+            else None,
+            None if seq % 7 == 0 else b"x" * seq,
+        )
+        for seq in range(1, 30)
+    ]  # fmt: skip
+    left = left_out(Config(name="A"))
+    frame = spark.createDataFrame(rows, EXPORTED).coalesce(1).sortWithinPartitions("seq")
+    frame.write.option("parquet.block.size", 1).parquet(str(tmp_path / "files"))
+    source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
+    export = parquet_export(source, [">"], left)
+    assert export is not None
+    assert export.is_in_order
+    assert (export.subjects, export.largest) == (1 if subject else 29, 29)
+    for kind in IDS:
+        wanted = messages(read_rows(spark, source), kind, 1, left).toArrow()
+        batches = replaced(export, 64 << 20).batches(kind), replaced(export, 10 << 20).batches(kind)
+        for found in batches:
+            assert as_sent(pa.Table.from_batches(found)) == as_sent(wanted)
+
+
+def as_sent(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a write: an id need not be UTF-8, and what is null is sent as nothing."""
+    table = table.set_column(3, "msgId", table["msgId"].cast(pa.binary()))
+    return [
+        {
+            **row,
+            "value": row["value"] or b"",
+            "headers": [(pair["key"], pair["value"] or b"") for pair in row["headers"] or ()],
+        }
+        for row in table.to_pylist()
+    ]
+
+
+def replaced(export: ParquetExport, largest: int) -> ParquetExport:
+    """An export whose largest payload has so many bytes: less rows are read at once."""
+    return export._replace(largest=largest)
+
+
+@pytest.mark.parametrize(
+    ("places", "is_in_order"),
+    [
+        ([("A", 1), ("A", 3), ("A", 4)], True),
+        ([], True),
+        ([("A", 1), ("A", 3), ("A", 3)], False),
+        ([("A", 2), ("A", 1), ("A", 3)], False),
+        ([("A", 1), ("B", 2), ("B", 3)], False),
+        ([("A", 1), (None, 2)], False),
+        ([("A", 1), ("A", None)], False),
+    ],
+)
+@pytest.mark.parametrize("files", [1, 2])
+def test_messages_out_of_order_are_left_to_spark(
+    tmp_path: Path, places: list[tuple[str | None, int | None]], files: int, *, is_in_order: bool
+) -> None:
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    kinds = {"stream": pa.string(), "seq": pa.int64(), "subject": pa.string(), "headers": headers, "value": pa.binary()}
+    schema = pa.schema([*kinds.items(), ("timestamp", pa.timestamp("us", "UTC"))])
+    rows = [{"stream": stream, "seq": seq, "subject": "a"} for stream, seq in places]
+    for part, some in enumerate((rows,) if files == 1 else (rows[:1], rows[1:])):
+        pq.write_table(pa.Table.from_pylist(some, schema), tmp_path / f"{part}.parquet")
+    found = parquet_export(source_of(str(tmp_path), "", "", as_json=False), ["a"], ())
+    assert found is not None
+    assert found.is_in_order is is_in_order
 
 
 def test_files_that_are_no_export_are_left_to_spark(tmp_path: Path) -> None:
@@ -476,7 +558,24 @@ def test_files_that_are_no_export_are_left_to_spark(tmp_path: Path) -> None:
     for name in ("a.parquet", "b", "torn.parquet"):
         source = source_of(str(tmp_path / name), "", "", as_json=False)
         assert noted_schema(source) is None
-        assert content_of(source, [">"], ()) is None
+        assert parquet_export(source, [">"], ()) is None
+
+
+def test_an_import_without_spark_fails_as_one_by_spark_does(
+    running: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NATS_URL", running.url)
+    made(running.url, {"ORDERS": ["ORDERS.>"], "SMALL": ["small"]}, HOSTILE)
+    path = str(tmp_path / "a.parquet")
+    assert run_main(["stream", "export", "ORDERS", path]) == 0
+    capsys.readouterr()
+    assert run_main(["stream", "import", "SMALL", path, "-j"]) == ExitCode.USAGE
+    assert "does not take messages on ORDERS.eu.007" in capsys.readouterr().err
+    assert run_main(["stream", "import", "SMALL", path, "--subject", "small", "--dry-run", "-j"]) == 0
+    assert '"subjects": 1' in capsys.readouterr().out
+    assert run_main(["stream", "edit", "SMALL", "--max-msg-size", "10", "-f"]) == 0
+    assert run_main(["stream", "import", "SMALL", path, "--subject", "small"]) == ExitCode.FAILED
+    assert "message size exceeds maximum allowed" in capsys.readouterr().err
 
 
 def test_an_incremental_export_adds_what_is_new_and_only_that(

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.transfer import Progress as Transferred
     from natsctl.client.manager import Manager
     from natsctl.spark.files.export import Exported, Target
+    from natsctl.spark.files.parquet_import import ParquetExport
     from natsctl.spark.files.stream_import import Content
 
 
@@ -451,7 +452,7 @@ def load(
     """
     from natsctl.spark.files.import_source import source_of
     from natsctl.spark.files.message_columns import IDS, left_out
-    from natsctl.spark.files.parquet_footers import content_ahead
+    from natsctl.spark.files.parquet_import import parquet_export
 
     if ids not in IDS:
         raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
@@ -462,14 +463,20 @@ def load(
     _check_open(before.config)
     left = left_out(before.config)
 
-    from natsctl.cli.spark_work import run_on_spark
-
     def stored() -> int:
         state = session.run(lambda manager: manager.stream_info(stream)).value.state
         return state.last_seq - before.state.last_seq
 
+    export = parquet_export(what, before.config.subjects, left)
+    needs_spark = any(spark) or writers > 1 or (ids == "auto" and export and export.content.has_repeated_ids)
+    if export is not None and export.is_in_order and not needs_spark:
+        _publish_export(session, export, before.config, ids, _name(stream, source))
+        _show_imported(stream, export.content, stored(), json)
+        return
+
+    from natsctl.cli.spark_work import run_on_spark
+
     measured = Stored(stored)
-    ahead = content_ahead(what, before.config.subjects, left)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         from natsctl.client.message import DryRunError
@@ -477,7 +484,7 @@ def load(
         from natsctl.spark.files.stream_import import check_subjects, look, messages, store, subjects_of
 
         with read_once(read_rows(opened, what), what.format) as rows:
-            content = ahead.result() or look(rows, before.config.subjects, left)
+            content = export.content if export else look(rows, before.config.subjects, left)
             check_subjects(stream, before.config.subjects, content)
             if session.dry_run:
                 raise DryRunError(effect=_effect(content, subjects_of(rows)))
@@ -488,6 +495,22 @@ def load(
 
     content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}", measured=measured)
     _show_imported(stream, content, stored(), json)
+
+
+def _publish_export(session: Session, export: ParquetExport, config: StreamConfig, ids: str, name: str) -> None:
+    """Publish the messages of files without Spark. Raises UsageError for subjects that the stream does not take."""
+    from natsctl.cli.live import progress
+    from natsctl.cli.spark_work import server_options, spark_failures
+    from natsctl.spark.files.stream_import import check_subjects
+
+    check_subjects(config.name, config.subjects, export.content)
+    if session.dry_run:
+        from natsctl.client.message import DryRunError
+
+        raise DryRunError(effect=_effect(export.content, export.subjects))
+    what, total = f"Importing into Stream {config.name}", export.content.messages
+    with spark_failures(session), progress(what, total, "messages", quiet=session.json) as tracker:
+        export.publish(server_options(session), ids, name, tracker.at)
 
 
 class Stored:

@@ -121,5 +121,9 @@ def store(frame: DataFrame, options: Mapping[str, str], ids: str, name: str) -> 
 
     Raises what Spark raises.
     """
-    repeatable = {"idempotence": "none"} if ids == "own" else {"writeId": name}
-    frame.write.format(FORMAT).options(**options, **repeatable).mode("append").save()
+    frame.write.format(FORMAT).options(**write_options(options, ids, name)).mode("append").save()
+
+
+def write_options(options: Mapping[str, str], ids: str, name: str) -> dict[str, str]:
+    """Return the options of the data source for an import, in addition to those of the server."""
+    return {**options, **({"idempotence": "none"} if ids == "own" else {"writeId": name})}

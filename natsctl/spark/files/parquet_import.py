@@ -1,0 +1,302 @@
+"""Parquet files as `stream export` writes them, imported by Arrow from this process.
+
+Starting Spark costs more than reading and publishing a few hundred thousand messages. Messages that are in order, as in
+an export to one file, are published by what each of Spark's tasks runs. Of others Spark is given what Arrow has found
+out already: their schema, their number, and what a stream has to be asked about. Files of any other shape are left to
+Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from natsctl.spark.files.formats import PARQUET, is_url
+from natsctl.spark.files.import_source import Source, files_of
+from natsctl.spark.files.message_columns import MSG_ID, Obeyed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from natsctl.spark.files.stream_import import Content
+
+MOST_MESSAGES: Final = 2_000_000
+MOST_BYTES: Final = 1 << 30
+"""Of more Spark's tasks find the same on all cores, and without keeping all ids in memory."""
+_ROWS, _PAYLOADS = 16_384, 256
+"""Rows that are read at once, and payloads: few, as a large one that a file has once may be that of many rows."""
+_BATCH_ROWS, _BATCH_BYTES = 10_000, 64 << 20
+"""Rows that are published together, and their bytes if all payloads were as large as the largest."""
+_SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+def noted_schema(source: Source) -> StructType | None:
+    """Return the schema that Spark noted in all files alike; None where it has to be found by reading them."""
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    try:
+        noted = {(file.metadata.metadata or {}).get(_SPARK_SCHEMA) for file in _opened(source)}
+        text = noted.pop() if len(noted) == 1 else None
+        return StructType.fromJson(json.loads(text)) if text else None
+    except (OSError, ValueError, KeyError, pa.ArrowException):  # Spark finds what is wrong, and says so
+        return None
+
+
+class ParquetExport(NamedTuple):
+    """Files that `stream export` has written, as far as an import has to know them."""
+
+    source: Source
+    content: Content
+    subjects: int
+    """The number of different subjects."""
+    largest: int
+    """The bytes of the largest payload."""
+    is_in_order: bool
+    """Whether all messages are of one stream and stand by sequence, from the first file on."""
+    left: tuple[Obeyed, ...]
+
+    def publish(self, options: Mapping[str, str], ids: str, name: str, progress: Callable[[int], object]) -> None:
+        """Publish messages that are in order from this process, as a single task of Spark would: all acknowledged.
+
+        `options` and `name` are those of `stream_import.store`; `progress` is given the number of messages read so
+        far. Raises JetStreamSourceError.
+        """
+        from pyspark.sql.types import BinaryType, StringType, StructType
+
+        from natsctl.spark.files.stream_import import write_options
+        from natsctl.spark.source.columns.rows import HEADERS
+        from natsctl.spark.source.options.table import BATCH_WRITE
+        from natsctl.spark.source.publish.job import write_job
+        from natsctl.spark.source.publish.task import write_partition
+
+        schema = StructType().add("subject", StringType()).add("headers", HEADERS)
+        schema = schema.add("value", BinaryType()).add("msgId", StringType())
+        job = write_job(write_options(options, ids, name), BATCH_WRITE, schema)
+        write_partition(job, name, 0, self._followed(ids, progress))
+
+    def batches(self, ids: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that `stream_import.messages` has Spark send, ids that occur twice apart."""
+        rows = min(max(_BATCH_BYTES // max(self.largest, 1), 1), _BATCH_ROWS)
+        for file in _opened(self.source):
+            for batch in file.iter_batches(rows, columns=["stream", "seq", "subject", "headers", "value"]):
+                yield self._written(batch, ids)
+
+    def _followed(self, ids: str, progress: Callable[[int], object]) -> Iterator[pa.RecordBatch]:
+        done = 0
+        for batch in self.batches(ids):
+            yield batch
+            done += batch.num_rows
+            progress(done)
+
+    def _written(self, batch: pa.RecordBatch, ids: str) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        from natsctl.spark.source.columns.arrays import repeated
+
+        subject = repeated(self.source.subject, batch.num_rows) if self.source.subject else batch.column("subject")
+        headers = batch.column("headers")
+        columns = [subject, _kept(headers, self.left), batch.column("value"), _ids(batch, ids)]
+        return pa.RecordBatch.from_arrays(columns, ["subject", "headers", "value", "msgId"])
+
+
+def parquet_export(source: Source, taken: Sequence[str], left: Sequence[Obeyed]) -> ParquetExport | None:
+    """Read what the files hold, for a stream that takes those subjects and is not sent those headers.
+
+    None where they have other columns than an export writes, are too many, or cannot be read; and without the packages.
+    """
+    if source.format is not PARQUET or not (find_spec("pyarrow") and find_spec("pyspark")):
+        return None
+    import pyarrow as pa
+
+    try:
+        groups = [_groups(file) for file in _opened(source)]
+        fits = [each for each in groups if each is not None]
+        messages, size = (sum(each[at] for each in fits) for at in (0, 1))
+        if source.as_json or not groups or len(fits) < len(groups) or messages > MOST_MESSAGES or size > MOST_BYTES:
+            return None
+        looked = _Look(source, taken, left)
+        for file in _opened(source):
+            for batch in file.iter_batches(_ROWS, columns=["stream", "seq", "subject", "headers"]):
+                looked.take(batch)
+            for batch in file.iter_batches(_PAYLOADS, columns=["value"]):
+                looked.take_payloads(batch.column(0))
+        return looked.export()
+    except (OSError, ValueError, pa.ArrowException):  # Spark finds what is wrong, and says so
+        return None
+
+
+def _groups(file: Any) -> tuple[int, int] | None:
+    """Return the messages of a file and their bytes before compression; None where it has other columns."""
+    groups = (file.metadata.row_group(at) for at in range(file.metadata.num_row_groups))
+    fits = _is_export(file.schema_arrow)
+    return (file.metadata.num_rows, sum(each.total_byte_size for each in groups)) if fits else None
+
+
+def _opened(source: Source) -> Iterator[Any]:
+    """Yield the files of a source that lie in one folder; none where folders below may stand for columns."""
+    if source.format is not PARQUET or is_url(source.path):
+        return
+    from pyarrow.parquet import ParquetFile
+
+    place = Path(source.path)
+    files = files_of(place)
+    if place.is_dir() and any(one.parent != place for one in files):
+        return
+    for file in sorted(files):
+        with ParquetFile(file) as opened:
+            yield opened
+
+
+def _is_export(schema: pa.Schema) -> bool:
+    import pyarrow as pa
+
+    kinds = dict(zip(schema.names, schema.types, strict=True))
+    headers = kinds.get("headers")
+    fits = {"stream": pa.string(), "seq": pa.int64(), "subject": pa.string(), "value": pa.binary()}
+    return (
+        {name.lower() for name in kinds} == {"stream", "seq", "subject", "timestamp", "headers", "value"}
+        and len(schema.names) == len(kinds)
+        and all(kinds.get(name) == kind for name, kind in fits.items())
+        and headers is not None
+        and pa.types.is_list(headers)
+        and pa.types.is_struct(headers.value_type)
+        and [(one.name, one.type) for one in headers.value_type] == [("key", pa.string()), ("value", pa.binary())]
+    )
+
+
+class _Look:
+    """Gathers what is to be known of messages, batch by batch."""
+
+    def __init__(self, source: Source, taken: Sequence[str], left: Sequence[Obeyed]) -> None:
+        self._source, self._left = source, tuple(left)
+        token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
+        ways = (r"\.".join(token.get(part) or re.escape(part) for part in one.split(".")) for one in taken)
+        self._taken = re.compile("|".join(f"(?:{way})" for way in ways) or r"(?!)", re.ASCII)
+        self._rows = self._bytes = self._ids = self._largest = 0
+        self._seqs: list[int] = []
+        self._is_in_order = True
+        self._streams = set[str | None]()
+        self._subjects = {source.subject} if source.subject else set[str]()
+        self._distinct = set[bytes]()
+        self._counts = Counter[str]()
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take in some messages but for their payloads; raises ValueError where a header has no key."""
+
+        self._rows += batch.num_rows
+        self._take_places(batch.column("stream"), batch.column("seq"))
+        if not self._source.subject:
+            self._subjects.update(text or "" for text in batch.column("subject").unique().to_pylist())
+        self._take_headers(batch.column("headers"))
+
+    def take_payloads(self, values: pa.BinaryArray) -> None:
+        """Take in some payloads."""
+        import pyarrow.compute as pc
+
+        sizes = pc.binary_length(values)
+        self._bytes += pc.sum(sizes).as_py() or 0
+        self._largest = max(self._largest, pc.max(sizes).as_py() or 0)
+
+    def _take_places(self, streams: pa.StringArray, seqs: pa.Int64Array) -> None:
+        import pyarrow.compute as pc
+
+        self._streams.update(streams.unique().to_pylist())
+        ends = pc.min_max(seqs).as_py()
+        ascends = not seqs.null_count and pc.all(pc.greater(seqs[1:], seqs[:-1]), min_count=0).as_py()
+        self._is_in_order &= ascends and (not self._seqs or ends["min"] > self._seqs[-1])
+        self._seqs += [seq for seq in ends.values() if seq is not None]
+
+    def _take_headers(self, headers: pa.ListArray) -> None:
+        import pyarrow.compute as pc
+
+        keys = pc.struct_field(headers.flatten(), [0])
+        names = keys.unique().to_pylist()
+        if None in names:
+            raise ValueError("a header has no key")  # Spark says so, and in which file
+        rows = pc.list_parent_indices(headers)
+        for one in self._left:
+            if obeyed := [name for name in names if re.fullmatch(one.pattern, name)]:
+                self._counts[one.name] += pc.count_distinct(rows.filter(_any_of(keys, obeyed))).as_py()
+        own = _own_ids(headers)
+        self._ids += len(own)
+        self._distinct.update(own.values())
+
+    def export(self) -> ParquetExport:
+        """Return what was gathered."""
+        from natsctl.spark.files.stream_import import Content
+
+        subjects = self._subjects if self._rows else ()
+        refused = min((one for one in subjects if not self._taken.fullmatch(one)), default=None)
+        counts = {one.name: self._counts[one.name] for one in self._left if self._counts[one.name]}
+        content = Content(
+            self._rows,
+            self._bytes,
+            refused,
+            min(self._seqs, default=None),
+            max(self._seqs, default=None),
+            len(self._distinct) < self._ids,
+            counts,
+        )
+        in_order = self._is_in_order and None not in self._streams and len(self._streams) <= 1
+        return ParquetExport(self._source, content, len(subjects), self._largest, in_order, self._left)
+
+
+def _any_of(texts: pa.StringArray, some: Sequence[str]) -> pa.BooleanArray:
+    """Return for each text whether it is one of those."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from natsctl.spark.source.columns.arrays import binary_array
+
+    return pc.is_in(texts, value_set=binary_array([one.encode() for one in some]).cast(pa.string()))
+
+
+def _own_ids(headers: pa.ListArray) -> dict[int, bytes]:
+    """Return the ids that messages have of their own, by their rows: the first of several."""
+    import pyarrow.compute as pc
+
+    pairs = headers.flatten()
+    is_id = _any_of(pc.struct_field(pairs, [0]), [MSG_ID])
+    rows, texts = pc.list_parent_indices(headers).filter(is_id), pc.struct_field(pairs, [1]).filter(is_id)
+    found = zip(reversed(rows.to_pylist()), reversed(texts.to_pylist()), strict=True)
+    return {row: text or b"" for row, text in found}
+
+
+def _kept(headers: pa.ListArray, left: Sequence[Obeyed]) -> pa.ListArray:
+    """Return the headers that are sent."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from natsctl.spark.source.columns.arrays import int_array
+
+    pairs = headers.flatten()
+    keys = pc.struct_field(pairs, [0])
+    names = (name for name in keys.unique().to_pylist() if any(re.fullmatch(one.pattern, name) for one in left))
+    if not (obeyed := list(names)):
+        return headers
+    sent = pc.invert(_any_of(keys, obeyed))
+    begin = int_array([0]).cast(pa.int32())
+    sent_before = pa.concat_arrays([begin, pc.cumulative_sum(sent.cast(pa.int32()))])
+    ends = pc.cumulative_sum(pc.list_value_length(headers).fill_null(0))
+    return pa.ListArray.from_arrays(sent_before.take(pa.concat_arrays([begin, ends])), pairs.filter(sent))
+
+
+def _ids(batch: pa.RecordBatch, ids: str) -> pa.StringArray:
+    """Return the ids that messages get, of the kind that is asked for; null for none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    seqs = batch.column("seq").cast(pa.string())
+    places = pc.binary_join_element_wise(batch.column("stream"), seqs, ":")
+    own = _own_ids(batch.column("headers")) if ids != "seq" else {}
+    if not own:
+        return places if ids != "own" else pa.nulls(batch.num_rows, pa.string())
+    given = pa.array([own.get(row) for row in range(batch.num_rows)], pa.binary()).view(pa.string())
+    return given if ids == "own" else pc.coalesce(given, places)
