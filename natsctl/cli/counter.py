@@ -122,7 +122,7 @@ VERBS = (
     Verb(
         "ls, list, l",
         ls,
-        answer=f"schema.shapes:Names|{COUNTER}[]",
+        answer=f"schema:Names|{COUNTER}[]",
         examples=("natsctl counter ls 'visits.>'",),
     ),
     Verb(

@@ -86,7 +86,7 @@ def _dispatch(words: list[str]) -> int:
     if not words or words in (["--help"], ["-h"], ["help"]):
         return _show_root_help()
     if words[0] == "__complete":
-        from natsctl.cli.completion.entry import answer
+        from natsctl.cli.candidates import answer
 
         return answer(words[1:])
     if words[:2] == ["server", "run"]:

@@ -67,7 +67,7 @@ class Published:
     def _judge(self, noun: Any, words: list[str], dry: bool) -> None:
         answer = _answer_of(noun, [word for word in words if word == "-" or not word.startswith("-")])
         names = "-n" in words or "--names" in words
-        allowed = "schema.shapes:DryRun" if dry else "schema.shapes:Names" if names else ""
+        allowed = "schema:DryRun" if dry else "schema:Names" if names else ""
         for document in self._documents:
             if why := _differs(json.loads(json.dumps(document)), f"{answer}|{allowed}"):
                 self.faults.append(f"natsctl {noun.name} {' '.join(words)}: {why}")
@@ -84,7 +84,7 @@ def _answer_of(noun: Any, words: list[str]) -> str:
 
 def _differs(document: Any, answer: str) -> str:
     """Why a document is none of what the answer names, or ""."""
-    from natsctl.cli.schema.kinds import kinds_of
+    from natsctl.cli.schema import kinds_of
 
     if not answer.strip("|"):
         return "it prints what it does not declare"
@@ -101,7 +101,7 @@ def _differs(document: Any, answer: str) -> str:
 def _validator(id: str) -> Any:
     import jsonschema
 
-    from natsctl.cli.schema.kinds import schema_of
+    from natsctl.cli.schema import schema_of
 
     return jsonschema.Draft202012Validator(schema_of(id))
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from natsctl.cli.commands import COMMANDS
-from natsctl.cli.completion.scripts import SCRIPTS
+from natsctl.cli.completion import SCRIPTS
 from natsctl.cli.main import run
 from natsctl.cli.nouns import NOUNS, Noun
 from natsctl.spark.source.options.options import as_markdown
@@ -102,7 +102,7 @@ def command_files() -> Iterator[tuple[Path, str]]:
         yield ROOT / "completions" / f"natsctl.{shell}", script
     for noun in NOUNS:
         table = json.dumps(completion_of(noun), ensure_ascii=False, indent=1)
-        yield ROOT / "natsctl" / "cli" / "completion" / "commands" / f"{noun.name}.json", table + "\n"
+        yield ROOT / "natsctl" / "cli" / "completion_tables" / f"{noun.name}.json", table + "\n"
     yield ROOT / "docs" / "natscli.md", natscli_page(ROOT)
     if (spark := ROOT / "docs" / "spark.md").exists():
         yield spark, spark_page(spark)

@@ -37,7 +37,7 @@ VERBS = (
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=("natsctl con copy ORDERS NEW NEW2 --filter ORDERS.returned",),
     ),
-    Verb("ls, list, l", listing.ls, answer="schema.shapes:Names|ConsumerInfo[]"),
+    Verb("ls, list, l", listing.ls, answer="schema:Names|ConsumerInfo[]"),
     Verb(
         "find, query",
         listing.find,

@@ -36,7 +36,7 @@ VERBS = (
     Verb(
         "ls, list, l",
         list.ls,
-        answer="schema.shapes:Names|StreamInfo[]",
+        answer="schema:Names|StreamInfo[]",
         examples=("natsctl stream ls 'ORDERS*' --sort messages",),
     ),
     Verb(

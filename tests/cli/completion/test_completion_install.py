@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.cli.completion.scripts import SCRIPTS
+from natsctl.cli.completion import SCRIPTS
 from natsctl.cli.main import run
 
-install = importlib.import_module("natsctl.cli.completion.install")
+install = importlib.import_module("natsctl.cli.completion")
 Ask = Callable[..., tuple[int, str, str]]
 
 

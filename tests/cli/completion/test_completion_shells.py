@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.completion.scripts import SCRIPTS
+from natsctl.cli.completion import SCRIPTS
 
 WITHIN_S = 60
 START = {

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.completion.entry import ANY_FILE, candidates
-from natsctl.cli.completion.line import shown, split
+from natsctl.cli.candidates import ANY_FILE, candidates, shown, split
 from natsctl.cli.nouns import NOUNS
 
 Run = Callable[..., Any]
@@ -172,7 +171,7 @@ def test_a_line_of_bash_is_split_as_bash_splits_it(line: str, expected: list[str
 
 
 def test_bash_is_given_what_it_puts_behind_its_last_break() -> None:
-    from natsctl.cli.completion.entry import Candidate
+    from natsctl.cli.candidates import Candidate
 
     def for_bash(line: str, *found: str, breaks: str = "=:") -> str:
         return shown([Candidate(one) for one in found], "bash", line, breaks)
@@ -185,7 +184,7 @@ def test_bash_is_given_what_it_puts_behind_its_last_break() -> None:
 
 
 def test_what_commands_declare_is_kept_as_data(tmp_path: Path) -> None:
-    from natsctl.cli.completion.place import COMMANDS
+    from natsctl.cli.candidates import COMMANDS
 
     tables = {file.stem: json.loads(file.read_text()) for file in COMMANDS.glob("*.json")}
     assert set(tables) == {noun.name for noun in NOUNS}

@@ -15,7 +15,7 @@ import pytest
 
 from natsctl.cli.commands import every_command
 from natsctl.cli.main import run as run_main
-from natsctl.cli.schema.kinds import kinds, kinds_of, schema_of
+from natsctl.cli.schema import kinds, kinds_of, schema_of
 from tests.support.natscli_page import NATS_SERVER_FLAGS, parameters
 from tests.support.natscli_page import TestsFound as UsedIn
 

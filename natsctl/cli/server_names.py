@@ -1,4 +1,4 @@
-"""Names that a server has now, for completion: one glance, a few requests, nothing where there is no server."""
+"""Names of assets on a server, for completion: a few requests, and no names where there is no server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from natsctl.client.buckets import KV, OBJECTS, Kind
 from natsctl.client.one_shot import OneShotClient, open_one_shot
 
 if TYPE_CHECKING:
-    from natsctl.cli.completion.place import Place
+    from natsctl.cli.candidates import Place
+
 
 MAX_PAGES = 16
 """Of names; beyond that, type a few letters of your own."""
