@@ -5,7 +5,7 @@ takes the parsed content of a file and reports mistakes by path. Both are import
 """
 
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -156,3 +156,31 @@ def load(document: Any, wanted: type[M], origin: str) -> M:
 def recast(value: Model, wanted: type[M]) -> M:
     """Return a `wanted` with the fields that `value` shares with it, such as the StreamConfig of a create request."""
     return wanted(**{name: getattr(value, name) for name in wanted.__struct_fields__ if hasattr(value, name)})
+
+
+_GO_ESCAPES: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def go_quote(text: str) -> str:
+    """Return `text` as Go's %q writes it."""
+    out = []
+    for char in text:
+        if char in _GO_ESCAPES:
+            out.append(_GO_ESCAPES[char])
+        elif char.isprintable():
+            out.append(char)
+        elif ord(char) < 0x80:
+            out.append(f"\\x{ord(char):02x}")
+        else:
+            out.append(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")
+    return '"' + "".join(out) + '"'

@@ -1,16 +1,20 @@
-"""Strict reading of requests: every fault nats-server's JSON decoder finds, in document order and with its text."""
+"""Strict reading of requests: nats-server's reasons for unknown fields and values of a wrong type, in document order.
 
+Texts that are not JSON, or not a time, are refused where nats-server refuses them, with a reason in other words.
+"""
+
+import json
 import re
 from typing import Any, Final
 
 import msgspec
 
+from natsctl.api.codec import go_quote
 from natsctl.api.consumer import PriorityPolicy
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
 from natsctl.api.requests import ConsumerAction
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import DiscardPolicy, PersistMode, StoreCompression
-from natsctl.api.syntax import JSONSyntaxError, go_quote, quote_char, split_values
 from natsctl.api.times import canonical_time, parse_time
 
 _RANGES: Final = {
@@ -20,8 +24,12 @@ _RANGES: Final = {
     "uint64": (0, UINT64_MAX),
     "time.Duration": (INT64_MIN, INT64_MAX),
 }
-_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
-_NOTHING: Final = "unexpected end of JSON input"
+_RFC3339: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-](?:[01]\d|2[0-4]):(?:[0-5]\d|60))", re.ASCII
+)
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_LONGEST_INT: Final = 40
+"""Digits of an integer; one with more is beyond every range."""
 _ABSENT: Final = object()
 _SURROGATES: Final = (
     r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -41,22 +49,46 @@ class _Float:
 
 
 class DecodeError(Exception):
-    """The first thing wrong with a request, in nats-server's words."""
+    """The first fault of a request."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 _decoder = msgspec.json.Decoder(float_hook=_Float)
+_lenient_decoder = json.JSONDecoder(
+    parse_float=_Float,
+    parse_int=lambda text: int(text) if len(text) <= _LONGEST_INT else _Float(text),
+    parse_constant=_refuse_constant,
+)
 
 
 def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -> dict[str, Any]:
     """Return the builtins of a request as `model` takes them: exact keys, no nulls. Raises DecodeError.
 
-    With `unknown`, keys that the model does not have are passed over.
+    With `unknown`, keys that the model does not have are ignored.
 
     Several values in a row are read one over the other, and an empty text reads as nothing, as Go's decoder does.
     """
+    return _merged(decode_values(raw), model, unknown)
+
+
+def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
+    """Return the builtins of one JSON value as `read_strict` does, unknown keys ignored. Raises DecodeError.
+
+    That is Go's Unmarshal, which refuses no value and two values.
+    """
+    values = decode_values(raw)
+    if len(values) != 1:
+        raise DecodeError(f"syntax error: {len(values)} JSON values instead of one")
+    return _merged(values, model, unknown=True)
+
+
+def _merged(values: list[Any], model: type[Model] | Shape, unknown: bool) -> dict[str, Any]:
     result: dict[str, Any] = {}
     shape = model if isinstance(model, Shape) else shape_of(model)
-    for value in _values(raw):
+    for value in values:
         reader = _Reader(unknown)
         canonical = reader.value(value, shape, "", "")
         if reader.fault:
@@ -66,44 +98,43 @@ def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -
     return result
 
 
-def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
-    """Return the builtins of one JSON value as `read_strict` does, unknown keys passed over. Raises DecodeError.
+def decode_values(raw: bytes) -> list[Any]:
+    """Return each of the JSON values that follow one another in `raw`. Raises DecodeError for the first fault.
 
-    That is Go's Unmarshal, whose texts have no offsets, and which refuses no value and two values.
+    Broken UTF-8 and lone surrogates are read as U+FFFD, as Go does.
     """
-    try:
-        first, *others = split_values(raw)
-    except ValueError:
-        raise DecodeError(_NOTHING) from None
-    except JSONSyntaxError as fault:
-        text = str(fault).partition(" at offset ")[0]
-        raise DecodeError(_NOTHING if text == "unexpected EOF" else text) from fault
-    if others:
-        raise DecodeError(f"invalid character {quote_char(others[0][0])} after top-level value")
-    return read_strict(first, model, unknown=True)
-
-
-def _values(raw: bytes) -> list[Any]:
     try:
         return [_decoder.decode(raw)]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
+    text, values = _repaired(raw), []
+    at = _skip_blanks(text, 0)
     try:
-        return [_decoder.decode(_repaired(part)) for part in split_values(raw)]
-    except JSONSyntaxError as fault:
-        raise DecodeError(str(fault)) from fault
+        while at < len(text):
+            value, at = _lenient_decoder.raw_decode(text, at)
+            values.append(value)
+            at = _skip_blanks(text, at)
+    except json.JSONDecodeError as fault:
+        raise DecodeError(f"syntax error at character {fault.pos + 1}: {fault.msg}") from fault
+    except ValueError as fault:
+        raise DecodeError(f"syntax error: {fault}") from fault
     except RecursionError as fault:
         raise DecodeError("exceeded max depth") from fault
-    except msgspec.MsgspecError as fault:
-        raise DecodeError(str(fault)) from fault
+    return values
 
 
-def _repaired(value: bytes) -> str:
-    """Return a value with broken UTF-8 and lone surrogates replaced by U+FFFD, as Go reads it."""
+def _skip_blanks(text: str, at: int) -> int:
+    """Return the position of the first character from `at` on that is not blank."""
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _repaired(raw: bytes) -> str:
+    """Return a text with broken UTF-8 and lone surrogates replaced by U+FFFD."""
     return re.sub(
         _SURROGATES,
         lambda match: match[0] if match[1] or match[0] == "\\\\" else "\\ufffd",
-        value.decode("utf-8", "replace"),
+        raw.decode("utf-8", "replace"),
     )
 
 
@@ -211,36 +242,11 @@ def _type_fault(value: Any, shape: Shape, owner: str, path: str) -> str:
 
 
 def _time_fault(text: str) -> str:
-    """Return Go's text for a time it cannot parse, or nothing."""
-    rest = text
-    for layout in ("2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"):
-        digits = layout.isdigit()
-        if not (rest[: len(layout)].isdecimal() if digits else rest.startswith(layout)) or len(rest) < len(layout):
-            return _unparsed(text, rest, layout)
-        rest = rest[len(layout) :]
-    if rest[:1] in (".", ","):
-        rest = rest[1:].lstrip("0123456789")
-    if rest != "Z" and not (rest[:1] in ("+", "-") and len(rest) == 6 and rest[3] == ":"):
-        return _unparsed(text, rest, "Z07:00")
-    return _range_fault(text, rest)
-
-
-def _unparsed(text: str, rest: str, layout: str) -> str:
-    return f"parsing time {go_quote(text)} as {go_quote(_LAYOUT)}: cannot parse {go_quote(rest)} as {go_quote(layout)}"
-
-
-def _range_fault(text: str, zone: str) -> str:
-    """Return Go's text for a well-formed time with a number out of range, or nothing."""
-    parts = (("month", text[5:7], 1, 12), ("hour", text[11:13], 0, 23), ("minute", text[14:16], 0, 59))
-    for name, digits, low, high in (*parts, ("second", text[17:19], 0, 59)):
-        if not low <= int(digits) <= high:
-            return f"parsing time {go_quote(text)}: {name} out of range"
-    if zone != "Z":
-        for name, digits, high in (("hour", zone[1:3], 24), ("minute", zone[4:6], 60)):
-            if not digits.isdecimal() or int(digits) > high:
-                return f"parsing time {go_quote(text)}: time zone offset {name} out of range"
-    try:
-        parse_time(text)
-    except ValueError:
-        return f"parsing time {go_quote(text)}: day out of range"
-    return ""
+    """Return why a text is not a time as Go parses it, or nothing."""
+    if _RFC3339.fullmatch(text):
+        try:
+            parse_time(text)
+            return ""
+        except ValueError:
+            pass
+    return f"parsing time {go_quote(text)}: not a time of RFC 3339"

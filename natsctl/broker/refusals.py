@@ -6,7 +6,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.syntax import go_quote
+from natsctl.api.codec import go_quote
 from natsctl.wire.ops import FaultKind
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from natsctl.api.codec import go_quote
 from natsctl.api.errors import UsageError
-from natsctl.api.syntax import go_quote
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests

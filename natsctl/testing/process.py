@@ -29,6 +29,13 @@ STOP_WITHIN_S = 30.0
 _OF_GO: Final = re.compile(r'(invalid JSON: |Bad Request - )(?:\\.|[^"\\\r\n])*')
 _OF_GO_BYTES: Final = re.compile(_OF_GO.pattern.encode())
 """The prefix of errors of Go's own JSON decoder."""
+_SYNTAX: Final = re.compile(
+    r'(invalid JSON: |Bad Request - )(?:parsing time "[^"]*"(?: as "[^"]*": cannot parse "[^"]*" as "[^"]*"|: [\w ]+)|'
+    r"(?:invalid character|unexpected E|unexpected end|exceeded max depth|parsing time|syntax error)"
+    r'(?:\\.|[^"\\\r\n])*)'
+)
+_SYNTAX_BYTES: Final = re.compile(_SYNTAX.pattern.encode())
+"""The prefix of errors for what is no JSON, or no time, which natsctl words in its own way."""
 
 
 def reference_binary() -> str | None:
@@ -67,15 +74,17 @@ def as_released(said: AnyStr) -> AnyStr:
 def alike(said: AnyStr) -> AnyStr:
     """Return what either server says as it can be compared: see `as_released`.
 
-    The words of Go's decoder of JSON are left out where nats-server was built with another Go than the version that
-    natsctl's reports: `Go struct field .batch` there is `Go struct field JSApiConsumerGetNextRequest.batch` here. That
-    there is an error, its number and its code are compared all the same.
+    The reasons for syntax errors are left out, and all reasons of Go's JSON decoder where nats-server was built with
+    another Go than the version that natsctl's reports: `Go struct field .batch` there is
+    `Go struct field JSApiConsumerGetNextRequest.batch` here. That there is an error, its number and its code are
+    compared all the same.
     """
-    if reference_version() in ("", SERVER_VERSION):
-        return said
+    same = reference_version() in ("", SERVER_VERSION)
     if isinstance(said, bytes):
-        return _OF_GO_BYTES.sub(rb"\1", as_released(said))
-    return _OF_GO.sub(r"\1", as_released(said))
+        said = _SYNTAX_BYTES.sub(rb"\1", as_released(said))
+        return said if same else _OF_GO_BYTES.sub(rb"\1", said)
+    said = _SYNTAX.sub(r"\1", as_released(said))
+    return said if same else _OF_GO.sub(r"\1", said)
 
 
 class ServerProcess:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import go_quote
 from natsctl.api.config.consumer_config import (
     FLOW_CONTROL_HEARTBEAT_NS,
     ConsumerBounds,
@@ -24,7 +25,6 @@ from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import INT64_MAX
 from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
-from natsctl.api.syntax import go_quote
 from natsctl.api.units import MILLISECOND, format_duration
 
 MIN_HEARTBEAT_NS: Final = 100 * MILLISECOND

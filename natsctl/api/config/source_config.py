@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import go_quote
 from natsctl.api.config.feature_config import mapping_fault
 from natsctl.api.config.stream_draft import Draft, invalid, pedantry
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import StreamConfig, StreamConsumerSource, StreamSource, SubjectTransform
 from natsctl.api.subjects import API_PREFIX, is_asset_name, is_literal, is_subset, is_valid_subject, overlaps
-from natsctl.api.syntax import go_quote
 
 MAX_ORIGINS: Final = 10_000
 """Streams that the search for a cycle looks at; more than that feed nothing that could be served."""

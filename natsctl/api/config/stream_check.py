@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import go_quote
 from natsctl.api.config.stream_draft import Draft, invalid, pedantry
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.stream import DiscardPolicy, Placement, StreamConfig
 from natsctl.api.subjects import MAX_NAME, is_asset_name, is_subset, is_valid_subject, overlaps
-from natsctl.api.syntax import go_quote
 from natsctl.api.units import MILLISECOND, MINUTE, format_duration
 
 DEFAULT_DUPLICATE_WINDOW_NS: Final = 2 * MINUTE

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from natsctl.api.syntax import go_quote
+from natsctl.api.codec import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.credentials import (
     Certificate,

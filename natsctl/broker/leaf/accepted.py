@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from natsctl.api.syntax import go_quote
+from natsctl.api.codec import go_quote
 from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules

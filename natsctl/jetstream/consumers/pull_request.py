@@ -128,8 +128,6 @@ def _decode_exactly(text: bytes) -> PullRequest:
         return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
     except (DecodeError, msgspec.MsgspecError) as fault:
         words = re.sub(_EMBEDDED, r"\1PriorityGroup.\2", str(fault))
-        if words == "unexpected EOF":  # of a stream; for a text in one piece nats-server's text is
-            words = "unexpected end of JSON input"
         raise PullRequestError(_BAD_REQUEST % words.encode()) from fault
 
 

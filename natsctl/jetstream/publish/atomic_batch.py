@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import headers
 from natsctl.api.advisories import BatchAbandoned, BatchAbandonReason
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import go_quote
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.syntax import go_quote
 from natsctl.api.versions import is_level_met
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.publish import publish_checks as checks

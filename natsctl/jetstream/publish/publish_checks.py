@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import go_quote
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.syntax import go_quote
 from natsctl.jetstream.publish import counters
 from natsctl.jetstream.publish.pending_message import PendingMessage
 from natsctl.jetstream.timed.message_ttl import check_ttl, read_ttl

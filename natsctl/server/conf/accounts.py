@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from natsctl.api.account import AccountLimits
+from natsctl.api.codec import go_quote
 from natsctl.api.mapping_functions import TransformError
 from natsctl.api.subjects import is_literal, is_valid_subject
-from natsctl.api.syntax import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.permissions import Permissions
 from natsctl.broker.imports.account_config import (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from natsctl.api.codec import go_quote
 from natsctl.api.subjects import is_valid_subject
-from natsctl.api.syntax import go_quote
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
 from natsctl.server.conf.syntax import Block, Item

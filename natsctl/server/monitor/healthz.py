@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from natsctl.api.catalogue import error
+from natsctl.api.codec import go_quote
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.syntax import go_quote
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from msgspec.structs import replace
 
-from natsctl.api.codec import encode
-from natsctl.api.syntax import go_quote
+from natsctl.api.codec import encode, go_quote
 from natsctl.server.http import HttpServer, Page, Request
 from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, runtime, subsz
 from natsctl.server.monitor.document import pieces

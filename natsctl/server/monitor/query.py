@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote_plus
 
-from natsctl.api.syntax import go_quote
+from natsctl.api.codec import go_quote
 
 
 class BadRequestError(ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -167,6 +168,10 @@ async def both(tmp_path: Path) -> AsyncIterator[list[Conversation]]:
         await one.close()
 
 
+SYNTAX = re.compile("^(syntax error|invalid character|unexpected end of JSON).*")
+"""Reasons for what is no JSON, which natsctl words in its own way."""
+
+
 def shape(value: Any, key: str = "") -> Any:
     """Return the keys of an answer in their order, with the texts of errors and the types of everything else."""
     if isinstance(value, dict):
@@ -186,7 +191,7 @@ def shape(value: Any, key: str = "") -> Any:
         "user",
         "status",
     ):
-        return value
+        return SYNTAX.sub("syntax error", value) if isinstance(value, str) else value
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
 
