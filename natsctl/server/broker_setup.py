@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.errors import UsageError
+from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.broker.auth.credentials import Authenticator
 from natsctl.broker.broker_options import BrokerOptions, WebSocketListener
 from natsctl.server.logins import authenticator, websocket_authenticator
 from natsctl.server.options import ServerOptions
 from natsctl.server.resources import descriptor_shares
-from natsctl.server.version import PROTOCOL_VERSION
 from natsctl.wire.ops import Limits
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
     return BrokerOptions(
         server_id=server_id,
         server_name=options.server_name,
-        version=PROTOCOL_VERSION,
+        version=SERVER_VERSION,
         tags=list(options.server_tags),
         host=advertised[0],
         port=advertised[1],

@@ -5,13 +5,14 @@ node of another server, with a name and a JetStream domain. Its address, its use
 belongs to the commands of one user.
 
 The first command on a folder owns the server: it holds the store's lock, listens on 127.0.0.1 with a random token, and
-publishes where in `server.json`.  Commands that come meanwhile are guests of that server.  Each guest keeps one idle
-connection to it, so the owner knows its guests, and they know when it is gone.
+publishes its address in `server.json`. Commands that come meanwhile are guests of that server. Each guest keeps one
+idle connection to it, so the owner knows its guests, and they know when it is gone. The file is a hint, the store's
+lock is the truth: a file whose server does not answer under the id in it is stale.
 
 An owner that ends waits a moment for short guests, then hands over: it stops with everything synced, and the first
 guest that gets the store's lock serves on at the same address with the same token, so that the clients of all others,
-which reconnect by themselves, find it again.  The same happens when an owner is killed.  There are never two servers
-on one store, because no process serves without its lock.
+which reconnect by themselves, find it again. The same happens when an owner is killed. There are never two servers on
+one store, because no process serves without its lock.
 """
 
 from __future__ import annotations
@@ -19,30 +20,144 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from natsctl.api.errors import StorageError
-from natsctl.server.loops import SWITCH_INTERVAL_S
+from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
-from natsctl.server.shared import (
-    GUEST_NAME,
-    GuestConnection,
-    SharedServer,
-    join,
-    load_shared,
-    remove_shared,
-    save_shared,
-)
+from natsctl.server.process.announcement import write_atomically
+from natsctl.server.resources import SWITCH_INTERVAL_S
 from natsctl.server.storage import StoreInUseError
-from natsctl.server.thread import ServerThread
+
+FILE_NAME: Final = "server.json"
+
+ANSWER_WITHIN_S: Final = 2.0
+"""Time limit of an answer from the server that a file names; after it, the file counts as stale."""
+
+GUEST_NAME: Final = "natsctl-embedded-guest"
+"""Client name of the connection by which a command holds on to another command's server."""
+
+_LINE_BYTES: Final = 64 << 10
+
+
+class SharedServer(msgspec.Struct, frozen=True):
+    """The content of `server.json`."""
+
+    url: str
+    token: str
+    pid: int
+    server_id: str = ""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of `url`; raises ValueError."""
+        host, _, port = self.url.removeprefix("nats://").rpartition(":")
+        return host, int(port)
+
+    @property
+    def client_url(self) -> str:
+        """The URL with the token in it, as a client takes it."""
+        return self.url.replace("nats://", f"nats://{self.token}@", 1)
+
+
+def load_shared(data_dir: Path) -> SharedServer | None:
+    """Return the content of the file, None when there is none or it is malformed."""
+    try:
+        return msgspec.json.decode((data_dir / FILE_NAME).read_bytes(), type=SharedServer)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def save_shared(data_dir: Path, shared: SharedServer) -> None:
+    """Publish `shared`, readable by this user only; raises OSError."""
+    write_atomically(data_dir / FILE_NAME, msgspec.json.encode(shared), mode=0o600)
+
+
+def remove_shared(data_dir: Path, shared: SharedServer) -> None:
+    """Remove the file if it still names this server."""
+    if load_shared(data_dir) == shared:
+        (data_dir / FILE_NAME).unlink(missing_ok=True)
+
+
+class GuestConnection:
+    """An idle connection to a shared server: by it the owner sees its guest, and the guest the owner's end."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def wait_until_gone(self) -> None:
+        """Answer pings until the server has closed the connection or `close` was called."""
+        tail = b""
+        with suppress(OSError):
+            while chunk := self._socket.recv(4096):
+                lines = (tail + chunk).split(b"\r\n")
+                tail = lines.pop()[-_LINE_BYTES:]
+                if any(line.upper() == b"PING" for line in lines):
+                    self._socket.sendall(b"PONG\r\n")
+
+    def close(self) -> None:
+        """Hang up; a thread in `wait_until_gone` returns."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def join(shared: SharedServer) -> GuestConnection | None:
+    """Return a connection to the server that `shared` names, None when it is not there or is not that server."""
+    try:
+        sock = socket.create_connection(shared.address, timeout=ANSWER_WITHIN_S)
+    except (OSError, ValueError):
+        return None
+    try:
+        if _greet(sock, shared):
+            sock.settimeout(None)
+            return GuestConnection(sock)
+    except (OSError, msgspec.DecodeError):
+        pass
+    sock.close()
+    return None
+
+
+def _greet(sock: socket.socket, shared: SharedServer) -> bool:
+    """Return whether the server is the one named and accepts the token."""
+    verb, _, body = _read_line(sock).partition(b" ")
+    if verb != b"INFO" or msgspec.json.decode(body, type=dict[str, object]).get("server_id") != shared.server_id:
+        return False
+    connect = {
+        "verbose": False,
+        "pedantic": False,
+        "name": GUEST_NAME,
+        "lang": "natsctl",
+        "version": str(os.getpid()),
+        "protocol": 1,
+        "auth_token": shared.token,
+    }
+    sock.sendall(b"CONNECT " + msgspec.json.encode(connect) + b"\r\nPING\r\n")
+    return _read_line(sock) == b"PONG"
+
+
+def _read_line(sock: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\r\n") and len(line) < _LINE_BYTES:
+        byte = sock.recv(1)
+        if not byte:
+            break
+        line += byte
+    return line.rstrip()
+
 
 CONFIG_VARIABLE: Final = "NATSCTL_SERVER_CONFIG"
 CONFIG_FILE: Final = "nats.conf"

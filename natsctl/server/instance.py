@@ -1,29 +1,32 @@
 """One running server: store, broker, engine and listeners, their start and their stop.
 
-Up: the store is locked and recovered, the engine takes its streams from it, and only then the listener opens, so that a
-client that was accepted meets a server that is ready.  Down: nothing is accepted or read any more, what was read is
-synced and answered, clients are closed, the store is closed and unlocked.
+At the start the store is locked and recovered, the engine takes its streams from it, and only then the listener opens,
+so that a client that was accepted meets a server that is ready. At the stop nothing is accepted or read any more,
+everything that was read is synced and answered, clients are closed, and the store is closed and unlocked.
 
-`ServerInstance` lives on the caller's event loop; `ServerThread` runs one on a loop of its own for plain callers.
+`ServerInstance` lives on the caller's event loop; `ServerThread` runs one on a loop and a thread of its own, for
+callers without a loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import threading
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options, map_default_domains
-from natsctl.server.endpoint import Endpoint, TransportEndpoint, named
-from natsctl.server.listener import client_connection
-from natsctl.server.loops import SystemClock
+from natsctl.server.listener import Endpoint, TransportEndpoint, client_connection, named
 from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
+from natsctl.server.resources import SystemClock, new_event_loop
 from natsctl.server.shell import Shell
-from natsctl.server.tls.contexts import ListenerTls
+from natsctl.server.tls_contexts import ListenerTls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,13 +34,14 @@ if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
-    from natsctl.server.in_process import InProcessListener
-    from natsctl.server.leaf.leafs import LeafNodes
-    from natsctl.server.options import ServerOptions, WebSocketOptions
-    from natsctl.server.system.system import System
-    from natsctl.server.tls.contexts import TlsContexts
-    from natsctl.server.websocket.upgrade import Upgrader
+    from natsctl.server.leaf_nodes import LeafNodes
+    from natsctl.server.options import WebSocketOptions
+    from natsctl.server.process.provision import InProcessListener
+    from natsctl.server.system_account import System
+    from natsctl.server.tls_contexts import TlsContexts
+    from natsctl.server.websocket_protocol import Upgrader
     from natsctl.store.store import Store
+
 
 CLOSE_CLIENTS_S: Final = 3.0
 """Time that a stopping server waits for its clients' transports to close."""
@@ -174,7 +178,7 @@ class ServerInstance:
     def _leaf_nodes(self, shell: Shell) -> LeafNodes | None:
         if self.options.leafnodes is None:
             return None
-        from natsctl.server.leaf.leafs import LeafNodes
+        from natsctl.server.leaf_nodes import LeafNodes
 
         return LeafNodes(self.options, shell)
 
@@ -188,7 +192,7 @@ class ServerInstance:
                 self.leafs.start()
 
     def _start_system(self, shell: Shell) -> System:
-        from natsctl.server.system.system import System
+        from natsctl.server.system_account import System
 
         system = System(self, shell.wake, lambda: self.reload())
         shell.on_turn.append(system.requests.run)
@@ -217,8 +221,8 @@ class ServerInstance:
         return monitoring_endpoint(self)
 
     def _websocket(self, options: WebSocketOptions) -> Endpoint:
-        from natsctl.server.websocket.connection import WebSocketConnection
-        from natsctl.server.websocket.upgrade import Upgrader
+        from natsctl.server.websocket_connection import WebSocketConnection
+        from natsctl.server.websocket_protocol import Upgrader
 
         tls = ListenerTls(options.tls)
         self.listener_tls["websocket"] = tls
@@ -243,7 +247,7 @@ class ServerInstance:
 
     def in_process_listener(self, account: str) -> InProcessListener:
         """Return a listener through which this process connects to an existing account."""
-        from natsctl.server.in_process import InProcessListener
+        from natsctl.server.process.provision import InProcessListener
 
         return InProcessListener(self.broker, self._running, account)
 
@@ -315,3 +319,90 @@ async def _quiet(shell: Shell) -> None:
             if not connection.closing:  # also those accepted only now
                 connection.close()
         await asyncio.sleep(0.005)
+
+
+T = TypeVar("T")
+
+STOP_WITHIN_S: Final = 30.0
+"""Bound of `stop`: longer than the server's own bounds together."""
+
+
+class ServerThread:
+    """Starts and stops a `ServerInstance` from plain code; also a context manager."""
+
+    def __init__(self, options: ServerOptions, log: Log | None = None) -> None:
+        """Prepare a server thread; nothing runs before `start`."""
+        self.instance = ServerInstance(options, log)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        """The server's URL."""
+        return self.instance.url
+
+    @property
+    def port(self) -> int:
+        """The port that the server listens on."""
+        return self.instance.port
+
+    def start(self) -> ServerThread:
+        """Start the server and return when it listens; raises what the server's start raised."""
+        self._thread = threading.Thread(target=self._run, name="natsctl-server", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._error is not None:
+            self._thread.join()
+            self._thread = None
+            raise self._error
+        return self
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            await self.instance.start()
+        except BaseException as error:  # handed to the starting thread, which raises it
+            self._error = error
+            return
+        finally:
+            self._started.set()
+        await self._stopping.wait()
+        await self.instance.stop()
+
+    def clients_named(self, name: str) -> int:
+        """Return how many clients introduced themselves by that name; 0 when the server does not run."""
+        return self.run(self._count(name)) if self._thread is not None else 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of work that is done on the server's loop, beside its own; raises what it raises."""
+        if self._loop is None or self._thread is None:
+            work.close()
+            raise RuntimeError("the server is not running")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _count(self, name: str) -> int:
+        return sum(session.name == name for session in self.instance.broker.sessions.values())
+
+    def stop(self) -> None:
+        """Stop the server with everything synced; safe to call twice."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join(STOP_WITHIN_S)
+
+    def __enter__(self) -> ServerThread:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,20 +1,36 @@
-"""Operator mode of a running server: its authenticator, its binding to the broker, and its log lines."""
+"""Operator mode of a running server: the resolver of account JWTs, the authenticator, and their log lines.
+
+Theory of operation. The resolver is a folder, one file `<public key>.jwt` each. The folder is the truth and is this
+server's own; the accounts in it are remembered in order of use, for the cache's limit. A JWT is written beside its
+place, synced and renamed, so a file is one JWT or another. Names are public keys and nothing else, so they never become
+other paths. Another program may write into the folder all the same, and no file there may stop the server: only regular
+files are read, links to such among them, and none is opened in a way that waits; one that cannot be read or removed
+counts as missing.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import stat
+import time
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+import msgspec
 
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import UsageError
+from natsctl.api.model import Confidential
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
 from natsctl.broker.jwt.claims import AccountBody, AccountClaims, OperatorClaims, decode
 from natsctl.broker.jwt.claims import AccountLimits as ClaimedLimits
-from natsctl.broker.jwt.token import JwtError
+from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.broker.jwt.validation import account_faults, time_faults
-from natsctl.server.jwt_directory import JwtDirectory
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 
@@ -24,7 +40,189 @@ if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
     from natsctl.broker.jwt.account_registry import AccountRegistry
-    from natsctl.server.jwt_directory import OperatorOptions
+
+
+Deleting = Literal["no", "rename", "remove"]
+
+
+class DirectoryOptions(msgspec.Struct, frozen=True):
+    """A folder of account JWTs: every account (`full`), or those that are used (`cache`)."""
+
+    folder: Path
+    full: bool = True
+    deleting: Deleting = "no"
+    limit: int = 0
+    """Accounts that are kept; 0: any number."""
+    ttl_s: float = 0.0
+    """Time that an unused JWT is kept; 0: for ever."""
+
+
+class OperatorOptions(Confidential, frozen=True):
+    """Operators, and their accounts' resolver."""
+
+    UNSHOWN: ClassVar = ("preload", "sentinel")
+
+    operators: tuple[OperatorClaims, ...] = ()
+    trusted_keys: tuple[str, ...] = ()
+    memory: bool = False
+    """The resolver has the preloaded JWTs only."""
+    directory: DirectoryOptions | None = None
+    preload: tuple[tuple[str, str], ...] = ()
+    """Account JWTs by public key."""
+    pinned: tuple[str, ...] = ()
+    sentinel: str = ""
+
+
+SUFFIX: Final = ".jwt"
+DELETED: Final = ".deleted"
+DIGEST_BYTES: Final = 32
+FILE_MODE: Final = 0o600
+"""Of the files that are written. Source: nats-server, defaultFilePerms."""
+
+
+class JwtDirectory:
+    """The account JWTs of one folder."""
+
+    def __init__(self, options: DirectoryOptions) -> None:
+        """Open the folder, which is made where it is missing; raises OSError."""
+        self._options = options
+        options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._used: dict[str, float] = dict.fromkeys(self._found(), time.time())
+
+    def reload(self) -> None:
+        """Record the files that exist now; JWTs are read on request."""
+        before = self._used
+        now_s = time.time()
+        self._used = {account: before.get(account, now_s) for account in self._found()}
+
+    def _found(self) -> list[str]:
+        """Return the accounts that there are files of, the oldest first."""
+        found: list[tuple[float, str]] = []
+        for path in self._options.folder.glob(f"*{SUFFIX}"):
+            if is_public(path.stem, "account"):
+                with suppress(OSError):  # a link that leads nowhere, or a file that has just gone
+                    status = path.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((status.st_mtime, path.stem))
+        return [account for _, account in sorted(found)]
+
+    @property
+    def full(self) -> bool:
+        """True where every account is kept."""
+        return self._options.full
+
+    @property
+    def may_delete(self) -> bool:
+        """True where operators may delete accounts; a cache may always forget them."""
+        return not self.full or self._options.deleting != "no"
+
+    def fetch(self, account: str) -> str | None:
+        """Return the JWT of an account, None where there is none."""
+        if not is_public(account, "account") or (account in self._used and self._drop_if_old(account)):
+            return None  # a file that was not announced is read all the same, as nats-server does
+        try:
+            return _read(self._path(account)).decode() or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def save(self, account: str, token: str) -> bool:
+        """Keep a JWT and return whether it is another than before; raises AccountStoreError."""
+        if not is_public(account, "account"):
+            raise AccountStoreError("invalid public key")
+        known = self._used.pop(account, None) is not None
+        if known:
+            self._used[account] = time.time()
+            if self.fetch(account) == token:
+                return False
+        elif self.full and 0 < self._options.limit <= len(self._used):
+            raise AccountStoreError("jwt store is full")
+        self._write(self._path(account), token)
+        self._used[account] = time.time()
+        self._forget_excess()
+        return True
+
+    def delete(self, account: str) -> None:
+        """Forget an account, if it is there; raises AccountStoreError."""
+        path = self._path(account)
+        try:
+            if self._options.deleting == "rename":
+                path.rename(path.with_name(path.name + DELETED))
+            else:
+                path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError as fault:
+            raise AccountStoreError(f"{fault.strerror}: {account}") from fault
+        self._used.pop(account, None)
+
+    def accounts(self) -> list[str]:
+        """Return the accounts that are kept, in order of their names."""
+        return sorted(account for account in tuple(self._used) if not self._drop_if_old(account))
+
+    def digest(self) -> bytes:
+        """Return the digest of all JWTs: the exclusive or of their SHA-256."""
+        total = 0
+        for account in self.accounts():
+            token = self.fetch(account)
+            if token is not None:
+                total ^= int.from_bytes(hashlib.sha256(token.encode()).digest(), "big")
+        return total.to_bytes(DIGEST_BYTES, "big")
+
+    def _path(self, account: str) -> Path:
+        return self._options.folder / f"{account}{SUFFIX}"
+
+    def _drop_if_old(self, account: str) -> bool:
+        """Forget an account that was not sent for longer than a cache keeps it."""
+        ttl_s = self._options.ttl_s
+        if not ttl_s or time.time() - self._used[account] <= ttl_s:
+            return False
+        self._forget(account)
+        return True
+
+    def _forget(self, account: str) -> None:
+        """Remove the file of an account that a cache keeps no longer; one that stays is found again by a reload."""
+        with suppress(OSError):
+            self._path(account).unlink(missing_ok=True)
+        del self._used[account]
+
+    def _forget_excess(self) -> None:
+        """Forget the JWTs that were used longest ago where a cache holds more than its limit."""
+        while 0 < self._options.limit < len(self._used):
+            self._forget(next(iter(self._used)))
+
+    def _write(self, path: Path, token: str) -> None:
+        """Write a JWT durably; an entry of its name, be it a link or a pipe, is replaced and not written to."""
+        beside = path.with_suffix(".tmp")
+        try:
+            beside.unlink(missing_ok=True)
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
+                file.write(token.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+            _sync_folder(path.parent)
+        except OSError as fault:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise AccountStoreError(f"{fault.strerror}: {path.name}") from fault
+
+
+def _read(path: Path) -> bytes:
+    """Return a regular file of at most the length of a JWT, b"" for anything else; raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TOKEN_BYTES:
+            return b""
+        return file.read(MAX_TOKEN_BYTES + 1)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def trust(options: ServerOptions) -> Trust:

@@ -23,12 +23,11 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
-from natsctl.server.leaf.options import LeafNodesOptions, LeafRemoteOptions
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.operator_mode import reload_operator_mode
-from natsctl.server.options import ServerOptions, WebSocketOptions
+from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions, WebSocketOptions
 from natsctl.server.process.flags import FlagError
-from natsctl.server.tls.contexts import TlsContexts, tls_contexts
+from natsctl.server.tls_contexts import TlsContexts, tls_contexts
 
 if TYPE_CHECKING:
     from natsctl.broker.broker_options import BrokerOptions

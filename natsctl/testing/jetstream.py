@@ -22,9 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from natsctl.server.loops import SWITCH_INTERVAL_S
+from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
-from natsctl.server.thread import ServerThread
+from natsctl.server.resources import SWITCH_INTERVAL_S
 
 if TYPE_CHECKING:
     import pytest

@@ -12,8 +12,8 @@ import pytest
 from natsctl.cli.main import run as run_main
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
+from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
-from natsctl.server.thread import ServerThread
 from tests.support import patient_client
 from tests.support.operators import NO_JETSTREAM_LIMITS, Key, Operator, parse_creds
 

@@ -23,8 +23,8 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *(?:\{ *#([\w-]+) *\})?$", re.MULTILINE)
 EXPLICIT = re.compile(r"<a (?:id|name)=\"([\w-]+)\"")
 MODULE = re.compile(r"(?<![\w/.@<~$-])(?:[a-z_]+/)*[a-z]\w*\.py\b")
-OTHERS = frozenset({"nats.py", "transformations/by_subject.py"})
-"""A repository of that name, and a file that `pipeline init` writes."""
+OTHERS = frozenset({"nats.py", "transformations/by_subject.py", "version.py"})
+"""A repository of that name, a file that `pipeline init` writes, and one of PySpark."""
 SKIPPED = ("__pycache__", "node_modules", "build", "dist", ".bin")
 """Folders of what is installed and built."""
 

@@ -14,8 +14,8 @@ import pytest
 from natsctl.cli.main import run as run_main
 from natsctl.server.conf import config
 from natsctl.server.conf.syntax import load_text
+from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
-from natsctl.server.thread import ServerThread
 from natsctl.testing.jetstream import JetStreamServer
 from tests.support.servers import quiet_ports
 

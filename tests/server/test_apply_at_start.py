@@ -21,12 +21,11 @@ from natsctl.api.errors import UsageError
 from natsctl.broker.auth.passwords import is_bcrypt
 from natsctl.cli.server.provisioned import provisioner
 from natsctl.server.conf.config import read_config
-from natsctl.server.in_process import InProcessAddress
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.server.process.log import Log
 from natsctl.server.process.process import main
-from natsctl.server.process.provision import Documents, NotProvisionedError, provision
+from natsctl.server.process.provision import Documents, InProcessAddress, NotProvisionedError, provision
 from natsctl.testing.certificates import Authority
 from tests.support import patient_client
 from tests.support.operators import Visitor

@@ -17,11 +17,10 @@ import pytest
 
 from natsctl.api.errors import StorageError
 from natsctl.server import embedded
-from natsctl.server.embedded import EmbeddedServer, default_data_dir
+from natsctl.server.embedded import EmbeddedServer, SharedServer, default_data_dir, load_shared, save_shared
+from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
-from natsctl.server.shared import SharedServer, load_shared, save_shared
 from natsctl.server.storage import make_durable_folder
-from natsctl.server.thread import ServerThread
 from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0

@@ -7,12 +7,11 @@ import pytest
 
 from natsctl.api.errors import StorageError
 from natsctl.server import instance
-from natsctl.server.instance import ServerInstance
+from natsctl.server.instance import ServerInstance, ServerThread
 from natsctl.server.listener import ClientConnection
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import make_durable_folder
-from natsctl.server.thread import ServerThread
 from tests.support.raw_client import RawClient
 
 ANY = ServerOptions(host="127.0.0.1", port=-1)

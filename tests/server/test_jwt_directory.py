@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from natsctl.broker.jwt.account_registry import AccountStoreError
-from natsctl.server.jwt_directory import DirectoryOptions, JwtDirectory
+from natsctl.server.operator_mode import DirectoryOptions, JwtDirectory
 from tests.support.operators import Key
 
 

@@ -17,9 +17,9 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.logins import Logins
-from natsctl.server.loops import SystemClock
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
+from natsctl.server.resources import SystemClock
 from natsctl.server.shell import MAX_LINES
 
 COST = 11

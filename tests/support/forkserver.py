@@ -37,7 +37,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from natsctl.server.monitor import runtime
+from natsctl.server.monitor import varz
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _CLONE: Final = Path(__file__).parents[2]
@@ -260,7 +260,7 @@ def become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
-    runtime._METER.begin()
+    varz._METER.begin()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["natsctl", *request["words"]]
     sys.path[0] = request["folder"]

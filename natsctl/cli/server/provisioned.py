@@ -9,8 +9,7 @@ from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
     from natsctl.desired.assets import DocumentSet
-    from natsctl.server.in_process import InProcessAddress
-    from natsctl.server.process.provision import Apply, Documents
+    from natsctl.server.process.provision import Apply, Documents, InProcessAddress
 
 NAMED_FILES = 3
 """Up to so many are named in the log, more are counted."""

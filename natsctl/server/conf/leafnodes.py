@@ -15,8 +15,14 @@ from natsctl.broker.leaf.handshake import version_parts
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import address_of, block_of, flag_of, items_of, port_of, seconds_of, text_of
-from natsctl.server.leaf.options import DEFAULT_LEAF_PORT, LeafNodesOptions, LeafRemoteOptions, LeafUrl
-from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.options import (
+    DEFAULT_LEAF_PORT,
+    LeafNodesOptions,
+    LeafRemoteOptions,
+    LeafUrl,
+    ServerOptions,
+    TlsOptions,
+)
 
 COMPRESSION_MODES: Final = frozenset({
     "off", "disabled", "accept", "s2_auto", "auto", "on", "enabled", "s2_fast", "s2_better", "s2_best",

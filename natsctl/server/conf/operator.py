@@ -26,7 +26,7 @@ from natsctl.server.conf.values import (
     shown,
     text_of,
 )
-from natsctl.server.jwt_directory import DirectoryOptions, OperatorOptions
+from natsctl.server.operator_mode import DirectoryOptions, OperatorOptions
 from natsctl.server.options import ServerOptions
 
 JWT_PREFIX: Final = "eyJ"

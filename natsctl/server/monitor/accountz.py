@@ -16,15 +16,14 @@ from natsctl.broker.imports.account_config import (
     StreamExport,
     StreamImport,
 )
-from natsctl.server.monitor.connz import account_claims, held_account, name_tag
+from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
 from natsctl.server.monitor.document import SECOND_NS
 from natsctl.server.monitor.query import BadRequestError, Query
-from natsctl.server.monitor.subsz import subscription_stats
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
 
 
 _RESPONSES: Final = {"single": "Singleton", "stream": "Stream", "chunked": "Chunked"}

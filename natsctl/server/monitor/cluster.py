@@ -15,7 +15,7 @@ from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.peer import LeafPeer
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
 
 
 class GatewayzOptions(msgspec.Struct, kw_only=True):

@@ -1,22 +1,22 @@
-"""`/connz`: the connections, open and closed, a page at a time.
+"""`/connz` and `/subsz`: connections, open and closed, a page at a time, and subscriptions.
 
-Subscriptions and JWT claims are written here as `/subsz`, `/leafz`, `/accountz` and `/varz` show them too.
+JWT claims are written here as `/leafz`, `/accountz` and `/varz` show them too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from natsctl.api.subjects import overlaps
+from natsctl.api.subjects import is_literal, is_valid_subject, overlaps
 from natsctl.api.times import format_time
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.session import Session
-from natsctl.server.monitor.document import SECOND_NS, round_trip, text, uptime, wall_time, whole
+from natsctl.server.monitor.document import SECOND_NS, go_number, round_trip, text, uptime, wall_time, whole
 from natsctl.server.monitor.query import BadRequestError, Query
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from natsctl.broker.jwt.account_registry import ActiveAccount
     from natsctl.broker.leaf.peer import LeafPeer
     from natsctl.broker.subscription import Subscription
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
 
 
 def subscription_detail(sub: Subscription, account: Account | None = None) -> dict[str, Any]:
@@ -373,3 +373,92 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "rtt": (lambda broker, one: one.rtt_ns, True),
 }
 """Sort orders of connections: the key, and whether the largest comes first."""
+
+
+FANOUT_ROUTES: Final = 4096
+"""Cached routes per account that fan-outs are taken from."""
+
+
+class SubszOptions(msgspec.Struct, kw_only=True):
+    """Options of `subsz`."""
+
+    offset: int = 0
+    limit: int = 0
+    subscriptions: bool = False
+    account: str = ""
+    test: str = ""
+
+
+def read_subsz(query: Query) -> SubszOptions:
+    """Return the options of a query. Raises BadRequestError."""
+    return SubszOptions(
+        subscriptions=query.flag("subs"),
+        offset=query.number("offset"),
+        limit=query.number("limit"),
+        account=query.text("acc"),
+        test=query.text("test"),
+    )
+
+
+def subsz(server: ServerView, options: SubszOptions) -> dict[str, Any]:
+    """Return counters of the subscriptions, and a page of them where asked for. Raises BadRequestError."""
+    found: dict[str, Any] = whole(subsz_in_pieces(server, options))
+    return found
+
+
+def subsz_in_pieces(server: ServerView, options: SubszOptions) -> dict[str, Any]:
+    """Return the document of `subsz`, with the subscriptions as an iterator. Raises BadRequestError."""
+    if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
+        raise BadRequestError(f"invalid test subject, must be valid publish subject: {options.test}")
+    broker = server.broker
+    accounts = [one for one in broker.accounts.values() if options.account in ("", one.name)]
+    offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else DEFAULT_LIMIT
+    answer = {
+        "server_id": broker.server_id,
+        "now": format_time(broker.clock.now_ns()),
+        **subscription_stats(accounts),
+        "total": 0,
+        "offset": offset,
+        "limit": limit,
+    }
+    if options.subscriptions:
+        total, found = _found(accounts, options.test.encode())
+        answer["total"] = total
+        if offset < total:
+            page = islice(found, offset, offset + limit)
+            answer["subscriptions_list"] = (subscription_detail(sub, account) for account, sub in page)
+    return answer
+
+
+def _found(accounts: list[Account], test: bytes) -> tuple[int, Iterator[tuple[Account, Subscription]]]:
+    """Return how many subscriptions there are, and all of them; a subject in `test` is one they must take."""
+    if test:
+        taking = [(account, sub) for account in accounts for sub in account.routes.subs.taking(test)]
+        return len(taking), iter(taking)
+    every = ((account, sub) for account in accounts for sub in account.routes.subs)
+    return sum(account.subscriptions for account in accounts), every
+
+
+def subscription_stats(accounts: Iterable[Account]) -> dict[str, Any]:
+    """Return the counters of the subscription tables of accounts together."""
+    count = cached = inserts = matched = walks = most = total = looked = 0
+    for account in accounts:
+        routes = account.routes
+        count += routes.subs.count
+        inserts += routes.subs.inserted
+        cached += len(routes.exact)
+        walks += routes.walks
+        matched += max(account.gone.plus(account.sessions).in_msgs, routes.walks)
+        for clients, queues, handlers in islice(routes.exact.values(), FANOUT_ROUTES):
+            fanout = len(clients) + len(queues) + len(handlers)
+            most, total, looked = max(most, fanout), total + fanout, looked + 1
+    return {
+        "num_subscriptions": count,
+        "num_cache": cached,
+        "num_inserts": inserts,
+        "num_removes": inserts - count,
+        "num_matches": matched,
+        "cache_hit_rate": go_number((matched - walks) / matched if matched else 0.0),
+        "max_fanout": most,
+        "avg_fanout": go_number(total / looked if looked else 0.0),
+    }

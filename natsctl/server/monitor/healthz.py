@@ -15,7 +15,7 @@ from natsctl.server.monitor.query import Query
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
 
 UNAVAILABLE: Final = 503
 NOT_FOUND: Final = 404

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.stream import Stream
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
 
 
 DEFAULT_LIMIT: Final = 1024

@@ -19,13 +19,12 @@ from natsctl.server.monitor.accountz import account_stat
 from natsctl.server.monitor.document import SECOND_NS
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz_in_pieces
-from natsctl.server.monitor.runtime import resident_bytes
-from natsctl.server.monitor.varz import varz
+from natsctl.server.monitor.varz import resident_bytes, varz
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.stream import Stream
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
 
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -28,17 +28,16 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import encode, go_quote
 from natsctl.server.http import HttpServer, Page, Request
-from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, runtime, subsz
+from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz
 from natsctl.server.monitor.document import pieces
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, Query
-from natsctl.server.monitor.runtime import expvarz, stacksz
-from natsctl.server.monitor.varz import varz
-from natsctl.server.tls.contexts import TlsFileError, server_context
+from natsctl.server.monitor.varz import expvarz, ipqueuesz, read_ipqueuesz, stacksz, varz
+from natsctl.server.tls_contexts import TlsFileError, server_context
 
 if TYPE_CHECKING:
+    from natsctl.server.monitor.query import ServerView
     from natsctl.server.options import TlsOptions
-    from natsctl.server.view import ServerView
 
 
 _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
@@ -213,10 +212,10 @@ def _expvarz(server: ServerView, query: Query) -> Page:
 
 
 def _ipqueuesz(server: ServerView, query: Query) -> Page:
-    return _json(runtime.ipqueuesz(server, runtime.read_ipqueuesz(query)), step=3)
+    return _json(ipqueuesz(server, read_ipqueuesz(query)), step=3)
 
 
-_SUBSZ: Final = _endpoint("/subsz", subsz.read, subsz.subsz_in_pieces)
+_SUBSZ: Final = _endpoint("/subsz", connz.read_subsz, connz.subsz_in_pieces)
 ENDPOINTS: Final = {
     "/": Endpoint(lambda server, query: index_page(server), "/"),
     "/varz": Endpoint(lambda server, query: _json(varz(server)), "/varz"),

@@ -1,10 +1,22 @@
-"""`/varz`: the server's identity, configuration, listeners, JetStream and counters."""
+"""`/varz`: the server's identity, configuration, listeners, JetStream and counters; and the endpoints of the process.
+
+Those are `/debug/vars`, `/stacksz` and `/ipqueuesz`.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
+import sys
+import threading
+import time
+import traceback
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
@@ -13,16 +25,123 @@ from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.jetstream.publish.batch_limits import BatchLimits
 from natsctl.server.monitor.connz import operator_claims
 from natsctl.server.monitor.document import SECOND_NS, go_number, uptime
-from natsctl.server.monitor.runtime import process_usage
+from natsctl.server.monitor.query import Query
 from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from natsctl.broker.broker import Broker
-    from natsctl.server.leaf.options import LeafRemoteOptions
-    from natsctl.server.options import TlsOptions
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.options import LeafRemoteOptions, TlsOptions
+
+
+class IpqueueszOptions(msgspec.Struct, kw_only=True):
+    """Options of `ipqueuesz`."""
+
+    all: bool = False
+    filter: str = ""
+
+
+def read_ipqueuesz(query: Query) -> IpqueueszOptions:
+    """Return the options of a query. Raises Refused."""
+    return IpqueueszOptions(all=query.flag("all"), filter=query.text("queues"))
+
+
+def ipqueuesz(server: ServerView, options: IpqueueszOptions) -> dict[str, Any]:
+    """Return queues by name: one for each stream whose newest messages await their sync."""
+    engine = server.engine
+    if engine is None:
+        return {}
+    waiting = {
+        f"[ACC:{js.name}] stream '{stream.name}' messages": stream.store.last_seq - stream.store.durable_seq
+        for js in engine.accounts.values()
+        for stream in js.streams.values()
+    }
+    return {
+        name: {"pending": count}
+        for name, count in sorted(waiting.items())
+        if (count or options.all) and options.filter in name
+    }
+
+
+def stacksz() -> bytes:
+    """Return the stack of each thread, as text."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    stacks = []
+    for ident, frame in sys._current_frames().items():
+        stacks.append(f"thread {ident} [{names.get(ident, 'unknown')}]:\n" + "".join(traceback.format_stack(frame)))
+    return "\n".join(stacks).encode()
+
+
+WINDOW_S: Final = 1.0
+"""Least time over which the use of the CPU is measured."""
+
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class ProcessUsage(NamedTuple):
+    """Resident memory in bytes, and CPU in percent of one core."""
+
+    mem: int
+    cpu: float
+
+
+class _Meter:
+    """The use of the CPU since it was last asked for."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Measure from now on, as a process that was just forked does."""
+        self._at, self._used = time.monotonic(), time.process_time()
+        self._percent = 0.0
+
+    def percent(self) -> float:
+        now = time.monotonic()
+        if now - self._at >= WINDOW_S:
+            used = time.process_time()
+            self._percent = round(100 * (used - self._used) / (now - self._at), 1)
+            self._at, self._used = now, used
+        return self._percent
+
+
+_METER: Final = _Meter()
+
+
+def process_usage() -> ProcessUsage:
+    """Return the use of the process now: the CPU since the last request, a second ago or more."""
+    return ProcessUsage(resident_bytes(), _METER.percent())
+
+
+def resident_bytes() -> int:
+    """Return the memory of the process; its peak where the system does not report the current use."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def expvarz(server: ServerView) -> dict[str, Any]:
+    """Return what Go programs publish of their process, as far as this one has it.
+
+    Of the command line only the program is shown: its flags may hold passwords.
+    """
+    resident = resident_bytes()
+    collections = [generation["collections"] for generation in gc.get_stats()]
+    return {
+        "cmdline": sys.argv[:1],
+        "memstats": {
+            "Alloc": resident,
+            "Sys": resident,
+            "HeapAlloc": resident,
+            "HeapSys": resident,
+            "NumGC": sum(collections),
+            "NumForcedGC": 0,
+            "EnableGC": gc.isenabled(),
+        },
+    }
 
 
 SYNC_INTERVAL_NS: Final = 120_000_000_000
@@ -130,7 +249,7 @@ def certificate_end(server: ServerView, tls: TlsOptions | None) -> dict[str, str
 @lru_cache(MAX_CERTIFICATES)
 def _end_of(path: Path, load_ns: int) -> dict[str, str]:
     """Return the key for a file that was read at `load_ns`; one that is gone since then has none."""
-    from natsctl.server.tls.certificate import not_after
+    from natsctl.server.tls_certificates import not_after
 
     try:
         return {"tls_cert_not_after": format_time(int(not_after(path).timestamp()) * SECOND_NS)}

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl import __version__
 from natsctl.api.units import format_duration, format_size
-from natsctl.api.versions import API_LEVEL
+from natsctl.api.versions import API_LEVEL, SERVER_VERSION
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.resources import default_max_memory
-from natsctl.server.version import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +30,7 @@ def announce(log: Log, server: ServerInstance) -> None:
     """Log the lines about a server that is about to start."""
     options = server.options
     log.info("Starting nats-server")
-    log.info(f"  Version:  {PROTOCOL_VERSION}")
+    log.info(f"  Version:  {SERVER_VERSION}")
     log.info(f"  Natsctl:  {__version__}")
     log.info(f"  Name:     {options.server_name or server.server_id}")
     log.info(f"  ID:       {server.server_id}")

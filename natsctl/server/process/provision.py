@@ -2,23 +2,32 @@
 
 The meaning of documents is not known here: the caller that starts the process brings a `Provisioner`. It reads the
 documents before anything listens, and returns the step that applies them through the connection that it is given.
+
+That connection is made through an in-process listener, on the loopback and open for that time alone. It accepts the one
+token that was drawn for it, into one account with every permission of it. A client cannot distinguish it from any other
+server. Connections are IN_PROCESS, as configuration and JWTs call them, so that neither the listener's TLS nor its
+users apply.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
+from natsctl.server.listener import ClientConnection, TransportEndpoint, peer_of
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.jwt.authenticator import JwtAuthenticator
-    from natsctl.server.in_process import InProcessAddress
     from natsctl.server.instance import ServerInstance
     from natsctl.server.options import ServerOptions
     from natsctl.server.process.log import Log
+    from natsctl.server.shell import Shell
 
 
 class Documents(NamedTuple):
@@ -90,3 +99,76 @@ def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str
         return auth.book.look_up(named, broker.clock.now_ns()).name
     except JwtError as failure:
         raise UsageError(f"--apply_account {named}: {failure}") from failure
+
+
+HOST: Final = "127.0.0.1"
+KIND: Final = "inprocess"
+TYPE: Final = "IN_PROCESS"
+TOKEN_BYTES: Final = 24
+
+
+class InProcessAddress(NamedTuple):
+    """The address of an in-process listener, and the token that it accepts."""
+
+    url: str
+    token: str
+
+
+class _TokenAuthenticator:
+    """Authenticator of one token, for one account."""
+
+    required = True
+    wants_nonce = False
+    default = None
+
+    def __init__(self, token: str, account: str) -> None:
+        self._token = token
+        self._grant = Grant("", account)
+
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal:
+        """Return the account for the token."""
+        from secrets import compare_digest  # slow to import
+
+        shown = credentials.options.auth_token
+        return self._grant if compare_digest(shown.encode(), self._token.encode()) else Refusal()
+
+    def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
+        """Return whether this authenticator let the client in."""
+        return grant == self._grant
+
+
+class _InProcessConnection(ClientConnection):
+    """The transport side of an in-process session."""
+
+    __slots__ = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the session as one of this process."""
+        self.transport = cast(asyncio.Transport, transport)
+        host, port = peer_of(self.transport)
+        self.session = self._shell.opened(self, host, port, KIND)
+        self._shell.wake()
+
+
+class InProcessListener:
+    """An async context manager that listens while its context lasts; entering returns the address."""
+
+    def __init__(self, broker: Broker, shell: Shell, account: str) -> None:
+        """Prepare a listener for an account that exists."""
+        from secrets import token_urlsafe  # slow to import
+
+        self._broker = broker
+        self._token = token_urlsafe(TOKEN_BYTES)
+        self._authenticator = _TokenAuthenticator(self._token, account)
+        self._endpoint = TransportEndpoint(HOST, 0, lambda: _InProcessConnection(shell))
+
+    async def __aenter__(self) -> InProcessAddress:
+        self._broker.options.listener_auth[TYPE] = self._authenticator
+        await self._endpoint.start()
+        return InProcessAddress(f"nats://{HOST}:{self._endpoint.port}", self._token)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._endpoint.stop()
+        self._broker.options.listener_auth.pop(TYPE, None)

@@ -8,8 +8,7 @@ import pytest
 
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
-from natsctl.server.leaf.options import LeafNodesOptions, LeafRemoteOptions
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions
 
 
 def leafnodes(text: str) -> LeafNodesOptions:

@@ -14,13 +14,12 @@ import pytest
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
-from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.monitor.varz import varz
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import LeafNodesOptions, ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.reload import Reloader
-from natsctl.server.system.endpoints import statsz
+from natsctl.server.system_answers import statsz
 
 SLOW_S = 0.4
 """How long a comparison takes."""

@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
-from natsctl.server.leaf.remote import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
+from natsctl.server.leaf_remote import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
+from natsctl.server.options import LeafRemoteOptions, LeafUrl
 
 A, B = LeafUrl("nats-leaf", "a", 1), LeafUrl("nats-leaf", "b", 2)
 

@@ -9,9 +9,8 @@ from natsctl.broker import session as sessions
 from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.accountz import AccstatzOptions, accstatz
-from natsctl.server.monitor.connz import ConnState, ConnzOptions, connz
+from natsctl.server.monitor.connz import ConnState, ConnzOptions, SubszOptions, connz, subsz
 from natsctl.server.monitor.query import BadRequestError
-from natsctl.server.monitor.subsz import SubszOptions, subsz
 from natsctl.server.options import ServerOptions
 
 

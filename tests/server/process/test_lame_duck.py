@@ -1,6 +1,6 @@
 import pytest
 
-from natsctl.server.process.signals import pause_and_batch
+from natsctl.server.process.process import pause_and_batch
 
 
 @pytest.mark.parametrize(

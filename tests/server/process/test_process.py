@@ -345,9 +345,11 @@ NOT_AT_A_PLAIN_START = (
     "natsctl.api.advisories", "natsctl.api.config", "natsctl.api.stream", "natsctl.broker.auth.static_auth",
     "natsctl.broker.imports.service_imports", "natsctl.broker.jwt", "natsctl.broker.leaf.link", "natsctl.cli.globals",
     "natsctl.client", "natsctl.jetstream", "natsctl.desired", "natsctl.server.operator_mode",
-    "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.http", "natsctl.server.leaf",
+    "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.http",
+    "natsctl.server.leaf_nodes", "natsctl.server.leaf_remote",
     "natsctl.server.monitor.pages", "natsctl.server.process.protocol_trace", "natsctl.server.reload",
-    "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket", "natsctl.store",
+    "natsctl.server.system_answers", "natsctl.server.tls_listener", "natsctl.server.websocket_connection",
+    "natsctl.server.websocket_protocol", "natsctl.store",
 )  # fmt: skip
 """Modules, with what is in them; `ssl` is part of asyncio and uvloop, and there always."""
 MODULES_OF_A_PLAIN_START = 300
@@ -377,10 +379,10 @@ def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path, runn
 
 CONFIGURED = {
     "jetstream": ("jetstream: {store_dir: FOLDER}", ("natsctl.jetstream.engine", "natsctl.store.store")),
-    "tls": ("tls: {cert_file: CERT, key_file: KEY}", ("natsctl.server.tls.listener",)),
-    "leaf nodes": ("leafnodes: {listen: '127.0.0.1:-1'}", ("natsctl.server.leaf.leafs",)),
+    "tls": ("tls: {cert_file: CERT, key_file: KEY}", ("natsctl.server.tls_listener",)),
+    "leaf nodes": ("leafnodes: {listen: '127.0.0.1:-1'}", ("natsctl.server.leaf_nodes",)),
     "monitoring": ("http: '127.0.0.1:-1'", ("natsctl.server.monitor.pages",)),
-    "websocket": ("websocket: {listen: '127.0.0.1:-1', no_tls: true}", ("natsctl.server.websocket.upgrade",)),
+    "websocket": ("websocket: {listen: '127.0.0.1:-1', no_tls: true}", ("natsctl.server.websocket_protocol",)),
 }
 
 
@@ -401,6 +403,6 @@ def test_what_is_configured_is_loaded_before_the_first_client(
     assert set(needed) <= loaded
     others = {one for _, modules in CONFIGURED.values() for one in modules}
     if what == "leaf nodes":
-        others.discard("natsctl.server.tls.listener")  # their listener is made of it, in clear, too
+        others.discard("natsctl.server.tls_listener")  # their listener is made of it, in clear, too
     assert found_in(loaded, sorted(others - set(needed))) == []
     assert found_in(loaded, ARCHIVES) == [], "a thread imports them later, or the first request for one"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.process import signals
+from natsctl.server.process import process
 from natsctl.server.process.flags import FlagError
 
 
@@ -12,7 +12,7 @@ from natsctl.server.process.flags import FlagError
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: found.append((pid, number)))
-    monkeypatch.setattr(signals, "_running", lambda: iter((120, 121, 999)))
+    monkeypatch.setattr(process, "_running", lambda: iter((120, 121, 999)))
     return found
 
 
@@ -30,13 +30,13 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     ],
 )
 def test_each_command_is_a_signal(sent: list[tuple[int, int]], text: str, expected: list[tuple[int, int]]) -> None:
-    signals.send_signal(text)
+    process.send_signal(text)
     assert sent == expected
 
 
 def test_a_pid_file_names_the_process(sent: list[tuple[int, int]], tmp_path: Path) -> None:
     (tmp_path / "pid").write_text("77\n")
-    signals.send_signal(f"reload={tmp_path / 'pid'}")
+    process.send_signal(f"reload={tmp_path / 'pid'}")
     assert sent == [(77, signal.SIGHUP)]
 
 
@@ -51,7 +51,7 @@ def test_a_pid_file_names_the_process(sent: list[tuple[int, int]], tmp_path: Pat
 )
 def test_what_can_not_be_told_is_an_error(sent: list[tuple[int, int]], text: str, reason: str) -> None:
     with pytest.raises(FlagError) as caught:
-        signals.send_signal(text)
+        process.send_signal(text)
     assert str(caught.value) == reason
     assert sent == []
 
@@ -69,4 +69,4 @@ def test_what_can_not_be_told_is_an_error(sent: list[tuple[int, int]], text: str
     ],
 )
 def test_servers_are_known_by_their_command_line(line: str, found: bool) -> None:
-    assert signals.is_server([word.encode() for word in line.split(" ")]) is found
+    assert process.is_server([word.encode() for word in line.split(" ")]) is found

@@ -7,7 +7,7 @@ import gzip
 import cramjam
 import pytest
 
-from natsctl.server.system.events import encoded
+from natsctl.server.system_events import encoded
 
 BODY = b'{"a": "' + b"x" * 1000 + b'"}'
 

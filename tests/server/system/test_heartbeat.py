@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from natsctl.server.system.system import Heartbeat
+from natsctl.server.system_account import Heartbeat
 from natsctl.testing.machine import Machine
 
 MILLISECOND = 1_000_000

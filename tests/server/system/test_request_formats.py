@@ -12,7 +12,7 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.server.monitor.connz import ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
 from natsctl.server.monitor.jsz import JszOptions
-from natsctl.server.system.endpoints import RequestFormat, ServerFilter
+from natsctl.server.system_answers import RequestFormat, ServerFilter
 from natsctl.testing.clock import VirtualClock
 
 CONNZ = RequestFormat("ConnzEventOptions", "ConnzOptions", ConnzOptions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from natsctl.broker.imports.account_config import AccountConfig
-from natsctl.server.system.requests import (
+from natsctl.server.system_account import (
     ACCOUNT_NAMES,
     DEBUG_SUBJECTS,
     MAX_RUN,

@@ -15,15 +15,14 @@ from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
+from natsctl.server import tls_contexts as tls_module
 from natsctl.server.instance import ServerInstance
-from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.listener import joined
-from natsctl.server.loops import new_event_loop
-from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
+from natsctl.server.options import LeafNodesOptions, ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.reload import Reloader
-from natsctl.server.tls import contexts as tls_module
-from natsctl.server.tls.contexts import ListenerTls, TlsFileError
-from natsctl.server.tls.listener import THROTTLED
+from natsctl.server.resources import new_event_loop
+from natsctl.server.tls_contexts import ListenerTls, TlsFileError
+from natsctl.server.tls_listener import THROTTLED
 from natsctl.testing.certificates import Issued
 from tests.server.websocket.upgrades import request, said
 from tests.support.tls_clients import HELLO, PATIENCE_S, Files, ListLog, Visit, serving, talking, until, visit
@@ -219,7 +218,7 @@ async def test_a_certificate_names_its_user(files: Files, user: str, names: dict
 
 
 async def test_only_pinned_certificates_come_in(files: Files) -> None:
-    from natsctl.server.tls.certificate import public_key_sha256
+    from natsctl.server.tls_certificates import public_key_sha256
 
     pinned, other = files.authority.issue("pinned"), files.authority.issue("other")
     digest = public_key_sha256(ssl.PEM_cert_to_DER_cert(pinned.cert.read_text()))
@@ -284,7 +283,7 @@ async def test_a_session_is_resumed_where_nobody_is_asked_for_a_certificate(file
 async def test_a_reload_closes_who_has_a_certificate_that_is_pinned_no_longer(
     files: Files, tmp_path: Path, way: str
 ) -> None:
-    from natsctl.server.tls.certificate import public_key_sha256
+    from natsctl.server.tls_certificates import public_key_sha256
 
     kept, gone = files.authority.issue("kept"), files.authority.issue("gone")
     pins = [public_key_sha256(ssl.PEM_cert_to_DER_cert(issued.cert.read_text())) for issued in (kept, gone)]

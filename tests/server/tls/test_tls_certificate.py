@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.tls.certificate import certificate_of, dns_names, not_after, peer_certificate
+from natsctl.server.tls_certificates import certificate_of, dns_names, not_after, peer_certificate
 from natsctl.testing.certificates import Authority, Issued
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wsproto.frame_protocol import CloseReason, Opcode
 
-from natsctl.server.websocket.frames import (
+from natsctl.server.websocket_protocol import (
     COMPRESSED,
     FINAL,
     Deflater,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
-from natsctl.server.websocket.upgrade import UpgradeError, Upgrader
+from natsctl.server.websocket_protocol import UpgradeError, Upgrader
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.tls_clients import PATIENCE_S, Files, ListLog, serving, talking, until
 

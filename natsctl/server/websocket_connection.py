@@ -18,24 +18,28 @@ from wsproto.frame_protocol import Opcode
 
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
-from natsctl.server.tls.layer import SecureTransport, TlsLayer
-from natsctl.server.tls.names import error_text
-from natsctl.server.websocket.frames import (
+from natsctl.server.tls_contexts import SecureTransport, TlsLayer, error_text
+from natsctl.server.websocket_protocol import (
     FINAL,
     MAX_CONTROL_BYTES,
     STATUSES,
     FrameError,
     FrameReader,
     FrameWriter,
+    Upgrade,
+    UpgradeError,
+    Upgrader,
     close_answer,
     close_frame,
     frame,
+    nonsense,
+    refusal,
 )
-from natsctl.server.websocket.upgrade import Upgrade, UpgradeError, Upgrader, nonsense, refusal
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import ListenerTls
+    from natsctl.server.tls_contexts import ListenerTls
+
 
 MAX_REQUEST_BYTES: Final = 64 * 1024
 """Longest request with its headers."""
@@ -268,7 +272,7 @@ class WebSocketConnection(ClientConnection):
 
     def _identify(self, layer: TlsLayer) -> None:
         """Set the session's options that the handshake has settled."""
-        from natsctl.server.tls.certificate import chain_of, identity
+        from natsctl.server.tls_certificates import chain_of, identity
 
         session, options = self.session, self._listener_tls.options
         chain, facts = chain_of(layer.connection), layer.facts(first=False)

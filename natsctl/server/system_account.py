@@ -1,41 +1,131 @@
-"""The system account of one running server: its requests and its events.
+"""The system account of one running server: its requests, and the listener of its events.
 
 Theory of operation. Every request has a handler subscription in the system account; a few, which an account may ask
 about itself, have one in each account. A request from any other account has no responders, which is what keeps others
-out. Requests wait for the end of the turn (requests.py), and their responders are imported with the first of them: a
-server that lives for one command is never asked. Connections are reported by the broker's listener, times by its tick.
+out. Connections are reported by the broker's listener, times by its tick.
+
+A handler copies a request into the queue and returns, so that it is answered after everything read with it has been
+counted, and a flood of expensive requests does not hold up a turn: `run` answers a bounded number, and begins none
+after a bounded time. The responders are imported with the first request: a server that lives for one command has none.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from natsctl.api.codec import encode
 from natsctl.broker.broker_options import NullListener
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
-from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, is_known
-from natsctl.server.system.requests import (
-    ACCOUNT_NAMES,
-    ALL_SERVERS,
-    DEBUG_SUBJECTS,
-    OPERATION_NAMES,
-    OWN_SUBJECTS,
-    SERVER_NAMES,
-    USER_INFO,
-    Request,
-    Requests,
-)
+from natsctl.server.system_events import AccountEvents, ConnectionEvents, Heartbeat, is_known
 
 if TYPE_CHECKING:
+    from natsctl.api.clock import Clock
     from natsctl.broker.account import Account
     from natsctl.broker.auth.credentials import Refusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
-    from natsctl.server.system.answers import Answers
-    from natsctl.server.view import ServerView
+    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.system_answers import Answers
+
+
+MAX_WAITING: Final = 4096
+"""Requests that may wait for their answers; more are dropped."""
+MAX_WAITING_BYTES: Final = 8 << 20
+"""Bytes of their bodies and headers; more are dropped."""
+MAX_RUN: Final = 32
+"""Requests that are answered in one turn."""
+RUN_NS: Final = 10_000_000
+"""Time of a turn for answers."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request; `account` is where it was asked, and where its answer goes."""
+
+    account: Account
+    subject: str
+    reply: bytes
+    header: bytes
+    body: bytes
+    origin: Session | None
+
+
+Responder: TypeAlias = Callable[[Request], None]
+"""Handles a request, and answers it or not."""
+
+
+class Requests:
+    """The requests that wait for their answers."""
+
+    __slots__ = ("_clock", "_size", "_waiting", "_wake")
+
+    def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
+        """`wake` asks for a turn, in which `run` is called."""
+        self._wake = wake
+        self._clock = clock
+        self._size = 0
+        """Bytes of bodies and headers that wait."""
+        self._waiting: deque[tuple[Responder, Request]] = deque()
+
+    def listen(self, account: Account, subject: str, responder: Responder) -> None:
+        """Queue requests on a subject of an account."""
+        account.subscribe(subject.encode(), partial(self._enqueue, account, responder))
+
+    def _enqueue(
+        self, account: Account, responder: Responder, subject: bytes, reply: bytes, header: bytes, payload: bytes,
+        origin: Session | None,
+    ) -> None:  # fmt: skip
+        size = len(header) + len(payload)
+        if len(self._waiting) < MAX_WAITING and self._size + size <= MAX_WAITING_BYTES:
+            self._size += size
+            text = subject.decode("utf-8", "replace")
+            self._waiting.append((responder, Request(account, text, reply, header, payload, origin)))
+            self._wake()
+
+    def run(self) -> None:
+        """Answer some of the queued requests, and ask for another turn where some are left."""
+        end = self._clock.monotonic_ns() + RUN_NS
+        for _ in range(min(MAX_RUN, len(self._waiting))):
+            responder, request = self._waiting.popleft()
+            self._size -= len(request.header) + len(request.body)
+            responder(request)
+            if self._clock.monotonic_ns() > end:
+                break
+        if self._waiting:
+            self._wake()
+
+
+ALL_SERVERS: Final = "PING"
+"""The token in place of a server's id, or of an account's name, in a request to all."""
+
+SERVER_NAMES: Final = (
+    "IDZ", "STATSZ", "VARZ", "SUBSZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "JSZ", "HEALTHZ", "PROFILEZ",
+    "EXPVARZ", "IPQUEUESZ", "RAFTZ",
+)  # fmt: skip
+"""Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
+
+OPERATION_NAMES: Final = ("KICK", "LDM", "RELOAD")
+"""Asked on `$SYS.REQ.SERVER.<id>.<name>`."""
+
+ACCOUNT_NAMES: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
+"""Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
+
+USER_INFO: Final = "$SYS.REQ.USER.*.INFO"
+"""The subject to which nats-server maps its accounts' `$SYS.REQ.USER.INFO`; a direct request has no known user."""
+
+DEBUG_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.NSUBS": "NSUBS", "$SYS.DEBUG.SUBSCRIBERS": "SUBSCRIBERS"}
+
+OWN_SUBJECTS: Final = {
+    "$SYS.REQ.ACCOUNT.PING.CONNZ": "CONNZ",
+    "$SYS.REQ.SERVER.PING.CONNZ": "CONNZ",
+    "$SYS.REQ.ACCOUNT.PING.STATZ": "STATZ",
+}
+"""Requests that any account may send, answered with its own data."""
 
 
 class System:
@@ -88,7 +178,7 @@ class System:
     def answers(self) -> Answers:
         """The responders; the first use imports their module."""
         if self._answers is None:
-            from natsctl.server.system.answers import Answers
+            from natsctl.server.system_answers import Answers
 
             self._answers = Answers(self._server, self.accounts, self.heartbeat, self._reload)
         return self._answers
@@ -105,7 +195,7 @@ class System:
         return account_stat(self._server, account)
 
     def _statsz(self) -> dict[str, Any]:
-        from natsctl.server.system.endpoints import statsz
+        from natsctl.server.system_answers import statsz
 
         return statsz(self._server)
 

@@ -21,6 +21,7 @@ from natsctl.server.conf.syntax import read_file
 if TYPE_CHECKING:
     from cryptography import x509
 
+
 _ATTRIBUTES: Final = {
     "2.5.4.5": "SERIALNUMBER",
     "2.5.4.3": "CN",

@@ -1,7 +1,7 @@
 """A client connection that begins, or may begin, with a TLS handshake.
 
-The session exists from the first moment, so that it counts and is seen; what it says stays in it until it is clear how
-to say it.  A connection waits (for a handshake before INFO), sniffs (the first byte distinguishes TLS from clear),
+The session exists from the first moment, so that it counts and is seen; its output stays in it until it is clear how
+to send it.  A connection waits (for a handshake before INFO), sniffs (the first byte distinguishes TLS from clear),
 shakes hands, and is then open; only an open one has a running clock of its own.  Every state but the last is left after
 a bounded time.
 """
@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Final, cast
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
-from natsctl.server.tls.contexts import RATE_WINDOW_S
-from natsctl.server.tls.layer import SecureTransport, TlsLayer
-from natsctl.server.tls.names import error_text, is_probe
+from natsctl.server.tls_contexts import RATE_WINDOW_S, SecureTransport, TlsLayer, error_text, is_probe
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import ListenerTls
+    from natsctl.server.tls_contexts import ListenerTls
+
 
 HANDSHAKE_RECORD: Final = b"\x16"
 """The first byte of a TLS handshake."""
@@ -146,7 +145,7 @@ class TlsConnection(ClientConnection):
 
     def _secured(self, layer: TlsLayer) -> bool:
         """Continue under TLS; False where the client's certificate is refused."""
-        from natsctl.server.tls.certificate import chain_of, identity
+        from natsctl.server.tls_certificates import chain_of, identity
 
         session = self.session
         chain = chain_of(layer.connection)

@@ -1,1 +1,0 @@
-"""Leaf nodes on the network: the listener, and the remotes that are dialled."""

@@ -1,1 +1,0 @@
-"""The system account: the requests of `nats server …` and Surveyor, and the events."""

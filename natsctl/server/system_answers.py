@@ -1,0 +1,506 @@
+"""Responders of the system account: monitoring, operations on a server, numbers of subscribers, and STATSZ.
+
+An answer names the server, then has the data or an error. A request may name the servers that it is meant for. The
+module is imported with the first request.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from natsctl.api.codec import encode
+from natsctl.api.model import Duration, Model, Uint64
+from natsctl.api.shapes import Field, Shape
+from natsctl.api.strict import DecodeError, read_plain
+from natsctl.api.subjects import is_literal, is_subset
+from natsctl.api.times import format_time
+from natsctl.broker.broker import Broker
+from natsctl.broker.info import server_info
+from natsctl.broker.refusals import CloseReason
+from natsctl.broker.session import Session
+from natsctl.server.monitor.accountz import AccountzOptions, AccstatzOptions, account_info, accountz, accstatz
+from natsctl.server.monitor.cluster import (
+    GatewayzOptions,
+    LeafzOptions,
+    RaftzOptions,
+    RoutezOptions,
+    gatewayz,
+    leafz,
+    raftz,
+    routez,
+)
+from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
+from natsctl.server.monitor.healthz import HealthzOptions, healthz
+from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
+from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.monitor.varz import (
+    IpqueueszOptions,
+    by_kind,
+    expvarz,
+    ipqueuesz,
+    jetstream_config,
+    jetstream_limits,
+    jetstream_stats,
+    leaf_faults,
+    process_usage,
+    varz,
+)
+from natsctl.server.system_account import ALL_SERVERS, Request, Responder
+from natsctl.server.system_events import encoded
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.routes import Taker
+    from natsctl.broker.subscription import Subscription
+    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.system_events import AccountEvents, Heartbeat
+
+
+_FILTER: Final = "EventFilterOptions"
+_KINDS: Final[dict[Any, tuple[str, str]]] = {str: ("str", "string"), bool: ("bool", "bool"), int: ("int", "int")}
+
+
+class NoResponseError(Exception):
+    """This server does not answer the request."""
+
+
+class ServerFilter(msgspec.Struct, kw_only=True):
+    """The servers that a request is meant for; empty fields do not filter."""
+
+    server_name: str = ""
+    cluster: str = ""
+    host: str = ""
+    exact_match: bool = False
+    tags: list[str] = []
+    domain: str = ""
+
+    def excludes(self, broker: Broker) -> bool:
+        """Return whether the request is not meant for this server; without `exact_match` a part of a name will do."""
+        options = broker.options
+        here = ((self.server_name, broker.server_name), (self.host, options.host), (self.cluster, ""))
+        if any(wanted and (wanted != name if self.exact_match else wanted not in name) for wanted, name in here):
+            return True
+        if any(tag.lower() not in options.tags for tag in self.tags):
+            return True
+        return bool(self.domain) and self.domain != options.domain
+
+
+class NoOptions(msgspec.Struct):
+    """The options of an endpoint that has none."""
+
+
+class RequestFormat(msgspec.Struct, frozen=True):
+    """The format of one kind of request; `name` and `part` are the Go types of it and of its options in error texts."""
+
+    name: str
+    part: str = ""
+    options: type[msgspec.Struct] = NoOptions
+
+    def read(self, body: bytes) -> tuple[ServerFilter, Any]:
+        """Return the filter and the options of a body; an empty one has none. Raises DecodeError with Go's text."""
+        given = read_plain(body, _shape(self)) if body else {}
+        return _filled(ServerFilter, given), _filled(self.options, given)
+
+
+def _filled(model: type[msgspec.Struct], given: dict[str, Any]) -> Any:
+    """Return a model of the given fields; types were checked before, ranges are checked by the endpoint."""
+    names = zip(model.__struct_encode_fields__, model.__struct_fields__, strict=True)
+    return model(**{attribute: given[key] for key, attribute in names if key in given})
+
+
+@cache
+def _shape(form: RequestFormat) -> Shape:
+    fields: dict[str, Field] = {}
+    for model, part in ((form.options, form.part), (ServerFilter, _FILTER)):
+        hints = get_type_hints(model, include_extras=True)
+        for key, attribute in zip(model.__struct_encode_fields__, model.__struct_fields__, strict=True):
+            fields[key] = Field(_value_shape(hints[attribute]), part)
+    return Shape(kind="struct", go=f"server.{form.name}", fields=fields)
+
+
+def _value_shape(hint: Any) -> Shape:
+    if get_origin(hint) is list:
+        item = _value_shape(get_args(hint)[0])
+        return Shape(kind="list", go=f"[]{item.go}", item=item)
+    extra = getattr(hint, "__metadata__", None)
+    if extra:
+        return Shape(kind="int", go=extra[0].extra["go"])
+    if issubclass(hint, IntEnum):
+        return Shape(kind="int", go="int")
+    kind, go = _KINDS[hint]
+    return Shape(kind=kind, go=go)
+
+
+class ProfilezOptions(msgspec.Struct, kw_only=True):
+    """Options of `profilez`."""
+
+    name: str = ""
+    debug: int = 0
+    duration: Duration = 0
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One endpoint: the format of its request, and its responder."""
+
+    form: RequestFormat
+    answer: Callable[[ServerView, Any], Any]
+
+
+def profilez(server: ServerView, options: ProfilezOptions) -> dict[str, Any]:
+    """Return why there is no profile: those are of Go programs, and this is none."""
+    text = f'Profile "{options.name}" not found' if options.name else "Profile name not specified"
+    return {"profile": None, "error": text}
+
+
+_CONNZ: Final = RequestFormat("ConnzEventOptions", "ConnzOptions", ConnzOptions)
+_SUBSZ: Final = RequestFormat("SubszEventOptions", "SubszOptions", SubszOptions)
+_LEAFZ: Final = RequestFormat("LeafzEventOptions", "LeafzOptions", LeafzOptions)
+_JSZ: Final = RequestFormat("JszEventOptions", "JSzOptions", JszOptions)
+_STATZ: Final = RequestFormat("AccountStatzEventOptions", "AccountStatzOptions", AccstatzOptions)
+
+SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
+    "VARZ": Endpoint(RequestFormat("VarzEventOptions"), lambda server, _: varz(server)),
+    "SUBSZ": Endpoint(_SUBSZ, subsz),
+    "CONNZ": Endpoint(_CONNZ, connz),
+    "ROUTEZ": Endpoint(RequestFormat("RoutezEventOptions", "RoutezOptions", RoutezOptions), routez),
+    "GATEWAYZ": Endpoint(RequestFormat("GatewayzEventOptions", "GatewayzOptions", GatewayzOptions), gatewayz),
+    "LEAFZ": Endpoint(_LEAFZ, leafz),
+    "ACCOUNTZ": Endpoint(RequestFormat("AccountzEventOptions", "AccountzOptions", AccountzOptions), accountz),
+    "JSZ": Endpoint(_JSZ, jsz),
+    "HEALTHZ": Endpoint(RequestFormat("HealthzEventOptions", "HealthzOptions", HealthzOptions), healthz),
+    "PROFILEZ": Endpoint(RequestFormat("ProfilezEventOptions", "ProfilezOptions", ProfilezOptions), profilez),
+    "EXPVARZ": Endpoint(RequestFormat("ExpvarzEventOptions"), lambda server, _: expvarz(server)),
+    "IPQUEUESZ": Endpoint(RequestFormat("IpqueueszEventOptions", "IpqueueszOptions", IpqueueszOptions), ipqueuesz),
+    "RAFTZ": Endpoint(RequestFormat("RaftzEventOptions", "RaftzOptions", RaftzOptions), raftz),
+}
+"""Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
+
+
+def _account_subsz(server: ServerView, options: SubszOptions, account: str) -> dict[str, Any]:
+    options.subscriptions, options.account = True, account
+    return subsz(server, options)
+
+
+def _account_connz(server: ServerView, options: ConnzOptions, account: str) -> dict[str, Any]:
+    options.acc = account
+    return connz(server, options)
+
+
+def _account_leafz(server: ServerView, options: LeafzOptions, account: str) -> dict[str, Any]:
+    options.account = account
+    return leafz(server, options)
+
+
+def _account_jsz(server: ServerView, options: JszOptions, account: str) -> dict[str, Any]:
+    options.account = account
+    return jsz_account(server, options)
+
+
+def _account_statz(server: ServerView, options: AccstatzOptions, account: str) -> dict[str, Any]:
+    if account != ALL_SERVERS:
+        options.accounts = [account]
+    found = accstatz(server, options)
+    if not found["account_statz"] and not options.include_unused:
+        raise NoResponseError
+    return found
+
+
+class AccountEndpoint(msgspec.Struct, frozen=True):
+    """One endpoint that is asked about an account."""
+
+    form: RequestFormat
+    answer: Callable[[ServerView, Any, str], Any]
+
+
+ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
+    "SUBSZ": AccountEndpoint(_SUBSZ, _account_subsz),
+    "CONNZ": AccountEndpoint(_CONNZ, _account_connz),
+    "LEAFZ": AccountEndpoint(_LEAFZ, _account_leafz),
+    "JSZ": AccountEndpoint(_JSZ, _account_jsz),
+    "INFO": AccountEndpoint(
+        RequestFormat("AccInfoEventOptions"), lambda server, _, account: account_info(server, account)
+    ),
+    "STATZ": AccountEndpoint(_STATZ, _account_statz),
+}
+"""Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
+
+
+def statsz(server: ServerView) -> dict[str, Any]:
+    """Return the message, keys in nats-server's order."""
+    broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
+    stats: dict[str, Any] = {
+        "start": format_time(broker.start_ns),
+        "mem": usage.mem,
+        "cores": cores,
+        "cpu": usage.cpu,
+        **_traffic(server),
+        "active_servers": 1,
+    }
+    if server.engine is not None:
+        config = {key: value for key, value in jetstream_config(server).items() if key != "store_dir"}
+        stats["jetstream"] = {"config": config, "stats": jetstream_stats(server), "limits": jetstream_limits(server)}
+    stats["gomaxprocs"] = cores
+    return {"server": server_info(broker), "statsz": stats}
+
+
+def _traffic(server: ServerView) -> dict[str, Any]:
+    """Return the connections, and their traffic."""
+    broker = server.broker
+    sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
+    received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}
+    traffic: dict[str, Any] = {
+        "connections": len(broker.sessions),
+        "total_connections": broker.total_connections,
+        "active_accounts": sum(_is_active(server, account) for account in broker.accounts.values()),
+        "subscriptions": broker.subscriptions,
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": broker.slow_consumers,
+    }
+    leafs = leaf_faults(server)
+    if broker.slow_consumers:
+        traffic["slow_consumer_stats"] = by_kind(broker.slow_consumers, leafs[0])
+    if broker.stale_connections:
+        traffic["stale_connections"] = broker.stale_connections
+        traffic["stale_connection_stats"] = by_kind(broker.stale_connections, leafs[1])
+    return traffic
+
+
+def _is_active(server: ServerView, account: Account) -> bool:
+    """Return whether the account has a connection; the server counts in its own account, and in those with streams."""
+    if account.sessions or account is server.broker.system_account:
+        return True
+    js = server.engine.accounts.get(account.name) if server.engine is not None else None
+    return js is not None and bool(js.streams)
+
+
+BAD_REQUEST: Final = 400
+FAILED: Final = 500
+
+
+class ResponseWriter:
+    """Writes the responses of one broker."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def answer(
+        self, request: Request, form: RequestFormat, respond: Callable[[Any], Any], nothing: bool = False
+    ) -> None:
+        """Answer a request as its `form` reads, with what `respond` makes of its options.
+
+        `nothing`: there is never data, only success or not. A request without a reply subject is not carried out.
+        """
+        if not request.reply:
+            return
+        try:
+            wanted, options = form.read(request.body)
+        except DecodeError as fault:
+            self.refuse(request, BAD_REQUEST, str(fault))
+            return
+        if wanted.excludes(self._broker):
+            return
+        try:
+            data = respond(options)
+        except NoResponseError:
+            return
+        except BadRequestError as refused:
+            self.refuse(request, FAILED, str(refused), {} if nothing else {"data": None})
+            return
+        self.send(request, self._body({} if nothing else {"data": data}), request.header)
+
+    def refuse(self, request: Request, code: int, text: str, data: dict[str, Any] | None = None) -> None:
+        """Answer with an error."""
+        self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
+
+    def _body(self, rest: dict[str, Any]) -> dict[str, Any]:
+        return {"server": server_info(self._broker), **rest}
+
+    def send(self, request: Request, body: object, header: bytes = b"") -> None:
+        """Publish an answer to the reply subject; `header` is that of the request, which may ask for an encoding."""
+        block, payload = encoded(encode(body), header)
+        request.account.publish(request.reply, b"", block, payload)
+
+
+class ClientRequest(Model):
+    """The client of an operation."""
+
+    cid: Uint64 = 0
+
+
+def client_asked(body: bytes) -> int | None:
+    """Return the client that a body names; None for a malformed one, which is not answered."""
+    try:
+        return msgspec.convert(read_plain(body, ClientRequest), ClientRequest).cid
+    except DecodeError:
+        return None
+
+
+def kick(broker: Broker, cid: int) -> None:
+    """Disconnect a client or a leaf node. Raises BadRequestError."""
+    peer = broker.sessions.get(cid) or broker.leafs.get(cid)
+    if not isinstance(peer, Session):
+        raise BadRequestError("no such client or leafnode id")
+    peer.close(CloseReason.KICKED)
+
+
+def send_elsewhere(broker: Broker, cid: int) -> None:
+    """Notify one client that this server is about to stop. Raises BadRequestError."""
+    session = broker.sessions.get(cid)
+    if session is None:
+        raise BadRequestError("no such client id")
+    if session.protocol < 1 or not session.greeted:
+        raise BadRequestError("client does not support Lame Duck Mode or is not ready to receive the notification")
+    session.send_info(lame_duck=True)
+
+
+def subscribers(account: Account, subject: str, queue: bytes | None = None) -> int:
+    """Return the number of clients' subscriptions that take a literal `subject`, or that a pattern covers.
+
+    With `queue`, those of that group alone.
+    """
+    if is_literal(subject):
+        clients, groups, _ = account.routes.find(subject.encode())
+        takers = (() if queue is not None else clients, *groups)
+        return sum(_counted(_subscriptions(group), queue) for group in takers)
+    covered = (sub for sub in account.routes.subs if is_subset(sub.subject.decode("utf-8", "replace"), subject))
+    return _counted(covered, queue)
+
+
+def _subscriptions(takers: Iterable[Taker]) -> Iterable[Subscription]:
+    return (taker[1] for taker in takers)
+
+
+def _counted(subs: Iterable[Subscription], queue: bytes | None) -> int:
+    return sum(1 for sub in subs if sub.session is not None and (queue is None or sub.queue == queue))
+
+
+STATSZ_FORMAT: Final = RequestFormat("StatszEventOptions")
+OPERATION_FORMAT: Final = RequestFormat("EventFilterOptions")
+ACCOUNT_TOKEN: Final = 3
+"""The index of the account's token in `$SYS.REQ.ACCOUNT.<account>.…`."""
+
+
+class SubscribersRequest(Model):
+    """The body of `$SYS.REQ.ACCOUNT.NSUBS`."""
+
+    acc: str = ""
+    subject: str = ""
+
+
+class AccountRequest(Model):
+    """The body of `$SYS.REQ.ACCOUNT.<account>.CONNS`."""
+
+    acc: str = ""
+
+
+class Answers:
+    """The responders of one server, by name."""
+
+    def __init__(
+        self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: Callable[[], None]
+    ) -> None:
+        """`reload` reads the configuration again; it raises Refused where that fails."""
+        self._server = server
+        self._broker: Broker = server.broker
+        self._accounts = accounts
+        self._heartbeat = heartbeat
+        self._reload = reload
+        self._responses = ResponseWriter(server.broker)
+        self.of_servers: dict[str, Responder] = {
+            **{name: partial(self._answer, endpoint) for name, endpoint in SERVER_ENDPOINTS.items()},
+            "IDZ": self._answer_idz,
+            "STATSZ": self._answer_statsz,
+            "KICK": partial(self._operate, kick),
+            "LDM": partial(self._operate, send_elsewhere),
+            "RELOAD": self._answer_reload,
+        }
+        self.of_accounts: dict[str, Responder] = {
+            **{name: partial(self._answer_about, endpoint) for name, endpoint in ACCOUNT_ENDPOINTS.items()},
+            "CONNS": self._answer_conns,
+            "NSUBS": self._answer_nsubs,
+            "SUBSCRIBERS": self._answer_subscribers,
+        }
+
+    # Servers
+
+    def _answer(self, endpoint: Endpoint, request: Request) -> None:
+        self._responses.answer(request, endpoint.form, partial(endpoint.answer, self._server))
+
+    def _answer_idz(self, request: Request) -> None:
+        broker = self._broker
+        if request.reply:
+            identity = {"name": broker.server_name, "host": broker.options.host, "id": broker.server_id}
+            self._responses.send(request, identity)
+
+    def answer_unknown_user(self, request: Request) -> None:
+        """Answer a request for the user that came past its own account's subject: the user is unknown."""
+        if request.reply:
+            data = {"user": "", "account": ""}
+            self._responses.send(request, {"server": server_info(self._broker), "data": data}, request.header)
+
+    def _answer_statsz(self, request: Request) -> None:
+        if not request.reply:
+            self._heartbeat.publish_now()
+            return
+        try:
+            wanted, _ = STATSZ_FORMAT.read(request.body)
+        except DecodeError as fault:
+            self._responses.refuse(request, BAD_REQUEST, str(fault))
+            return
+        if not wanted.excludes(self._broker):
+            self._responses.send(request, statsz(self._server))
+
+    def _operate(self, operation: Callable[[Broker, int], None], request: Request) -> None:
+        cid = client_asked(request.body)
+        if cid is not None:
+            self._responses.answer(request, OPERATION_FORMAT, lambda _: operation(self._broker, cid), nothing=True)
+
+    def _answer_reload(self, request: Request) -> None:
+        self._responses.answer(request, OPERATION_FORMAT, lambda _: self._reload(), nothing=True)
+
+    # Accounts
+
+    def _answer_about(self, endpoint: AccountEndpoint, request: Request) -> None:
+        """Answer about the account that the subject names; outside the system account, about the asker's."""
+        name = request.subject.split(".")[ACCOUNT_TOKEN]
+        if request.account is not self._broker.system_account:
+            name = request.account.name
+        self._responses.answer(request, endpoint.form, lambda options: endpoint.answer(self._server, options, name))
+
+    def _answer_conns(self, request: Request) -> None:
+        name = request.subject.split(".")[ACCOUNT_TOKEN]
+        asked = _read(request.body, AccountRequest) if request.body else AccountRequest(acc=name)
+        account = self._broker.accounts.get(name)
+        if request.reply and asked is not None and asked.acc in ("", name) and account is not None and account.sessions:
+            self._accounts.publish(account, request.reply)
+
+    def _answer_nsubs(self, request: Request) -> None:
+        asked = _read(request.body, SubscribersRequest)
+        account = self._broker.accounts.get(asked.acc) if asked is not None else None
+        if request.reply and asked is not None and account is not None and account.sessions:
+            self._responses.send(request, subscribers(account, asked.subject))
+
+    def _answer_subscribers(self, request: Request) -> None:
+        if request.reply and request.origin is not None:
+            subject, _, queue = request.body.decode("utf-8", "replace").strip().partition(" ")
+            group = queue.split(" ")[0].encode() if queue else None
+            self._responses.send(request, subscribers(request.origin.account, subject, group))
+
+
+def _read(body: bytes, model: type[Any]) -> Any:
+    """Return the model of a body, None where it is malformed."""
+    try:
+        return msgspec.convert(read_plain(body, model), model)
+    except DecodeError:
+        return None

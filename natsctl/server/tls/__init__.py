@@ -1,1 +1,0 @@
-"""TLS of every listener: contexts, handshakes, certificates."""

@@ -1,0 +1,454 @@
+"""TLS of connections: the contexts of a listener, and a layer between a transport and the protocol on it.
+
+Contexts are made of the listener's files, which a reload replaces. New connections use those of the last reload, while
+existing ones keep theirs. Suites and errors have nats-server's names. The layer does one step for each chunk.
+
+asyncio's own start_tls is handed a transport and nothing that was read before, and waits in a task of its own: bytes
+that came with the first look at a connection, greetings that leave in clear, and a handshake that may never come ask
+for the layer itself. It is the same pair of memory buffers around OpenSSL that asyncio uses.
+
+A client whose certificate is verified shows it in every handshake: OpenSSL resumes a session by what it remembers, and
+looks neither at the certificate's dates nor at the authorities again. Python can turn off resumption in TLS 1.3 alone,
+so a `spare` context stands by, with keys and a cache of its own. A ClientHello that would resume a session of the first
+context is answered by the spare, which does not know the session and asks for everything, and the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from natsctl.broker.auth.credentials import TlsFacts
+from natsctl.server.options import TlsOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from natsctl.server.process.log import Log
+
+
+SUITES: Final = {
+    "TLS_AES_128_GCM_SHA256": "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384": "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256": "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+}
+"""Suites that are held secure: the name in `cipher_suites` and connz, and OpenSSL's; the first three are TLS 1.3's."""
+
+INSECURE_SUITES: Final = {
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA": "ECDHE-RSA-DES-CBC3-SHA",
+    "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": "ECDHE-ECDSA-RC4-SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA": "ECDHE-RSA-RC4-SHA",
+}
+"""Suites that need `allow_insecure_cipher_suites`; an OpenSSL may have left some of them out."""
+
+TLS13_SUITES: Final = frozenset(list(SUITES)[:3])
+
+CURVES: Final = {
+    "CurveP256": "prime256v1",
+    "CurveP384": "secp384r1",
+    "CurveP521": "secp521r1",
+    "X25519": "X25519",
+    "X25519MLKEM768": "X25519MLKEM768",
+    "SecP256r1MLKEM768": "SecP256r1MLKEM768",
+    "SecP384r1MLKEM1024": "SecP384r1MLKEM1024",
+}
+"""Names in `curve_preferences`, and OpenSSL's."""
+
+_IANA: Final = {name: iana for iana, name in (SUITES | INSECURE_SUITES).items()}
+
+_NOT_TLS: Final = "tls: first record does not look like a TLS handshake"
+
+_REASONS: Final = {
+    "HTTP_REQUEST": _NOT_TLS,
+    "HTTPS_PROXY_REQUEST": _NOT_TLS,
+    "WRONG_VERSION_NUMBER": _NOT_TLS,
+    "UNKNOWN_PROTOCOL": _NOT_TLS,
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "tls: client didn't provide a certificate",
+    "NO_SHARED_CIPHER": "tls: no cipher suite supported by both client and server",
+    "UNSUPPORTED_PROTOCOL": "tls: client offered only unsupported versions",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "remote error: tls: protocol version not supported",
+    "TLSV1_ALERT_UNKNOWN_CA": "remote error: tls: unknown certificate authority",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "remote error: tls: bad certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "remote error: tls: expired certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "remote error: tls: unknown certificate",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "remote error: tls: handshake failure",
+    "CERTIFICATE_VERIFY_FAILED": "tls: failed to verify certificate: x509: ",
+}
+"""Log texts for OpenSSL's reasons."""
+
+_VERIFY: Final = {
+    10: "certificate has expired or is not yet valid",
+    9: "certificate has expired or is not yet valid",
+    26: "certificate specifies an incompatible key usage",
+}
+"""Log texts for OpenSSL's codes of refused certificates; any other has no known authority."""
+
+
+def suite_name(openssl: str) -> str:
+    """Return the IANA name of a suite."""
+    return _IANA.get(openssl, openssl)
+
+
+def error_text(error: ssl.SSLError) -> str:
+    """Return nats-server's log text for a failed handshake, or OpenSSL's where it has none."""
+    text = _REASONS.get(error.reason or "", "")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return text + _VERIFY.get(error.verify_code, "certificate signed by unknown authority")
+    return text or f"tls: {(error.reason or str(error)).lower().replace('_', ' ')}"
+
+
+def is_probe(error: ssl.SSLError) -> bool:
+    """Return whether the other side did not attempt TLS at all: a load balancer's check, or a browser without it."""
+    return _REASONS.get(error.reason or "") == _NOT_TLS
+
+
+READ_BYTES: Final = 64 * 1024
+"""Most plaintext taken from OpenSSL by one call."""
+
+
+class TlsLayer:
+    """One side of a TLS connection, without I/O."""
+
+    __slots__ = ("_hello", "_incoming", "_outgoing", "_spare", "connection", "done", "ended")
+
+    def __init__(
+        self, context: ssl.SSLContext, hostname: str | None = None, spare: ssl.SSLContext | None = None
+    ) -> None:
+        """Prepare the server's side; with `hostname`, the client's side, whose first `feed` is empty.
+
+        With `spare`, a context like the first, no session is resumed.
+        """
+        self._begin(context, hostname)
+        self._spare = spare
+        self._hello: bytes | None = b"" if spare is not None else None
+        """The ClientHello, until it is answered; OpenSSL limits its length."""
+        self.done = False
+        """The handshake is complete."""
+        self.ended = False
+        """The other side has sent its closing alert."""
+
+    def _begin(self, context: ssl.SSLContext, hostname: str | None) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self.connection = context.wrap_bio(self._incoming, self._outgoing, hostname is None, hostname)
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes of the transport and return what they say in clear; raises ssl.SSLError.
+
+        Afterwards, also after an error, `take` has what TLS wants to answer.
+        """
+        self._incoming.write(data)
+        parts: list[bytes] = []
+        try:
+            if not self.done:
+                self._shake(data)
+            while part := self.connection.read(READ_BYTES):
+                parts.append(part)
+            self.ended = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.ended = True
+        return b"".join(parts)
+
+    def _shake(self, data: bytes) -> None:
+        """Continue the handshake; raises ssl.SSLWantReadError where more input is needed, and ssl.SSLError."""
+        spare = self._spare
+        if self._hello is not None:
+            self._hello += data
+        try:
+            self.connection.do_handshake()
+        except ssl.SSLWantReadError:
+            hello = self._hello
+            if spare is None or hello is None or not self._outgoing.pending:
+                raise
+            self._hello = None
+            if not self.connection.session_reused:
+                raise
+            self._begin(spare, None)
+            self._incoming.write(hello)
+            self.connection.do_handshake()
+        if spare is not None and self.connection.session_reused:
+            raise ssl.SSLError("a session was resumed where certificates are verified")
+        self.done = True
+
+    def take(self) -> bytes:
+        """Return the bytes to be written to the transport."""
+        return self._outgoing.read()
+
+    def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Return clear bytes as TLS records."""
+        view = memoryview(data)
+        while view:
+            view = view[self.connection.write(view) :]
+        return self._outgoing.read()
+
+    def farewell(self) -> bytes:
+        """Return the record that ends a connection."""
+        if self.done:
+            with suppress(ssl.SSLError, OSError):  # the other side has not answered, or an alert has cut it off
+                self.connection.unwrap()
+        return self._outgoing.read()
+
+    def facts(self, first: bool) -> TlsFacts:
+        """Return the results of the handshake; certificates are read by the caller."""
+        cipher = self.connection.cipher()
+        version = (self.connection.version() or "").removeprefix("TLSv")
+        return TlsFacts(version, suite_name(cipher[0]) if cipher else "", first)
+
+
+class SecureTransport(asyncio.Transport):
+    """The transport under a `TlsLayer`, as protocols above it see it."""
+
+    __slots__ = ("_layer", "_raw")
+
+    def __init__(self, raw: asyncio.Transport, layer: TlsLayer) -> None:
+        super().__init__()
+        self._raw = raw
+        self._layer = layer
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write records; nothing after the goodbye."""
+        if not self._raw.is_closing():
+            self._raw.write(self._layer.wrap(data))
+
+    def close(self) -> None:
+        """Send the closing alert and close after all output was written."""
+        if not self._raw.is_closing():
+            self._raw.write(self._layer.farewell())
+        self._raw.close()
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self._raw.abort()
+
+    def is_closing(self) -> bool:
+        """Return whether it is being closed."""
+        return self._raw.is_closing()
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self._raw.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes wait to be written."""
+        return self._raw.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the limits of the write buffer."""
+        self._raw.set_write_buffer_limits(high, low)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return extra information of the transport."""
+        return self._raw.get_extra_info(name, default)
+
+
+RATE_WINDOW_S: Final = 1.0
+"""The interval of `connection_rate_limit`."""
+
+_PAIR_FAULTS: Final = {"KEY_VALUES_MISMATCH": "tls: private key does not match public key"}
+"""Texts for OpenSSL's reasons."""
+
+
+class TlsFileError(OSError):
+    """A certificate, a key or a setting that TLS cannot use; the text names it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def server_context(options: TlsOptions) -> ssl.SSLContext:
+    """Return the listener's context; raises TlsFileError."""
+    pairs = list(options.certs)
+    if options.cert_file is not None or options.key_file is not None:
+        if options.key_file is None:
+            raise TlsFileError("missing 'key_file' in TLS configuration")
+        if options.cert_file is None:
+            raise TlsFileError("missing 'cert_file' in TLS configuration")
+        pairs.append((options.cert_file, options.key_file))
+    contexts = [_context(options) for _ in pairs] or [_context(options)]
+    for number, (context, pair) in enumerate(zip(contexts, pairs, strict=False), 1):
+        _load_pair(context, pair, f" {number}/{len(pairs)}" if options.certs else "")
+    if len(pairs) > 1:
+        _choose_by_name(contexts, [cert for cert, _ in pairs])
+    return contexts[0]
+
+
+class TlsContexts(NamedTuple):
+    """The contexts of a listener; `spare`, of the same files, stands by where clients' certificates are verified."""
+
+    first: ssl.SSLContext
+    spare: ssl.SSLContext | None
+
+
+def tls_contexts(options: TlsOptions) -> TlsContexts:
+    """Return the contexts of a listener; raises TlsFileError."""
+    return TlsContexts(server_context(options), server_context(options) if options.verify else None)
+
+
+def _context(options: TlsOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    suites = options.cipher_suites or tuple(SUITES)
+    below_13 = [(SUITES | INSECURE_SUITES)[name] for name in suites if name not in TLS13_SUITES]
+    only_13 = options.min_version == "1.3" or not below_13
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if only_13 else ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # All suites here are good: let the client have the one that is quick where it runs.
+    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    try:
+        if below_13:
+            context.set_ciphers(":".join(below_13))
+    except ssl.SSLError as error:
+        raise TlsFileError("cipher_suites: OpenSSL has none of them") from error
+    try:
+        _prefer_curves(context, options.curve_preferences)
+    except (ssl.SSLError, ValueError) as error:
+        raise TlsFileError(f"curve_preferences: {error}") from error
+    if options.verify:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.num_tickets = 0  # of TLS 1.3: no session is resumed, see TlsLayer
+    if options.ca_file is not None:
+        _load_authorities(context, options.ca_file)
+    elif options.verify:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def _prefer_curves(context: ssl.SSLContext, curves: tuple[str, ...]) -> None:
+    """Hold the context to the curves where this Python can: to several from 3.15 on, to one before."""
+    names = [CURVES[curve] for curve in curves]
+    set_groups: Callable[[str], None] | None = getattr(context, "set_groups", None)
+    if names and set_groups is not None:
+        set_groups(":".join(names))
+    elif len(names) == 1:
+        context.set_ecdh_curve(names[0])
+
+
+def _load_pair(context: ssl.SSLContext, pair: tuple[Path, Path], which: str) -> None:
+    fault = f"error parsing X509 certificate/key pair{which}: "
+    for path in pair:
+        _check_readable(path, fault)
+    try:
+        context.load_cert_chain(pair[0], pair[1], password=_no_password)
+    except ssl.SSLError as error:
+        raise TlsFileError(f"{fault}{_PAIR_FAULTS.get(error.reason or '', 'no certificate and key in PEM')}") from error
+    except ValueError as error:
+        raise TlsFileError(f"{fault}{error}") from error
+
+
+def _no_password() -> str:
+    """Refuse a key that asks for a password, instead of asking the terminal."""
+    raise ValueError("the private key is encrypted")
+
+
+def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
+    _check_readable(path, "")
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise TlsFileError("failed to parse root ca certificate") from error
+
+
+def _check_readable(path: Path, fault: str) -> None:
+    try:
+        from natsctl.server.conf.syntax import read_file
+
+        read_file(path)
+    except OSError as error:
+        raise TlsFileError(f"{fault}open {path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _choose_by_name(contexts: list[ssl.SSLContext], files: list[Path]) -> None:
+    """Choose among the certificates by the server name of a client's handshake; the first serves all other names."""
+    from natsctl.server.tls_certificates import dns_names
+
+    named = {name: context for context, path in zip(contexts, files, strict=True) for name in dns_names(path)}
+
+    def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        asked = (name or "").lower()
+        context = named.get(asked) or named.get("*." + asked.partition(".")[2])
+        if context is not None:
+            connection.context = context
+
+    contexts[0].sni_callback = choose
+
+
+class ListenerTls:
+    """The TLS of new connections of a listener; `options` is None where it is in clear."""
+
+    def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
+        """Load the files; raises TlsFileError."""
+        self._contexts: TlsContexts
+        self.options: TlsOptions | None = None
+        self.allow_non_tls = False
+        self.blocked = 0
+        """Connections refused for the rate since the last log line about them."""
+        self._window_end = 0.0
+        self._taken = 0
+        self.replace(options, allow_non_tls)
+
+    def replace(
+        self, options: TlsOptions | None, allow_non_tls: bool = False, contexts: TlsContexts | None = None
+    ) -> None:
+        """Use other files; raises TlsFileError, and then the old ones stay.
+
+        With `contexts`, made of those options before, no file is read and nothing is raised.
+        """
+        if options is not None:
+            import natsctl.server.tls_listener  # noqa: F401  # now, and not with the first client
+
+            self._contexts = contexts or tls_contexts(options)
+        self.options = options
+        self.allow_non_tls = allow_non_tls
+
+    def layer(self) -> TlsLayer:
+        """Return the server's side of a new connection."""
+        return TlsLayer(self._contexts.first, spare=self._contexts.spare)
+
+    def admits(self) -> bool:
+        """Count one handshake, and return whether the rate allows it."""
+        limit = self.options.connection_rate_limit if self.options is not None else 0
+        if limit <= 0:
+            return True
+        now = time.monotonic()
+        if now > self._window_end:
+            self._taken, self._window_end = 0, now + RATE_WINDOW_S
+        else:
+            self._taken += 1
+        if self._taken < limit:
+            return True
+        self.blocked += 1
+        return False
+
+    def log_blocked(self, log: Log) -> None:
+        """Log how many connections the rate refused; called once a second while there are any."""
+        blocked, self.blocked = self.blocked, 0
+        if blocked:
+            log.warn(f"Rejected {blocked} connections due to TLS rate limiting")

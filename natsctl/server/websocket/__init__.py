@@ -1,1 +1,0 @@
-"""Clients over WebSocket: the upgrade, frames, and the connection."""
