@@ -4,38 +4,116 @@ Theory of operation. The broker calls into streams, consumers and the API dispat
 appended view of the store at once and answer later, when the store's commits end. Work without a bound is not done
 inside those calls: consumers put themselves into the ready queue, which the shell runs once per loop turn within a
 budget. Deadlines are in one heap; the shell asks for the earliest and calls `run_timers` then.
+
+Accounts. The configuration of an account decides who answers its API: its JetStream where it has limits for it, else a
+refusal, else (where it imports the API of another account) nothing. Switching JetStream off leaves stored data in
+place; switching it on serves that data again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from natsctl.api.account import AccountLimits
+from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
+from natsctl.api.subjects import API_PREFIX, is_subset
 from natsctl.broker.broker import Broker
-from natsctl.jetstream.account_lifecycle import AccountLifecycle
+from natsctl.jetstream.account import JetStreamAccount
+from natsctl.jetstream.advisories import DiskFull
 from natsctl.jetstream.api_level import unmet
-from natsctl.jetstream.clock_watch import ClockWatch
 from natsctl.jetstream.consumers.consumer import Consumer
-from natsctl.jetstream.disk_full import DiskFull
+from natsctl.jetstream.domain import map_domain
+from natsctl.jetstream.endpoints.dispatcher import Dispatcher, RefusedApi, SystemApi
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
-from natsctl.jetstream.engine_context import JetStreamOptions, Rng, Runnable
-from natsctl.jetstream.publish.batch_limits import OpenBatches
-from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.engine_context import ClockWatch, EngineContext, JetStreamOptions, OpenBatches, Rng, Runnable
+from natsctl.jetstream.quota import ServerUsage
+from natsctl.jetstream.streams.stream import StreamMeta
 from natsctl.jetstream.timers import Timers
-from natsctl.jetstream.usage import ServerUsage
 from natsctl.store.errors import StoreError
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.broker.account import Account
     from natsctl.jetstream.engine_context import DurableChange
+
+
+_INFO: Final = f"{API_PREFIX}.INFO"
+
+
+class AccountHost(EngineContext, Protocol):
+    """An engine, as it holds the accounts that have JetStream."""
+
+    accounts: dict[str, JetStreamAccount]
+
+    def adopt(self, account: str) -> None:
+        """Recover the streams of an account that JetStream was switched on for."""
+
+
+class AccountLifecycle:
+    """The accounts of one engine, with JetStream and without."""
+
+    __slots__ = ("_engine", "_refusals")
+
+    def __init__(self, engine: AccountHost) -> None:
+        """Follow the accounts of the broker."""
+        self._engine = engine
+        self._refusals: dict[str, RefusedApi] = {}
+        engine.broker.on_account_added(self._meet)
+        engine.broker.on_account_changed(self.follow)
+
+    def _meet(self, account: Account) -> None:
+        domain = self._engine.options.domain
+        if domain:
+            map_domain(account, domain)
+        if account is self._engine.broker.system_account:
+            SystemApi(self._engine, account)
+        else:
+            self.follow(account)
+
+    def limits_of(self, account: Account) -> AccountLimits | None:
+        """Return what an account may use, None where it has no JetStream."""
+        named = self._engine.options.accounts
+        if account is self._engine.broker.system_account or account.name not in self._engine.broker.accounts:
+            return None
+        return UNLIMITED if named is None else named.get(account.name, account.config.jetstream)
+
+    def follow(self, account: Account) -> None:
+        """Switch JetStream on or off for an account, or change its limits, as it is configured now."""
+        engine, name = self._engine, account.name
+        if account is engine.broker.system_account:
+            return
+        limits, js = self.limits_of(account), engine.accounts.get(name)
+        if limits is None:
+            if js is not None and js.account is account:
+                del engine.accounts[name]
+                js.stop()
+            self._refuse(account)
+        elif js is not None:
+            js.limit(limits)
+        else:
+            self._admit(account)
+            engine.accounts[name] = JetStreamAccount(engine, account, limits, Dispatcher)
+            engine.adopt(name)
+
+    def _admit(self, account: Account) -> None:
+        refusal = self._refusals.pop(account.name, None)
+        if refusal is not None:
+            refusal.stop()
+
+    def _refuse(self, account: Account) -> None:
+        """Answer the clients of an account that it has no JetStream, unless it imports another account's."""
+        here = account.name in self._engine.broker.accounts
+        if not here or any(is_subset(_INFO, link.local) for link in account.exchange.services):
+            self._admit(account)
+        elif account.name not in self._refusals:
+            self._refusals[account.name] = RefusedApi(self._engine, account)
+
 
 RUN_MIN: Final = 32
 """Least share of a turn's budget that a runnable gets, messages."""

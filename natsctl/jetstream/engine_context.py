@@ -1,28 +1,90 @@
-"""The services that one server's JetStream offers to its accounts, streams and consumers.
+"""The services that one server's JetStream offers to its accounts, streams and consumers, and its options.
 
 `Engine` provides them. Code below it names this protocol, so that each part can be read and tested without the engine.
+
+`ClockWatch` suspends expiry by age for `HOLD_NS` after a jump of the wall clock, so that an operator can react. Each
+check compares the wall clock with the monotonic one. A machine that was suspended looks like a jump too; its messages
+expire a little later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
-from natsctl.jetstream.publish.batch_limits import BatchLimits, OpenBatches
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
-    from natsctl.jetstream.clock_watch import ClockWatch
+    from natsctl.jetstream.quota import ServerUsage
     from natsctl.jetstream.timers import Timers
-    from natsctl.jetstream.usage import ServerUsage
     from natsctl.store.errors import StoreError
     from natsctl.store.store import Store
     from natsctl.store.stream import StreamStore
+
+
+JUMP_NS: Final = 5 * 60 * 1_000_000_000
+"""A difference between the clocks that grew by more than this between two looks is a jump."""
+
+HOLD_NS: Final = 60 * 1_000_000_000
+"""Time after a jump during which nothing expires."""
+
+
+class ClockWatch:
+    """Detection of jumps of the wall clock, which suspend expiry."""
+
+    __slots__ = ("_apart_ns", "_clock", "_held_until_ns", "_notice")
+
+    def __init__(self, clock: Clock, notice: Callable[[str], None]) -> None:
+        """Watch `clock`; `notice` is called with a sentence when it jumps."""
+        self._clock = clock
+        self._notice = notice
+        self._apart_ns = clock.now_ns() - clock.monotonic_ns()
+        self._held_until_ns = 0
+
+    def held_until_ns(self) -> int:
+        """Return the monotonic time until which nothing may expire; 0 when nothing is held."""
+        now_ns = self._clock.monotonic_ns()
+        apart_ns = self._clock.now_ns() - now_ns
+        jump_ns, self._apart_ns = apart_ns - self._apart_ns, apart_ns
+        if abs(jump_ns) > JUMP_NS:
+            self._held_until_ns = now_ns + HOLD_NS
+            self._notice(
+                f"the clock jumped by {jump_ns / 1e9:+.0f} s: no message expires by age for {HOLD_NS // 10**9} s"
+            )
+        return self._held_until_ns if now_ns < self._held_until_ns else 0
+
+
+class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of atomic and fast batches. Source: nats-server, stream.go, for all but the bytes."""
+
+    timeout_ns: int = 10_000_000_000
+    """Time that a batch stays open without a message."""
+    atomic_size: int = 1000
+    """Messages of one atomic batch."""
+    atomic_of_stream: int = 50
+    atomic_of_server: int = 1000
+    fast_of_stream: int = 1000
+    fast_of_server: int = 50_000
+    staged_bytes_of_stream: int = 128 * 1024 * 1024
+    """Memory for messages of atomic batches that are not committed; nats-server keeps them on disk."""
+    staged_bytes_of_server: int = 512 * 1024 * 1024
+
+
+class OpenBatches:
+    """The open batches of the whole server."""
+
+    __slots__ = ("atomic", "fast", "limits", "staged_bytes")
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self.limits = limits
+        self.atomic = 0
+        self.fast = 0
+        self.staged_bytes = 0
 
 
 class Rng(Protocol):

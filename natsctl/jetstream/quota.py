@@ -1,13 +1,18 @@
-"""The JetStream limits of one account and their checks. Source: nats-server, limits of accounts.
+"""The JetStream limits of one account, and the bytes stored by each account and by the whole server.
 
-Theory of operation. Nothing is counted here: streams, consumers and reservations are looked up in the account when a
-request needs more, so that a restart, a restore or a removal needs no bookkeeping. Bytes of messages are counted in
-usage.py. A stream without max_bytes reserves nothing, but there must be a byte of room for it to be made.
+Theory of operation. Streams, consumers and reservations are not counted: they are looked up in the account when a
+request needs more, so that a restart, a restore or a removal needs no bookkeeping. A stream without max_bytes reserves
+nothing, but there must be a byte of room for it to be made. Source: nats-server, limits of accounts.
+
+Bytes of messages are counted. A stream reports added or removed bytes to its account's usage of one storage type
+(`moved`), once a commit, and before each message where the account is limited; the account passes it on to the
+server's. The server refuses everything once it is `full`, and informs its streams of it; an account refuses the message
+that would go beyond its limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.catalogue import ApiError, error
@@ -17,7 +22,16 @@ from natsctl.api.stream import StorageType, StreamConfig
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine_context import EngineContext
-    from natsctl.jetstream.stream_context import StreamContext
+
+
+class QuotaStream(Protocol):
+    """A stream, as far as the limits of its account need it."""
+
+    config: StreamConfig
+
+    @property
+    def consumer_count(self) -> int:
+        """Return how many consumers it has."""
 
 
 class QuotaAccount(Protocol):
@@ -26,7 +40,7 @@ class QuotaAccount(Protocol):
     engine: EngineContext
 
     @property
-    def streams(self) -> Mapping[str, StreamContext]:
+    def streams(self) -> Mapping[str, QuotaStream]:
         """Return the streams by name."""
 
     def reserved(self, storage: StorageType) -> int:
@@ -80,7 +94,7 @@ class Quota:
                 return error(ErrCode.MEMORY_RESOURCES_EXCEEDED if memory else ErrCode.STORAGE_RESOURCES_EXCEEDED)
         return None
 
-    def refuse_consumer(self, stream: StreamContext) -> ApiError | None:
+    def refuse_consumer(self, stream: QuotaStream) -> ApiError | None:
         """Return why a stream cannot have one more consumer, or None."""
         most, of_account = stream.config.max_consumers, self.limits.max_consumers
         if most <= 0 or 0 < of_account < most:
@@ -88,3 +102,60 @@ class Quota:
         if most <= 0:
             most = self._js.engine.options.default_max_consumers
         return error(ErrCode.MAXIMUM_CONSUMERS_LIMIT) if 0 < most <= stream.consumer_count else None
+
+
+class ServerUsage:
+    """Bytes of messages in all streams of one storage type; `limit` below 0: none."""
+
+    __slots__ = ("_changed", "full", "limit", "used")
+
+    def __init__(self, limit: int, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever `full` turned."""
+        self.limit = limit
+        self.used = 0
+        self.full = False
+        self._changed = changed
+
+    def moved(self, delta: int) -> None:
+        """Record added (or, negative, removed) bytes."""
+        self.used += delta
+        full = 0 <= self.limit < self.used
+        if full is not self.full:
+            self.full = full
+            self._changed()
+
+
+class AccountUsage:
+    """Bytes of messages in the streams of one account and storage type; `limit` below 0: none."""
+
+    __slots__ = ("_server", "limit", "used")
+
+    def __init__(self, server: ServerUsage, limit: int) -> None:
+        self._server = server
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def full(self) -> bool:
+        """Return whether the server refuses all messages."""
+        return self._server.full
+
+    @property
+    def limited(self) -> bool:
+        """Return whether every message has to be checked."""
+        return self.limit >= 0
+
+    def refuses(self, size: int) -> bool:
+        """Return whether a message of `size` bytes would go beyond the account's limit."""
+        return 0 <= self.limit < self.used + size
+
+    @property
+    def room(self) -> int:
+        """Return how many bytes may still come."""
+        rooms = [usage.limit - usage.used for usage in (self, self._server) if usage.limit >= 0]
+        return min(rooms, default=1 << 62)
+
+    def moved(self, delta: int) -> None:
+        """Record added (or, negative, removed) bytes."""
+        self.used += delta
+        self._server.moved(delta)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.auth.static_auth import User
     from natsctl.broker.imports.account_config import AccountConfig
-    from natsctl.jetstream.publish.batch_limits import BatchLimits
+    from natsctl.jetstream.engine_context import BatchLimits
     from natsctl.server.operator_mode import OperatorOptions
 
 

@@ -183,7 +183,7 @@ def _meta_of(name: str, config: bytes) -> bytes:
     from natsctl.api.config.stream_draft import Draft
     from natsctl.api.stream import StreamConfig
     from natsctl.jetstream.api_level import stamp
-    from natsctl.jetstream.stream_meta import StreamMeta
+    from natsctl.jetstream.streams.stream import StreamMeta
 
     try:
         wanted = msgspec.json.decode(config, type=StreamConfig)

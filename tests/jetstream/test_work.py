@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from natsctl.jetstream import work
-from natsctl.jetstream.stream import Stream
+from natsctl.jetstream.streams.stream import Stream
 from natsctl.store import steps
 from natsctl.store.filters import Filters
 from natsctl.store.index import StreamIndex

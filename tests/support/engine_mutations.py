@@ -13,16 +13,14 @@ from unittest import mock
 from natsctl.jetstream.consumers import retention
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_set import ConsumerSet
-from natsctl.jetstream.publish import counters
-from natsctl.jetstream.publish.dedupe import Dedupe
-from natsctl.jetstream.publish.limits import Limits
-from natsctl.jetstream.publish.pending_message import PendingMessage
-from natsctl.jetstream.publish.pipeline import PublishPipeline
-from natsctl.jetstream.timed.delete_markers import DeleteMarkers
-from natsctl.jetstream.timed.expiry import Expiry
-from natsctl.jetstream.timed.schedules import Schedules
-from natsctl.jetstream.timed.timed_messages import TimedMessages
-from natsctl.jetstream.upstream.source_set import SourceSet
+from natsctl.jetstream.streams import counters
+from natsctl.jetstream.streams.dedupe import Dedupe
+from natsctl.jetstream.streams.expiry import DeleteMarkers, Expiry
+from natsctl.jetstream.streams.limits import Limits
+from natsctl.jetstream.streams.pending_message import PendingMessage
+from natsctl.jetstream.streams.pipeline import PublishPipeline
+from natsctl.jetstream.streams.schedules import Schedules, TimedMessages
+from natsctl.jetstream.streams.source import SourceSet
 from natsctl.store import file_log
 from natsctl.store.errors import StoreError
 from natsctl.store.file_stream import FileStreamStore

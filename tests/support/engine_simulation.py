@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
-from natsctl.jetstream.stream import Stream
+from natsctl.jetstream.streams.stream import Stream
 from natsctl.store.options import StoreOptions
 from natsctl.store.packed import MAGIC as PACKED
 from natsctl.testing.clock import VirtualClock

@@ -14,10 +14,10 @@ from natsctl.broker.delivery import Delivery
 from natsctl.broker.leaf.leaf_interest import LocalInterest
 from natsctl.broker.subscription import Subscription
 from natsctl.jetstream.consumers import consumer_set
-from natsctl.jetstream.publish.dedupe import Dedupe
-from natsctl.jetstream.upstream.mirror import Mirror
-from natsctl.jetstream.upstream.source_set import SourceSet
-from natsctl.jetstream.upstream.upstream import Upstream
+from natsctl.jetstream.streams.dedupe import Dedupe
+from natsctl.jetstream.streams.mirror import Mirror
+from natsctl.jetstream.streams.source import SourceSet
+from natsctl.jetstream.streams.upstream import Upstream
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Commit
 from natsctl.store.stream import StreamStore

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from natsctl.api import headers
-from natsctl.jetstream.stream import Stream
+from natsctl.jetstream.streams.stream import Stream
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import SECOND, Jet, ok

@@ -2,10 +2,11 @@
 
 Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal
 record), `undelivered` (read position and num_pending), `redelivery` (deadlines and queue of redeliveries), `delivery`
-(pull or push) and `acks`. Every event that may permit a delivery (messages became durable, a request or interest came,
-an ack made room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`, which the engine
-calls at most once per turn, delivers a bounded number of messages, then writes one journal record for everything that
-changed in the turn. Double acks are answered by the commit that makes that record durable.
+(pull or push), `acks`, and `lifetime` (pause_until and the inactive threshold). Every event that may permit a delivery
+(messages became durable, a request or interest came, an ack made room, a deadline passed) only puts the consumer into
+the engine's ready queue, once. `run`, which the engine calls at most once per turn, delivers a bounded number of
+messages, then writes one journal record for everything that changed in the turn. Double acks are answered by the commit
+that makes that record durable.
 
 Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
 counted since, so that a jump of the wall clock neither holds back nor hastens redelivery.
@@ -20,32 +21,123 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import acks as ack_subjects
 from natsctl.api.config import consumer_config as rules
+from natsctl.api.config.consumer_config import pause_until_ns
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
 from natsctl.api.subjects import FC_PREFIX
 from natsctl.api.times import format_time
+from natsctl.jetstream.advisories import ConsumerAdvisories, nuid
 from natsctl.jetstream.consumers.consumer_acks import Acks
-from natsctl.jetstream.consumers.consumer_events import ConsumerAdvisories, nuid
-from natsctl.jetstream.consumers.consumer_log import ChangeLog
-from natsctl.jetstream.consumers.consumer_purge import after_purge
-from natsctl.jetstream.consumers.consumer_start import first_state
-from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.jetstream.consumers.consumer_position import after_purge, first_state
+from natsctl.jetstream.consumers.consumer_state import ChangeLog, ConsumerState
 from natsctl.jetstream.consumers.delivery_budget import DeliveryBudget
-from natsctl.jetstream.consumers.lifetime import Lifetime
 from natsctl.jetstream.consumers.pending import Undelivered
 from natsctl.jetstream.consumers.priority_groups import group_states
 from natsctl.jetstream.consumers.pull import PullDelivery
 from natsctl.jetstream.consumers.push import PushDelivery
-from natsctl.jetstream.consumers.retry import GONE, Retry
+from natsctl.jetstream.consumers.redelivery import GONE, Retry
+from natsctl.jetstream.timers import Alarm
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import Steps, finish, pieces
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.consumers.consumer_context import Journal
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext, Journal
     from natsctl.jetstream.engine_context import EngineContext
-    from natsctl.jetstream.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream_context import StreamContext
     from natsctl.store.errors import StoreError
+
+
+_JITTER_MIN_NS: Final = 100_000_000
+_JITTER_SPAN_NS: Final = 900_000_000
+"""Added to the threshold of a pull consumer, whose next request may be on its way."""
+
+
+class Lifetime:
+    """Pause and inactivity of one consumer."""
+
+    __slots__ = ("_consumer", "_inactivity", "_pause", "_threshold_ns", "paused")
+
+    def __init__(self, consumer: ConsumerContext) -> None:
+        self._consumer = consumer
+        self._inactivity = Alarm(consumer.engine.timers, self._on_inactivity)
+        self._pause = Alarm(consumer.engine.timers, self._on_pause_end)
+        self._threshold_ns = 0
+        self.paused = False
+
+    def configure(self, threshold: bool = True) -> None:
+        """With `threshold`, take the inactive threshold from the configuration; it counts from now."""
+        if not threshold:
+            return
+        consumer = self._consumer
+        self._inactivity.cancel()
+        self._threshold_ns = consumer.config.inactive_threshold
+        if self._threshold_ns > 0:
+            if not consumer.config.deliver_subject:
+                self._threshold_ns += int(_JITTER_MIN_NS + consumer.engine.rng.random() * _JITTER_SPAN_NS)
+            consumer.delivery.idle_since_ns = consumer.engine.clock.monotonic_ns()
+            self.watch()
+
+    def stop(self) -> None:
+        """Cancel both timers."""
+        self._pause.cancel()
+        self._inactivity.cancel()
+
+    def used(self) -> None:
+        """Record that a message was acknowledged."""
+        if self._threshold_ns > 0:
+            self._consumer.delivery.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
+
+    def pause_remaining_ns(self) -> int:
+        """Return how long the consumer is still paused."""
+        return max(pause_until_ns(self._consumer.config) - self._consumer.engine.clock.now_ns(), 0)
+
+    def apply_pause(self) -> None:
+        """Pause or resume as configured."""
+        consumer = self._consumer
+        remaining_ns = self.pause_remaining_ns()
+        self.paused = remaining_ns > 0
+        self._pause.cancel()
+        if self.paused:
+            self._pause.no_later_than(consumer.engine.clock.monotonic_ns() + remaining_ns)
+        else:
+            consumer.schedule()
+
+    def advise_pause(self) -> None:
+        """Publish that the consumer is paused, if it is: each creation and change by a create request does so."""
+        if self.paused:
+            self._consumer.events.paused(True)
+
+    def watch(self) -> None:
+        """Check again once the consumer was not used for its threshold."""
+        if self._threshold_ns > 0 and not self._consumer.stopped:
+            self._inactivity.no_later_than(self._consumer.delivery.idle_since_ns + self._threshold_ns)
+
+    def _on_inactivity(self) -> None:
+        """End the consumer, unless it was used since the alarm was armed or acks may still be on their way."""
+        consumer = self._consumer
+        now_ns = consumer.engine.clock.monotonic_ns()
+        pull = not consumer.config.deliver_subject
+        if consumer.delivery.active():
+            if pull:
+                self._inactivity.no_later_than(now_ns + self._threshold_ns)
+        elif consumer.delivery.idle_since_ns + self._threshold_ns > now_ns:
+            self.watch()
+        elif pull and (wait_ns := self._unacked_ns()) > 0:
+            self._inactivity.no_later_than(now_ns + wait_ns)
+        else:
+            consumer.journal.expired(consumer)
+
+    def _unacked_ns(self) -> int:
+        """Return how long the last outstanding ack keeps the consumer alive. Source: nats-server, consumer.go."""
+        consumer = self._consumer
+        last_ns = max(map(consumer.redelivery.deadline, consumer.state.pending), default=0)
+        return last_ns + self._threshold_ns - consumer.now_ns() if last_ns else 0
+
+    def _on_pause_end(self) -> None:
+        self.apply_pause()
+        self._consumer.events.paused(self.paused)
+
 
 RUN_MESSAGES: Final = 512
 """Messages one consumer may deliver per turn, so that none starves the others."""

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig
     from natsctl.broker.account import Account
-    from natsctl.jetstream.consumers.consumer_events import ConsumerAdvisories
-    from natsctl.jetstream.consumers.consumer_log import ChangeLog
-    from natsctl.jetstream.consumers.consumer_state import ConsumerState
+    from natsctl.jetstream.advisories import ConsumerAdvisories
+    from natsctl.jetstream.consumers.consumer_state import ChangeLog, ConsumerState
     from natsctl.jetstream.consumers.delivery_budget import DeliveryBudget
     from natsctl.jetstream.consumers.pending import Undelivered
     from natsctl.jetstream.consumers.redelivery import Redelivery
     from natsctl.jetstream.engine_context import EngineContext
-    from natsctl.jetstream.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream_context import StreamContext
     from natsctl.store.errors import StoreError
     from natsctl.store.filters import Filters
     from natsctl.store.steps import Steps

@@ -6,7 +6,7 @@ describes, it is rewritten as one `Created` record per consumer with its present
 those with `mem_storage` are not journaled at all: they end with the process.
 
 An idle consumer costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
-(consumer_router.py); a message that it does not take costs it nothing (interest.py).
+(consumer_router.py); a message that it does not take costs it nothing (retention.py).
 
 A consumer that is acknowledged by flow control feeds another stream, perhaps on a server that keeps running while this
 one crashes. If a delivery number were used twice, that server would take the second delivery for a repetition, and its
@@ -26,11 +26,19 @@ import msgspec
 from natsctl.api.advisories import ActionType
 from natsctl.api.codec import encode
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
-from natsctl.jetstream.consumers import consumer_log as records
+from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.consumers.consumer import Consumer
-from natsctl.jetstream.consumers.consumer_events import nuid
-from natsctl.jetstream.consumers.consumer_state import ConsumerState
-from natsctl.jetstream.stream_context import StreamContext
+from natsctl.jetstream.consumers.consumer_state import (
+    ConsumerState,
+    Created,
+    Deleted,
+    Record,
+    Updated,
+    apply_ops,
+    decode_record,
+    encode_record,
+)
+from natsctl.jetstream.streams.stream_context import StreamContext
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -124,7 +132,7 @@ class ConsumerSet:
     def update(self, consumer: Consumer, config: ConsumerConfig) -> None:
         """Give a consumer a checked config; durable once the store's next commit is done. Raises StoreError."""
         if consumer.number:
-            self._append(records.encode(records.Updated(consumer.number, encode(config))))
+            self._append(encode_record(Updated(consumer.number, encode(config))))
             self._stream.store.request_sync()
         consumer.update(config)
         self._stream.retention.consumer_updated(consumer)
@@ -132,7 +140,7 @@ class ConsumerSet:
     def delete(self, consumer: Consumer) -> None:
         """End a consumer for good; durable once the store's next commit is done. Raises StoreError (nothing done)."""
         if consumer.number:
-            self._append(records.encode(records.Deleted(consumer.number)))
+            self._append(encode_record(Deleted(consumer.number)))
             self._stream.store.request_sync()
         self._drop(consumer)
         consumer.events.action(ActionType.DELETE)
@@ -195,21 +203,21 @@ class ConsumerSet:
 
         Raises KeyError or msgspec.MsgspecError for a journal that this version cannot read.
         """
-        found: dict[int, tuple[records.Created, ConsumerConfig, ConsumerState]] = {}
+        found: dict[int, tuple[Created, ConsumerConfig, ConsumerState]] = {}
         for kind, body in journal:
-            record = records.decode(kind, body)
+            record = decode_record(kind, body)
             self._last_number = max(self._last_number, record.number)
-            if isinstance(record, records.Created):
+            if isinstance(record, Created):
                 state = ConsumerState.decode(record.state)
                 found[record.number] = (record, _decode_config.decode(record.config), state)
-            elif isinstance(record, records.Deleted):
+            elif isinstance(record, Deleted):
                 found.pop(record.number, None)
             elif record.number in found:
                 created, config, state = found[record.number]
-                if isinstance(record, records.Updated):
+                if isinstance(record, Updated):
                     found[record.number] = (created, _decode_config.decode(record.config), state)
                 else:
-                    records.apply(state, record.ops)
+                    apply_ops(state, record.ops)
         store = self._stream.store
         for number, (created, config, state) in found.items():
             unsure = config.ack_policy is AckPolicy.FLOW_CONTROL and not self._stream.engine.store.stopped_cleanly
@@ -246,15 +254,15 @@ class ConsumerSet:
         if not self._rewriting and self._stream.store.journal_bytes > bound:
             self.rewrite()
 
-    def _append(self, record: records.Record) -> None:
+    def _append(self, record: Record) -> None:
         self._stream.store.append_record(record.kind, record.body)
 
     def _journaled(self, config: ConsumerConfig) -> bool:
         return self._stream.store.storage == "file" and not config.mem_storage and not config.direct
 
 
-def _created(consumer: Consumer) -> records.Record:
-    body = records.Created(
+def _created(consumer: Consumer) -> Record:
+    body = Created(
         consumer.number, consumer.name, consumer.created_ns, encode(consumer.config), consumer.state.encode()
     )
-    return records.encode(body)
+    return encode_record(body)

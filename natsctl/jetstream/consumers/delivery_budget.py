@@ -1,7 +1,10 @@
 """The messages that a consumer may deliver now: how many, how fast, and in which form.
 
 Bounds are max_ack_pending, the bytes one read returns, what the client has not read yet, and for replay `original` the
-rhythm in which the messages were stored.
+rhythm in which the messages were stored. For push consumers there are the rate limit and flow control as well.
+
+Flow control counts bytes sent and not yet answered for. Past half of its window it asks the client to answer; past the
+window delivery stalls. Every answer doubles the window up to its maximum. Source: docs/compatibility.md#flow-control.
 """
 
 from __future__ import annotations
@@ -10,13 +13,125 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer import ReplayPolicy
-from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.consumers.flow import Replay, headers_only
+from natsctl.api.headers import MSG_SIZE, append
+from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
     from natsctl.broker.delivery import Delivery
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.store.message import StoredMessage
+
+
+FLOW_WINDOW_START: Final = 2 << 20
+FLOW_WINDOW_MAX: Final = 32 << 20
+"""Bytes."""
+
+REPLAY_GAP_NS: Final = 1_000_000
+"""Gaps of up to a millisecond are not reproduced."""
+
+_SECOND_NS: Final = 1_000_000_000
+_BITS: Final = 8
+
+
+def headers_only(header: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    """Return the header block with the size of the payload added, and no payload."""
+    return append(header, ((MSG_SIZE, b"%d" % len(payload)),)), b""
+
+
+class FlowControl:
+    """The window of one push consumer; `asked` is the reply subject of an unanswered request, else b""."""
+
+    __slots__ = ("_covered", "asked", "unanswered", "window")
+
+    def __init__(self) -> None:
+        self.window = FLOW_WINDOW_START
+        self.unanswered = 0
+        self.asked = b""
+        self._covered = 0
+
+    def stalled(self) -> bool:
+        """Return whether nothing may be sent before the client answers."""
+        return self.unanswered > self.window
+
+    def sent(self, size: int) -> bool:
+        """Count `size` bytes that were sent and return whether to request an answer now."""
+        self.unanswered += size
+        if not self.asked:
+            return self.unanswered > self.window // 2
+        if self.unanswered - self._covered >= self.window:
+            self._covered += size
+        return False
+
+    def fit(self, deliveries: Sequence[Delivery], start: int, subject_size: int) -> tuple[int, bool]:
+        """Count deliveries from `start` on as sent, up to the window; return how many, and whether to ask then."""
+        for at in range(start, len(deliveries)):
+            _, reply, header, payload = deliveries[at]
+            if self.sent(len(reply) + len(header) + len(payload) + subject_size) or self.stalled():
+                return at + 1 - start, not self.asked
+        return len(deliveries) - start, False
+
+    def ask(self, reply: bytes) -> None:
+        """Record that a request with this reply subject went out behind everything sent so far."""
+        self.asked = reply
+        self._covered = self.unanswered
+
+    def answered(self, subject: bytes) -> bool:
+        """Open the window for an answer to the outstanding request; False for any other subject."""
+        if not self.asked or subject != self.asked:
+            return False
+        self.window = min(self.window * 2, FLOW_WINDOW_MAX)
+        self.unanswered = max(self.unanswered - self._covered, 0)
+        self.asked, self._covered = b"", 0
+        return True
+
+    def forget(self) -> None:
+        """Reset for another subscriber."""
+        self.window, self.unanswered, self.asked, self._covered = FLOW_WINDOW_START, 0, b"", 0
+
+
+class RateLimit:
+    """A token bucket in bits: `bits_per_s`, with one largest message as its burst."""
+
+    __slots__ = ("_bits_per_s", "_burst", "_last_ns", "_tokens")
+
+    def __init__(self, bits_per_s: int, burst_bytes: int, now_ns: int) -> None:
+        self._bits_per_s = bits_per_s
+        self._burst = max(burst_bytes * _BITS, bits_per_s if burst_bytes <= 0 else 0)
+        self._tokens = float(self._burst)
+        self._last_ns = now_ns
+
+    def wait_ns(self, size: int, now_ns: int) -> int:
+        """Take the tokens for `size` bytes and return 0, or take none and return the wait."""
+        bits = min(size * _BITS, self._burst)
+        grown = self._tokens + (now_ns - self._last_ns) * self._bits_per_s / _SECOND_NS
+        self._tokens, self._last_ns = min(grown, float(self._burst)), now_ns
+        if self._tokens >= bits:
+            self._tokens -= bits
+            return 0
+        return int((bits - self._tokens) * _SECOND_NS / self._bits_per_s) + 1
+
+
+class Replay:
+    """The original rhythm, up to the last message that was stored when it began."""
+
+    __slots__ = ("_last_sent_ns", "_last_ts_ns", "_until_seq")
+
+    def __init__(self, until_seq: int) -> None:
+        self._until_seq = until_seq
+        self._last_ts_ns = 0
+        self._last_sent_ns = 0
+
+    def wait_ns(self, seq: int, ts_ns: int, now_ns: int) -> int:
+        """Return how long message `seq`, stored at `ts_ns`, has to wait still; 0 means now."""
+        if not self._last_ts_ns or seq > self._until_seq:
+            return 0
+        gap = ts_ns - self._last_ts_ns
+        return max(self._last_sent_ns + gap - now_ns, 0) if gap > REPLAY_GAP_NS else 0
+
+    def sent(self, ts_ns: int, now_ns: int) -> None:
+        """Record that the message stored at `ts_ns` went out."""
+        self._last_ts_ns, self._last_sent_ns = ts_ns, now_ns
+
 
 UNLIMITED: Final = 1 << 62
 

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.consumer import AckPolicy
 from natsctl.api.headers import LAST_CONSUMER, LAST_STREAM
 from natsctl.api.headers import get as header_of
-from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.consumers.flow import FlowControl, RateLimit
-from natsctl.jetstream.consumers.pull import READ_BATCH
-from natsctl.jetstream.consumers.pull_request import PUSH_BASED
+from natsctl.jetstream.consumers.delivery_budget import FlowControl, RateLimit
+from natsctl.jetstream.consumers.pull import PUSH_BASED, READ_BATCH
+from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,8 +1,9 @@
-"""The deadlines and the order of redeliveries.
+"""Redelivery of pending messages: deadlines, order, sending, and giving up after max_deliver.
 
-Theory of operation. `due` is a heap of deadlines, each for a bucket of sequences that were delivered in one batch;
-nothing is taken out of it when an ack arrives. When a deadline passes, each sequence of the bucket is checked against
-the state: gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that this
+Theory of operation. `Redelivery` keeps deadlines and order; `Retry` connects it with a consumer's clock, journal, store
+and advisories. `due` is a heap of deadlines, each for a bucket of sequences that were delivered in one batch; nothing
+is taken out of it when an ack arrives. When a deadline passes, each sequence of the bucket is checked against the
+state: gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that this
 entry is stale. When stale entries outnumber what is pending by far, the heap is built anew from the state, so its size
 follows `pending`. That goes in steps, and takes over at the end what was watched meanwhile.
 
@@ -15,9 +16,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final
 
+from natsctl.api.consumer import AckPolicy
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
-from natsctl.store.steps import Steps, pieces
+from natsctl.jetstream.consumers.delivery_budget import headers_only
+from natsctl.jetstream.timers import Alarm
+from natsctl.store.steps import STEP, Steps, pieces
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext, Send
+    from natsctl.store.message import StoredMessage
+
 
 EXPIRED_PER_CALL = 2048
 """Sequences looked at per timer call, so that a mass expiry does not hold up the loop."""
@@ -154,3 +164,220 @@ class Redelivery:
         self.queue, self.queued = _NO_QUEUE, _NOTHING_QUEUED
         self._since = None
         self._watched = 0
+
+
+GONE_STEP: Final = 32
+"""Removed messages that one step handles: each has an advisory."""
+REDELIVERY_COST: Final = 4
+"""Cost of one redelivery, in first deliveries: each is looked up and read by itself."""
+GIVEN_UP_PER_CALL: Final = 128
+"""Messages that a timer call examines where it may give them up: each has an advisory."""
+GONE: Final = "Unacknowledged message was deleted"
+
+
+class Retry:
+    """The redeliveries of one consumer."""
+
+    __slots__ = ("_alarm", "_consumer", "_offset_ns", "_watching", "redelivery")
+
+    def __init__(self, consumer: ConsumerContext, offset_ns: int) -> None:
+        """Work for `consumer`, whose stored times are monotonic time plus `offset_ns`."""
+        self._consumer = consumer
+        self._offset_ns = offset_ns
+        self._alarm = Alarm(consumer.engine.timers, self._on_deadline)
+        self._watching = consumer.config.ack_wait > 0  # ack policy flow_control knows no redelivery
+        self.redelivery = Redelivery(consumer.state, consumer.config.ack_wait, consumer.config.backoff)
+
+    def configure(self) -> None:
+        """Read ack wait and backoff from the configuration and set every deadline anew, as a job of the stream."""
+        config = self._consumer.config
+        waits = config.ack_wait, tuple(config.backoff)
+        same = self.redelivery.due and waits == (self.redelivery.wait_ns, self.redelivery.backoff)
+        self._watching = config.ack_wait > 0
+        self.redelivery.wait_ns, self.redelivery.backoff = waits
+        if self._watching and not same and self._consumer.state.pending:
+            self._rebuild()
+        else:
+            self._arm_anew()
+
+    def _rebuild(self) -> None:
+        self._consumer.stream.work.begin(self.redelivery.rebuilding(), self._arm_anew)
+
+    def _arm_anew(self, _: object = None) -> None:
+        if not self._consumer.stopped:
+            self._alarm.cancel()
+            self._arm()
+
+    def stop(self) -> None:
+        """Drop all deadlines and the redelivery queue."""
+        self._alarm.cancel()
+        self.redelivery.clear()
+
+    def watch_first(self, sseqs: list[int], now_ns: int) -> None:
+        """Watch the ack wait of first deliveries."""
+        self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
+
+    def deliver(self, send: Send) -> int:
+        """Send the head of the queue, or drop it if it is gone or given up, and return the cost.
+
+        0 means that it cannot go now.
+        """
+        consumer = self._consumer
+        message, reply = self._next()
+        if message is None:
+            return REDELIVERY_COST
+        _, _, subject, header, payload = message
+        if consumer.config.headers_only:
+            header, payload = headers_only(header, payload)
+        if not send(subject, reply, header, payload, consumer.engine.clock.monotonic_ns()):
+            return 0
+        self._book(message[0])
+        return REDELIVERY_COST
+
+    def _next(self) -> tuple[StoredMessage | None, bytes]:
+        """Return the message to redeliver next and its ack subject; (None, b"") where it was dropped instead."""
+        consumer = self._consumer
+        sseq = self.redelivery.head()
+        if not sseq or self._given_up(sseq):
+            return None, b""
+        message = consumer.stream.store.get(sseq)
+        if message is None:
+            self.redelivery.take()
+            self.message_gone(sseq, GONE)
+            return None, b""
+        state = consumer.state
+        numbers = (
+            state.deliveries(sseq) + 1,
+            sseq,
+            state.delivered_cseq + 1,
+            message.ts_ns,
+            consumer.undelivered.pending,
+        )
+        return message, consumer.ack_form % numbers
+
+    def _book(self, sseq: int) -> None:
+        """Book the redelivery of `sseq`, the head of the queue."""
+        consumer = self._consumer
+        now_ns = consumer.now_ns()
+        if consumer.log.acked:
+            consumer.settle_acks()
+        self.redelivery.take()
+        consumer.state.again(sseq, now_ns)
+        consumer.log.again(sseq, now_ns)
+        self._watch((sseq,), self.redelivery.deadline(sseq))
+
+    def delay(self, sseq: int, delay_ns: int) -> None:
+        """Restart the ack wait of a pending message at now plus `delay_ns`."""
+        consumer = self._consumer
+        ts_ns = consumer.now_ns() + delay_ns
+        consumer.state.touch(sseq, ts_ns)
+        consumer.log.touched(sseq, ts_ns)
+        self._watch((sseq,), self.redelivery.deadline(sseq))
+
+    def nak(self, sseq: int, cseq: int, named: int, delay_ns: int) -> None:
+        """Redeliver a pending message now or after the delay; `named` is the delivery count that the ack named.
+
+        After its last delivery it is given up when its turn comes, which for pull takes a request.
+        """
+        consumer = self._consumer
+        deliveries = consumer.state.deliveries(sseq)
+        consumer.events.nak(sseq, cseq, named)
+        wait_ns = self.redelivery.wait_after(deliveries)
+        if delay_ns:
+            self.redelivery.forget(sseq)
+            self.delay(sseq, delay_ns - wait_ns)
+        else:
+            due_ns = consumer.now_ns() - wait_ns
+            consumer.state.touch(sseq, due_ns)
+            consumer.log.touched(sseq, due_ns)
+            self.redelivery.enqueue(sseq)
+
+    def queueing_all(self) -> Steps[None]:
+        """Redeliver everything that waits for an ack now: the deliver subject changed; a job of the stream."""
+        consumer = self._consumer
+        consumer.stream.work.shut()
+        now_ns, pending = consumer.now_ns(), consumer.state.pending
+        for piece in pieces(sorted(set(pending) - self.redelivery.queued), GONE_STEP):
+            for sseq in piece:
+                if sseq in pending and not self._given_up(sseq):
+                    consumer.state.touch(sseq, now_ns)
+                    consumer.log.touched(sseq, now_ns)
+                    self.redelivery.enqueue(sseq)
+            consumer.journal.changed(consumer)
+            yield STEP if consumer.config.max_deliver > 0 else len(piece)
+        consumer.schedule()
+
+    def advise_gone(self, sseq: int) -> None:
+        """Publish that a pending message left the stream; the caller handles its entry."""
+        consumer = self._consumer
+        consumer.events.terminated(sseq, consumer.state.pending[sseq][0], self._redeliveries(sseq), GONE)
+
+    def message_gone(self, sseq: int, reason: str) -> None:
+        """Drop a pending entry whose message left the stream.
+
+        With acks of all it counts as acknowledged, and what came before it, as in nats-server. Where flow control
+        acknowledges, it stands for itself alone, other than there: what came before it is on its way to a stream that
+        may not have it yet, and a work queue would remove a message that is stored nowhere else.
+        """
+        consumer = self._consumer
+        entry = consumer.state.pending.get(sseq)
+        self.redelivery.forget(sseq)
+        if entry is not None:
+            consumer.events.terminated(sseq, entry[0], self._redeliveries(sseq), reason)
+        if consumer.log.acked:
+            consumer.settle_acks()
+        if entry is not None and consumer.config.ack_policy is AckPolicy.ALL:
+            consumer.acks.through(sseq, entry[0])
+        if entry is not None or sseq in consumer.state.redelivered:
+            waits = sseq in consumer.state.pending
+            consumer.state.forget(sseq)
+            consumer.log.forgotten((sseq,))
+            if waits:
+                consumer.record_ack()
+                consumer.state.settle()
+            consumer.schedule()
+
+    def messages_gone(self, sseqs: Sequence[int], reason: str) -> Steps[None]:
+        """Drop the entries of messages that left the stream, in steps."""
+        for piece in pieces(sseqs, GONE_STEP):
+            for sseq in piece:
+                self.message_gone(sseq, reason)
+            yield STEP
+
+    def _redeliveries(self, sseq: int) -> int:
+        """Return the deliveries that nats-server reports for a removed message: its redeliveries, at least 1."""
+        return max(self._consumer.state.deliveries(sseq) - 1, 1)
+
+    def _given_up(self, sseq: int) -> bool:
+        consumer = self._consumer
+        deliveries = consumer.state.deliveries(sseq)
+        if not 0 < consumer.config.max_deliver <= deliveries:
+            return False
+        if consumer.log.acked:
+            consumer.settle_acks()
+        consumer.state.give_up(sseq)
+        consumer.log.given_up(sseq)
+        self.redelivery.forget(sseq)
+        consumer.events.max_deliver(sseq, deliveries)
+        return True
+
+    def _watch(self, sseqs: list[int] | tuple[int], deadline_ns: int) -> None:
+        if not self._watching:
+            return
+        if self.redelivery.watch(sseqs, deadline_ns):
+            self._rebuild()
+        self._alarm.no_later_than(deadline_ns - self._offset_ns)
+
+    def _arm(self) -> None:
+        deadline_ns = self.redelivery.next_deadline()
+        if deadline_ns is not None:
+            self._alarm.no_later_than(deadline_ns - self._offset_ns)
+
+    def _on_deadline(self) -> None:
+        """Queue due messages, or give them up; the rest follows with the next call."""
+        most = GIVEN_UP_PER_CALL if self._consumer.config.max_deliver > 0 else 0
+        for sseq in self.redelivery.expired(self._consumer.now_ns(), most):
+            if not self._given_up(sseq):
+                self.redelivery.enqueue(sseq)
+        self._consumer.schedule()
+        self._arm()

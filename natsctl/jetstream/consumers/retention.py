@@ -1,4 +1,4 @@
-"""Interest and work queue retention: the removal of acknowledged messages.
+"""Interest and work queue retention: the removal of acknowledged messages, and the consumers that take a subject.
 
 Theory of operation. A workqueue message goes when it is acknowledged. An interest message is not even kept when no
 consumer's filter takes its subject, and goes when the last consumer that wanted it has acknowledged it; a consumer that
@@ -6,9 +6,14 @@ goes takes its interest with it, so that what is left is swept then, some messag
 journaled and removals recorded independently of each other: a removal without its ack leaves a consumer that misses a
 message and forgets it; an ack without its removal leaves a message that the sweep after recovery finds.
 
-A message is looked at by those who take its subject, found by `interest`. A consumer that does not want a message any
-more will not want it again, so the takers are asked in turn and `_asked` remembers how far: over all its acks a message
-costs one question per taker, not one per taker and ack.
+A message concerns the consumers that take its subject, found by `interest`. A consumer that does not want a message any
+more will not want it again, so the consumers are asked in turn and `_asked` remembers how far: over all its acks a
+message costs one question per consumer, not one per consumer and ack.
+
+`Interest` keeps consumers without filters apart: they take everything. The others are in an index of their patterns.
+The consumers of a subject are cached until a consumer is added, deleted or changes its filters; the cache has a limit.
+A consumer's own filters do not overlap, so that none is found twice. A commit passes to each consumer only the messages
+that it takes: a consumer without any costs nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +21,115 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy
-from natsctl.jetstream.consumers.interest import Consumers, Interest
+from natsctl.jetstream.consumers.pattern_index import PatternIndex
 from natsctl.store.filters import ALL
 from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
-    from natsctl.jetstream.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream_context import StreamContext
+
+
+MAX_KNOWN: Final = 16_384
+"""Consumers that stand in remembered answers, plus one per answer; all are forgotten when there are more."""
+
+FEW: Final = 16
+"""Number of consumers up to which all get all messages: finding the matching ones would cost more."""
+
+_REST: Final = b">"
+
+Consumers = tuple["ConsumerContext", ...]
+Stored = tuple[int, bytes]
+"""(sequence, subject)"""
+
+
+class Interest:
+    """The consumers of one stream by their filters."""
+
+    __slots__ = ("_everyone", "_everyone_listed", "_filters", "_known", "_known_size", "_patterns")
+
+    def __init__(self) -> None:
+        self._everyone: dict[ConsumerContext, None] = {}
+        self._everyone_listed: Consumers | None = None
+        self._filters: dict[ConsumerContext, tuple[bytes, ...]] = {}
+        self._patterns: PatternIndex[ConsumerContext] = PatternIndex()
+        self._known: dict[bytes, Consumers] = {}
+        self._known_size = 0
+
+    def __len__(self) -> int:
+        """Return how many consumers there are."""
+        return len(self._filters)
+
+    def enter(self, consumer: ConsumerContext) -> bool:
+        """Add a consumer, or update its filters; return whether they have changed."""
+        filters = tuple(subject.encode() for subject in filters_of(consumer.config))
+        if _REST in filters:
+            filters = ()
+        if self._filters.get(consumer) == filters:
+            return False
+        self.leave(consumer)
+        self._filters[consumer] = filters
+        if not filters:
+            self._everyone[consumer] = None
+        for subject in filters:
+            self._patterns.add(subject, consumer)
+        return True
+
+    def leave(self, consumer: ConsumerContext) -> None:
+        """Remove a consumer."""
+        self._known.clear()
+        self._known_size, self._everyone_listed = 0, None
+        self._everyone.pop(consumer, None)
+        for subject in self._filters.pop(consumer, ()):
+            self._patterns.remove(subject, consumer)
+
+    def takers(self, subject: bytes) -> Consumers:
+        """Return the consumers that take a subject."""
+        choosers = self._choosers(subject)
+        if not self._everyone:
+            return choosers
+        if self._everyone_listed is None:
+            self._everyone_listed = tuple(self._everyone)
+        return (*self._everyone_listed, *choosers) if choosers else self._everyone_listed
+
+    def overlapping(self, patterns: Iterable[bytes]) -> dict[ConsumerContext, None]:
+        """Return the consumers whose filters overlap some patterns."""
+        found = dict(self._everyone)
+        for pattern in patterns:
+            found.update(self._patterns.overlapping(pattern))
+        return found
+
+    def _choosers(self, subject: bytes) -> Consumers:
+        """Return the consumers that take a subject by a filter."""
+        known = self._known.get(subject)
+        if known is None:
+            if self._known_size > MAX_KNOWN:
+                self._known.clear()
+                self._known_size = 0
+            known = self._known[subject] = tuple(self._patterns.match(subject))
+            self._known_size += len(known) + 1
+        return known
+
+    def announce(self, stored: Sequence[Stored]) -> None:
+        """Pass messages that became durable, ascending, to the consumers that take them; there must be one."""
+        if len(self._filters) <= FEW:
+            for consumer in tuple(self._filters):
+                consumer.on_messages(stored)
+            return
+        choosers: dict[ConsumerContext, list[Stored]] = {}
+        for message in stored:
+            for consumer in self._choosers(message[1]):
+                if (wanted := choosers.get(consumer)) is None:
+                    choosers[consumer] = [message]
+                else:
+                    wanted.append(message)
+        for consumer in tuple(self._everyone):
+            consumer.on_messages(stored)
+        for consumer, messages in choosers.items():
+            consumer.on_messages(messages)
+
 
 AT_ONCE: Final = 100_000
 """Messages that are looked at in one go when a stream becomes one of interest."""

@@ -1,35 +1,260 @@
-"""The `$JS.API.CONSUMER.…` endpoints but creation; pull requests go to the consumers themselves."""
+"""The `$JS.API.CONSUMER.…` endpoints; pull requests go to the consumers themselves.
+
+Consumers are created and changed by CONSUMER.CREATE in its three forms and by CONSUMER.DURABLE.CREATE. Consumers that
+feed other streams (`direct`, `sourcing`) learn which stream they read from its identity in a header, as in nats-server.
+Source: docs/compatibility.md#creating-consumers.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import answers, headers
+from natsctl.api.answers import ConsumerCreateAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
 from natsctl.api.config import consumer_config as rules
-from natsctl.api.consumer import ConsumerInfo, DeliverPolicy
+from natsctl.api.config.consumer_check import check
+from natsctl.api.config.consumer_update import check_update
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.requests import (
+    ConsumerAction,
+    ConsumerCreateRequest,
     ConsumerPauseRequest,
     ConsumerResetRequest,
     ConsumerUnpinRequest,
     PagedRequest,
 )
+from natsctl.api.stream import RetentionPolicy
+from natsctl.api.subjects import MAX_NAME
 from natsctl.api.times import ZERO_TIME, format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.consumers.consumer import Consumer
-from natsctl.jetstream.consumers.consumer_create import create, durable_create
+from natsctl.jetstream.consumers.consumer_position import finding_first_state, preparing
 from natsctl.jetstream.consumers.priority_groups import is_group_name
 from natsctl.jetstream.consumers.pull import PullDelivery
 from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, settled, storage_error
-from natsctl.jetstream.upstream.origin import identity
+from natsctl.jetstream.streams.origin import identity
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.consumer_state import ConsumerState
+    from natsctl.jetstream.streams.stream import Stream
+
+
+_WORK_QUEUE_ACKS: Final = (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL)
+
+
+def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """CONSUMER.CREATE: named by the subject, or (the legacy form, without a name there) ephemeral."""
+    wanted = request.decoded(ConsumerCreateRequest)
+    config, tokens = wanted.config, request.tokens
+    refusal = _check_addressed(wanted, tokens[0], tokens[1] if len(tokens) > 1 else config.name)
+    if refusal is not None:
+        return refusal
+    if len(tokens) == 1:
+        return (
+            error(ErrCode.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME)
+            if config.durable_name
+            else _serving(js, request, wanted)
+        )
+    if config.durable_name and config.durable_name != tokens[1]:
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
+    config.name = tokens[1]
+    filter_subject = ".".join(tokens[2:])
+    if filter_subject and config.filter_subjects:
+        return error(ErrCode.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED)
+    if filter_subject and config.filter_subject != filter_subject:
+        return error(ErrCode.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH)
+    return _serving(js, request, wanted)
+
+
+def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """CONSUMER.DURABLE.CREATE."""
+    wanted = request.decoded(ConsumerCreateRequest)
+    if len(request.tokens) != 2:
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT)
+    refusal = _check_addressed(wanted, *request.tokens)
+    if refusal is not None:
+        return refusal
+    if not wanted.config.durable_name:
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_SET)
+    if wanted.config.durable_name != request.tokens[1]:
+        return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT)
+    wanted.config.name = request.tokens[1]
+    return _serving(js, request, wanted)
+
+
+def _check_addressed(wanted: ConsumerCreateRequest, stream: str, name: str) -> ApiError | None:
+    if wanted.stream_name != stream:
+        return error(ErrCode.STREAM_MISMATCH)
+    return error(ErrCode.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS) if "/" in name or "\\" in name else None
+
+
+def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRequest) -> Steps[Outcome]:
+    """Create or change the consumer that the request names; without a name the server chooses one."""
+    config = wanted.config
+    if config.num_replicas > 1:
+        return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
+    stream = js.streams.get(wanted.stream_name)
+    if stream is None:
+        return js.no_stream(wanted.stream_name)
+    refusal = _settle_sourcing(stream, request, config)
+    if refusal is not None:
+        return refusal
+    existing = stream.consumers.get(config.name) if config.name else None
+    if existing is not None:
+        _keep(existing.config, config)
+    api_level.stamp(config)
+    bounds = bounds_of(js)
+    refusal = rules.normalise(config, stream.config, bounds, wanted.pedantic) or check(config, stream.config, bounds)
+    if refusal is not None:
+        return refusal
+    yield from preparing(stream.store, config)
+    name = config.durable_name or config.name
+    existing = stream.consumers.get(name) if name else None
+    state = (yield from finding_first_state(stream, config)) if existing is None else None
+    try:
+        if existing is not None:
+            return _change(stream, request, existing, wanted)
+        if wanted.action is ConsumerAction.UPDATE:
+            return error(ErrCode.CONSUMER_DOES_NOT_EXIST)
+        return _make(js, stream, request, config, name, state)
+    except StoreError as fault:
+        return storage_error(fault)
+
+
+def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig) -> ApiError | None:
+    """Adapt a request for a consumer that feeds another stream to this stream's retention.
+
+    Unless retention is by limits, the consumer must outlive its connection; else each one gets a name of its own.
+    """
+    if not (config.direct or config.sourcing):
+        return None
+    if config.direct and config.sourcing and config.name:
+        if stream.config.retention is RetentionPolicy.LIMITS:
+            config.name += f"-{stream.consumer_set.new_name()}"
+        else:
+            config.direct, config.durable_name, config.ack_policy = False, config.name, AckPolicy.FLOW_CONTROL
+            config.ack_wait = config.max_deliver = config.inactive_threshold = 0
+    known = headers.get(request.header, headers.STREAM_IDENTITY) if request.header else None
+    own = identity(stream)
+    if known and known != own.encode():
+        return error(ErrCode.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=own)
+    request.answer_header = headers.encode([(headers.STREAM_IDENTITY, own.encode())])
+    return None
+
+
+def _keep(old: ConsumerConfig, config: ConsumerConfig) -> None:
+    """Keep the settings that a create request cannot change."""
+    config.pause_until = old.pause_until
+    if config.sourcing and config.durable_name:
+        config.deliver_policy = old.deliver_policy
+        config.opt_start_seq, config.opt_start_time = old.opt_start_seq, old.opt_start_time
+
+
+def _make(
+    js: JetStreamAccount,
+    stream: Stream,
+    request: ApiRequest,
+    config: ConsumerConfig,
+    name: str,
+    state: ConsumerState | None,
+) -> Outcome:
+    internal = config.direct or config.sourcing
+    refusal = None if internal else js.quota.refuse_consumer(stream) or _check_work_queue(stream, config, name)
+    if refusal is not None:
+        return refusal
+    if "\0" in name:  # nats-server finds no file name for it
+        return error(ErrCode.CONSUMER_CREATE, err="error creating store for consumer")
+    if len(name.encode()) > MAX_NAME:
+        return (
+            error(ErrCode.CONSUMER_NAME_TOO_LONG, max=MAX_NAME)
+            if config.durable_name
+            else error(ErrCode.CONSUMER_STORE_FAILED, err="file name too long")
+        )
+    rules.default_threshold(config, rules.is_durable(config))
+    if not is_zero(config.pause_until):
+        config.pause_until = format_time(parse_time(config.pause_until or ""))
+    consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config, state)
+    consumer.lifetime.advise_pause()
+
+    def failed() -> None:
+        stream.consumer_set.undo(consumer)
+
+    answer = _answer(consumer)
+    # One that feeds another stream begins behind removed messages: no power failure may bring them back afterwards.
+    if not consumer.number and (not internal or stream.store.all_durable):
+        return answer
+    consumer.hold()
+    return request.answer_when_durable(stream.store, answer, failed, done=consumer.release)
+
+
+def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wanted: ConsumerCreateRequest) -> Outcome:
+    config = wanted.config
+    if wanted.action is ConsumerAction.CREATE:
+        api_level.carry(config, consumer.config)
+        if config != consumer.config:
+            return error(ErrCode.CONSUMER_ALREADY_EXISTS)
+    if stream.config.retention is RetentionPolicy.WORKQUEUE and not _is_unique(stream, config, consumer.name):
+        return error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
+    refusal = check_update(consumer.config, config, consumer.in_use())
+    if refusal is not None:
+        return refusal
+    rules.default_threshold(config, rules.is_durable(consumer.config))
+    if config != consumer.config:
+        stream.consumer_set.update(consumer, config)
+    consumer.lifetime.advise_pause()
+    if config.sourcing:
+        consumer.reset(consumer.floor_seq() + 1)
+        consumer.flush()
+    answer = _answer(consumer)
+    return request.answer_when_durable(stream.store, answer) if consumer.number else answer
+
+
+def _check_work_queue(stream: Stream, config: ConsumerConfig, name: str) -> ApiError | None:
+    """Return why a work queue refuses one more consumer, or None."""
+    if stream.config.retention is not RetentionPolicy.WORKQUEUE:
+        return None
+    if config.ack_policy not in _WORK_QUEUE_ACKS:
+        return error(ErrCode.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
+    if config.deliver_policy is not DeliverPolicy.ALL:
+        return error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL)
+    if not any(not _is_internal(other) for other in stream.consumers.values()):
+        return None
+    if not rules.filters_of(config):
+        return error(ErrCode.CONSUMER_WQ_MULTIPLE_UNFILTERED)
+    return None if _is_unique(stream, config, name) else error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
+
+
+def _is_unique(stream: Stream, config: ConsumerConfig, name: str) -> bool:
+    """Return whether the filters of `config` overlap those of no other consumer."""
+    filters = [subject.encode() for subject in rules.filters_of(config)]
+    others = stream.retention.interest.overlapping(filters) if filters else ()
+    return all(other.name == name or _is_internal(other) for other in others)
+
+
+def _is_internal(consumer: ConsumerContext) -> bool:
+    return consumer.config.direct or consumer.config.sourcing
+
+
+def bounds_of(js: JetStreamAccount) -> rules.ConsumerBounds:
+    """Return the limits of server and account for consumers."""
+    options = js.engine.options
+    return rules.ConsumerBounds(js.quota.limits.max_ack_pending, options.max_request_batch, options.max_ack_pending)
+
+
+def _answer(consumer: Consumer) -> ConsumerCreateAnswer:
+    answer = recast(consumer.info(), ConsumerCreateAnswer)
+    api_level.show(answer, consumer.engine.broker.options.version)
+    return answer
+
 
 # Finding
 

@@ -1,34 +1,44 @@
 """The dispatch of `$JS.API.…` requests to the functions that serve them, and of their answers.
 
-Theory of operation. One subscription per account takes `$JS.API.>`, so an unknown verb is met with silence, like at
+Theory of operation. One subscription per account takes `$JS.API.>`, so an unknown verb is met with silence, as in
 nats-server. Verbs that exist per object (CONSUMER.MSG.NEXT, DIRECT.GET) have subscriptions of their own; for those this
 one declines, and a request for a missing object gets the broker's 503. Everything else: find the verb in the table of
-`api.endpoints`, check the body by its rule, call the function, encode, send, count, publish the audit. Verbs with long
-answers wait in a queue and are served one a turn.
+`api.endpoints`, check the body by its rule, call the function, encode, send, count, publish the audit.
+
+Verbs with long answers wait in a queue and are served one a turn, so that other clients do not wait for many of them. A
+page of infos takes milliseconds to make and is hundreds of kilobytes long; hundreds of such requests in one chunk would
+hold the loop for seconds, and their answers would gather unsent until their reader counts as slow.
+
+An account without JetStream gets error 10039 for every verb. The system account has no streams of its own; from there
+an operator removes those of another account (ACCOUNT.PURGE). Verbs about clusters are not answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import endpoints
-from natsctl.api.answers import as_error
+from natsctl.api.advisories import API_LIMIT_REACHED, ApiLimitReached
+from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.endpoints import AdvisoryPolicy, BodyRule, Endpoint
 from natsctl.api.err_codes import ErrCode
+from natsctl.api.subjects import API_PREFIX
+from natsctl.api.times import format_time
+from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.api_level import is_refused
-from natsctl.jetstream.endpoints import handlers
-from natsctl.jetstream.endpoints.api_queue import LONG_ANSWERS, ApiQueue
-from natsctl.jetstream.endpoints.audit import audit
-from natsctl.jetstream.endpoints.refused_api import PER_OBJECT
+from natsctl.jetstream.endpoints import consumer_api, stream_api, templates
 from natsctl.jetstream.endpoints.requests import (
     ApiRequest,
+    EndpointFunction,
     Outcome,
     Pending,
     Uncounted,
+    audit,
     is_absent,
     is_structured,
     read_body,
@@ -38,9 +48,193 @@ from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps, finish
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.engine_context import EngineContext
+    from natsctl.jetstream.streams.stream import Stream
+
+
+LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST", "STREAM.BLOCKS"})
+"""Verbs that answer with a page of infos, or a block of messages."""
+
+MOST_WAITING: Final = 10_000
+"""Requests of one account that may wait; one more, and all of them are dropped, as by nats-server's queue."""
+
+COST: Final = 256
+"""Share of one request in a turn's budget of messages: the infos of a page."""
+
+_LIMIT_REACHED: Final = API_LIMIT_REACHED.encode()
+
+
+class ApiQueue:
+    """Waiting requests of one account, in their order."""
+
+    __slots__ = ("_engine", "_serve", "_waiting")
+
+    def __init__(self, engine: EngineContext, serve: Callable[[ApiRequest], None]) -> None:
+        """Prepare to hand requests to `serve`, from the engine's ready queue."""
+        self._engine = engine
+        self._serve = serve
+        self._waiting: deque[ApiRequest] = deque()
+
+    def put(self, request: ApiRequest) -> None:
+        """Queue `request` for a later turn."""
+        self._waiting.append(request)
+        if len(self._waiting) < MOST_WAITING:
+            self._engine.ready(self)
+        else:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop every request and publish their number in the system account."""
+        engine, dropped = self._engine, len(self._waiting)
+        self._waiting.clear()
+        system = engine.broker.system_account
+        if not system.has_interest(_LIMIT_REACHED):
+            return
+        event = ApiLimitReached(
+            id=nuid(engine.rng),
+            timestamp=format_time(engine.clock.now_ns()),
+            server=engine.broker.server_name,
+            domain=engine.options.domain,
+            dropped=dropped,
+        )
+        system.publish(_LIMIT_REACHED, b"", b"", encode(event))
+
+    def run(self, budget: int) -> int:
+        """Serve the oldest request whose client is still there."""
+        waiting = self._waiting
+        while waiting:
+            request = waiting.popleft()
+            if request.origin is not None and request.origin.close_reason is not None:
+                continue
+            if waiting:
+                self._engine.ready(self)
+            self._serve(request)
+            return COST
+        return 0
+
+
+def _snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.SNAPSHOT; archives are a quarter of JetStream's imports, and most servers never need them."""
+    from natsctl.jetstream.endpoints.snapshot import snapshot
+
+    return snapshot(js, request)
+
+
+def _restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.RESTORE."""
+    from natsctl.jetstream.endpoints.restore import restore
+
+    return restore(js, request)
+
+
+HANDLERS: Final[dict[str, EndpointFunction]] = {
+    **stream_api.HANDLERS,
+    **templates.HANDLERS,
+    **consumer_api.HANDLERS,
+    "STREAM.SNAPSHOT": _snapshot,
+    "STREAM.RESTORE": _restore,
+}
+"""By the names of `api.endpoints`."""
+
+
+_EVERYTHING: Final = f"{API_PREFIX}.>".encode()
+PER_OBJECT: Final = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
+"""Verbs that have a subscription for each object: who asks a missing one has no responder."""
+_SILENT: Final = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE", "ACCOUNT.")
+"""Verbs that only a cluster answers."""
+_PURGE: Final = endpoints.ACCOUNT_PURGE
+
+
+class RefusedApi:
+    """Answers every request of an account that has no JetStream."""
+
+    def __init__(self, engine: EngineContext, account: Account) -> None:
+        """Subscribe to the account's API subjects."""
+        self._engine = engine
+        self._account = account
+        self._sub = account.subscribe(_EVERYTHING, self._on_request)
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        self._account.unsubscribe(self._sub)
+
+    def _on_request(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        if subject.startswith(PER_OBJECT):
+            return False
+        text = subject.decode("utf-8", "replace")
+        found = endpoints.find(text)
+        if found is None or found[0].answer is None or found[0] in (endpoints.CONSUMER_RESET, _PURGE):
+            return True
+        endpoint, tokens = found
+        refusal = error(
+            ErrCode.CLUSTER_REQUIRED
+            if endpoint.cluster
+            else ErrCode.REQUIRED_API_LEVEL
+            if is_refused(header)
+            else ErrCode.NOT_ENABLED_FOR_ACCOUNT
+        )
+        assert endpoint.answer is not None
+        body = encode(as_error(endpoint.answer, refusal, endpoint.error_body))
+        request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, lambda asked, answer: None)
+        request.hop = self._engine.broker.hops.of(subject)
+        if reply:
+            self._account.publish(reply, b"", b"", body)
+        audit(self._engine, self._account, request, body)
+        return True
+
+
+class SystemApi:
+    """Answers the requests of the system account."""
+
+    def __init__(self, engine: EngineContext, account: Account) -> None:
+        """Subscribe to the API subjects."""
+        self._engine = engine
+        self._account = account
+        account.subscribe(_EVERYTHING, self._on_request)
+
+    def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        text = subject.decode("utf-8", "replace")
+        verb = text.removeprefix(f"{API_PREFIX}.")
+        found = endpoints.find(text)
+        if found is not None and found[0] is _PURGE:
+            request = ApiRequest(_PURGE, text, found[1], payload, reply, header, origin, self._complete)
+            self._purge(request)
+        elif verb == "INFO":
+            answer = as_error(endpoints.INFO.answer or SystemAnswer, error(ErrCode.NOT_ENABLED_FOR_ACCOUNT), {})
+            self._account.publish(reply, b"", b"", encode(answer))
+        elif not verb.startswith(_SILENT):
+            self._account.publish(
+                reply, b"", b"", encode(as_error(SystemAnswer, error(ErrCode.NOT_ENABLED_FOR_ACCOUNT), {}))
+            )
+
+    def _purge(self, request: ApiRequest) -> None:
+        """Remove every stream of an account; the answer follows once they are deleted."""
+        name = request.tokens[0]
+        if "/" in name or "\\" in name:
+            request.answer(error(ErrCode.STREAM_GENERAL_ERROR, err="account name can not contain path separators"))
+            return
+        try:
+            leaving = self._engine.remove_streams(name)
+        except StoreError as fault:
+            request.answer(storage_error(fault))
+            return
+        request.answer_when_all_durable(leaving, AccountPurgeAnswer(initiated=True))
+
+    def _complete(self, request: ApiRequest, outcome: Outcome) -> None:
+        assert not isinstance(outcome, Uncounted | Pending | Generator)
+        if isinstance(outcome, ApiError):
+            body = encode(as_error(AccountPurgeAnswer, outcome, _PURGE.error_body))
+        else:
+            body = encode(outcome)
+        if request.reply:
+            self._account.publish(request.reply, b"", b"", body)
+        audit(self._engine, self._account, request, body)
+
 
 READS: Final = frozenset(
     {
@@ -96,7 +290,7 @@ class Dispatcher:
         if found is None:
             return True
         endpoint, tokens = found
-        function = handlers.HANDLERS.get(endpoint.name)
+        function = HANDLERS.get(endpoint.name)
         if function is None and not endpoint.cluster:
             return True
         request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, self.complete)
@@ -121,7 +315,7 @@ class Dispatcher:
         return self._js.streams.get(request.tokens[0]) if named else None
 
     def _serve_now(self, request: ApiRequest) -> None:
-        function = handlers.HANDLERS.get(request.endpoint.name)
+        function = HANDLERS.get(request.endpoint.name)
         self._js.engine.settle_acks()
         try:
             refused = _check(request)

@@ -1,24 +1,33 @@
-"""One API call on its way through an endpoint, and how its answer gets out."""
+"""One API call on its way through an endpoint: the request, its client, its answer, and its audit advisory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
+from natsctl.api.advisories import API_AUDIT, ApiAudit, ClientInfo
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSONError, decode, decode_plain
+from natsctl.api.codec import InvalidJSONError, decode, decode_plain, encode
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.model import Model
+from natsctl.api.times import format_time
+from natsctl.broker.imports.requester import requester_info
+from natsctl.jetstream.advisories import nuid
 from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.broker import Broker
     from natsctl.broker.imports.import_chain import ImportHop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.engine_context import DurableChange
+    from natsctl.jetstream.engine_context import DurableChange, EngineContext
     from natsctl.store.steps import Steps
     from natsctl.store.stream import StreamStore
+
 
 T = TypeVar("T", bound=Model)
 
@@ -206,3 +215,34 @@ def is_absent(body: bytes) -> bool:
 def is_structured(body: bytes) -> bool:
     """Return whether a body claims to be a JSON object or array."""
     return body.lstrip()[:1] in (b"{", b"[")
+
+
+def client_info(broker: Broker, account: Account, request: ApiRequest) -> ClientInfo:
+    """Return the client behind a request in `account`; without one, the server itself.
+
+    Of who asks from another account it is what that account shares, and the account that was asked as the service.
+    """
+    hop = request.hop
+    if hop is None or hop.info is None:
+        return replace(requester_info(broker, account, request.origin, detailed=True), jwt="")
+    return replace(hop.info, svc=account.name, jwt="", server=hop.info.server or broker.server_name)
+
+
+_SUBJECT: Final = API_AUDIT.encode()
+
+
+def audit(engine: EngineContext, account: Account, request: ApiRequest, response: bytes) -> None:
+    """Publish the audit advisory of one request in its account, if it has a subscriber."""
+    if not account.has_interest(_SUBJECT):
+        return
+    event = ApiAudit(
+        id=nuid(engine.rng),
+        timestamp=format_time(engine.clock.now_ns()),
+        server=engine.broker.server_name,
+        client=client_info(engine.broker, account, request),
+        subject=request.subject,
+        request=request.body.decode("utf-8", "replace"),
+        response=response.decode("utf-8", "replace"),
+        domain=engine.options.domain,
+    )
+    account.publish(_SUBJECT, b"", b"", encode(event))

@@ -1,7 +1,24 @@
-"""The STREAM verbs that make, change, show and delete streams, and INFO."""
+"""The STREAM verbs for streams and for their messages, and INFO.
+
+STREAM.BLOCKS answers with stored messages as they lie in the log, many at once. Natsctl's own; nats-server has none.
+
+Theory of operation of blocks. A request names a range of sequences, and one message answers it: as many frames of the
+log (`store.frame`) from the beginning of the range as `max_bytes` allow, copied without a look at any of them where
+this process wrote them. Headers give the range that the answer covers; a sequence in it without a frame was removed, or
+is on another subject than was asked for. The client goes on behind that range, so nothing is kept between two requests:
+what is removed meanwhile is missing from later answers, and a stream of the same name made anew has another identity.
+The payload is the number of frames, the accounted size of each (a frame is ten bytes longer), and the frames.
+
+Every message acknowledged before a request is covered by its answer (ADR 0002), which is gathered in steps (ADR 0021)
+one request a turn. Only streams on files have frames. A client learns from STREAM.INFO whether a stream has blocks, if
+it asks with a header: an unknown verb is not answered, and a request in vain would cost it its timeout.
+Source: docs/adr/0027.
+"""
 
 from __future__ import annotations
 
+import struct
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +32,10 @@ from natsctl.api.answers import (
     StreamCreateAnswer,
     StreamDeleteAnswer,
     StreamListAnswer,
+    StreamMsgDeleteAnswer,
+    StreamMsgGetAnswer,
     StreamNamesAnswer,
+    StreamPurgeAnswer,
     StreamUpdateAnswer,
 )
 from natsctl.api.catalogue import ApiError, error
@@ -25,24 +45,41 @@ from natsctl.api.config.source_config import check_filters
 from natsctl.api.config.stream_draft import invalid
 from natsctl.api.config.stream_update import check_update, seal
 from natsctl.api.err_codes import ErrCode
+from natsctl.api.messages import StoredMsg
 from natsctl.api.requests import (
+    StreamBlocksRequest,
     StreamCreateRequest,
     StreamInfoRequest,
+    StreamMsgDeleteRequest,
+    StreamMsgGetRequest,
+    StreamPurgeRequest,
     StreamsRequest,
     StreamUpdateRequest,
 )
-from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
+from natsctl.api.stream import ClusterInfo, StorageType, StreamConfig, StreamInfo
+from natsctl.api.subjects import is_valid_subject
+from natsctl.api.times import format_time
 from natsctl.jetstream import api_level
-from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome, storage_error
-from natsctl.jetstream.upstream.origin import identity
+from natsctl.jetstream.endpoints import message_search as search
+from natsctl.jetstream.endpoints.requests import (
+    PENDING,
+    ApiRequest,
+    EndpointFunction,
+    Outcome,
+    Uncounted,
+    settled,
+    storage_error,
+)
+from natsctl.jetstream.streams.origin import identity
 from natsctl.store.errors import StreamExistsError
-from natsctl.store.file_log import FileLog
+from natsctl.store.file_log import FileLog, FrameRun
 from natsctl.store.filters import Filters
 from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.streams.stream import Stream
+
 
 BLOCKS_FORMAT: Final = b"1"
 """Of the answers of STREAM.BLOCKS."""
@@ -279,6 +316,147 @@ def _clamped(offset: int, total: int) -> int:
     return min(max(offset, 0), total)
 
 
+def get_message(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.MSG.GET; a stream that is offline is not answered for."""
+    wanted = request.decoded(StreamMsgGetRequest)
+    if wanted.batch > 0 or wanted.max_bytes > 0:
+        return error(ErrCode.BAD_REQUEST)
+    wanted.multi_last = []
+    if search.selects_nothing(wanted) or search.contradicts(wanted):
+        return error(ErrCode.BAD_REQUEST)
+    stream = js.streams.get(request.tokens[0])
+    if stream is None:
+        return PENDING if request.tokens[0] in js.offline.reasons() else error(ErrCode.STREAM_NOT_FOUND)
+    patterns = search.patterns_of(wanted)
+    return _getting(stream, request, wanted, patterns) if patterns else _get_when_settled(stream, request, wanted)
+
+
+def _getting(stream: Stream, request: ApiRequest, wanted: StreamMsgGetRequest, patterns: Filters) -> Steps[Outcome]:
+    yield from stream.store.preparing(patterns)
+    return _get_when_settled(stream, request, wanted)
+
+
+def _get_when_settled(stream: Stream, request: ApiRequest, wanted: StreamMsgGetRequest) -> Outcome:
+    newest = search.newest(stream.store, wanted) if wanted.last_by_subj else 0
+    return request.when_settled([stream.store], lambda kept: _get(stream, wanted, newest))
+
+
+def _get(stream: Stream, wanted: StreamMsgGetRequest, newest: int) -> Outcome:
+    message = search.find(stream.store, wanted, newest)
+    if message is None:
+        return error(ErrCode.NO_MESSAGE_FOUND)
+    shown = StoredMsg(
+        subject=message.subject.decode("utf-8", "replace"),
+        seq=message.seq,
+        hdrs=message.header if message.header and not wanted.no_hdr else None,
+        data=message.payload or None,
+        time=format_time(message.ts_ns),
+    )
+    return StreamMsgGetAnswer(message=shown)
+
+
+def delete_message(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.MSG.DELETE."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wanted = request.decoded(StreamMsgDeleteRequest)
+    if stream.config.sealed:
+        return error(ErrCode.STREAM_SEALED)
+    if stream.config.deny_delete:
+        return error(ErrCode.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
+    if stream.config.storage is StorageType.FILE and (fault := _outside(stream, wanted.seq)):
+        return Uncounted(error(ErrCode.STREAM_MSG_DELETE_FAILED, err=fault))
+    if not stream.remove(wanted.seq, erase=not wanted.no_erase):
+        return Uncounted(error(ErrCode.SEQUENCE_NOT_FOUND, seq=wanted.seq))
+    return request.answer_when_durable(stream.store, StreamMsgDeleteAnswer(success=True))
+
+
+def _outside(stream: Stream, seq: int) -> str:
+    """Return the error text of a stream on disk for a sequence outside its bounds, "" within them."""
+    if not seq or seq < stream.store.first_seq:
+        return "no message found"
+    return "stream store EOF" if seq > stream.store.last_seq else ""
+
+
+def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.PURGE."""
+    wanted = request.decoded(StreamPurgeRequest)
+    if wanted.seq and wanted.keep:
+        return error(ErrCode.BAD_REQUEST)
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    if stream.config.sealed:
+        return error(ErrCode.STREAM_SEALED)
+    if stream.config.deny_purge:
+        return error(ErrCode.STREAM_PURGE_FAILED, err="stream purge not permitted")
+    filters = Filters((wanted.filter.encode(),)) if wanted.filter else None
+    return _purging(stream, request, filters, wanted)
+
+
+def _purging(
+    stream: Stream, request: ApiRequest, filters: Filters | None, wanted: StreamPurgeRequest
+) -> Steps[Outcome]:
+    count = yield from stream.purging(filters, wanted.seq, wanted.keep)
+    return request.answer_when_durable(stream.store, StreamPurgeAnswer(success=True, purged=count))
+
+
+DEFAULT_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 4 << 20
+"""Of one answer, whose payload is never longer than the server's max_payload, unless one message is."""
+HEADER_ROOM: Final = 1 << 10
+"""Of the payload's limit, for the headers of the answer."""
+MAX_FILTERS: Final = 1024
+_COUNT: Final = struct.Struct("<I")
+
+
+def blocks(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.BLOCKS."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wanted = request.decoded(StreamBlocksRequest)
+    if not wanted.seq or len(wanted.filters) > MAX_FILTERS or not all(map(is_valid_subject, wanted.filters)):
+        return error(ErrCode.BAD_REQUEST)
+    store = stream.store
+    return _gathering(stream, store, request, wanted) if isinstance(store, FileLog) else error(ErrCode.BAD_REQUEST)
+
+
+def _gathering(stream: Stream, store: FileLog, request: ApiRequest, wanted: StreamBlocksRequest) -> Steps[Outcome]:
+    filters = Filters(each.encode() for each in wanted.filters)
+    last_seq = min(wanted.last_seq or store.durable_seq, store.durable_seq)
+    found = yield from store.reading_frames(wanted.seq, last_seq, filters, _room(stream, wanted.max_bytes))
+    if request.reply:
+        stream.account.publish(request.reply, b"", _headers(stream, wanted, found), _payload(found))
+    return PENDING
+
+
+def _room(stream: Stream, max_bytes: int) -> int:
+    """Return how many bytes an answer may have."""
+    limit = max(stream.engine.broker.options.limits.max_payload - HEADER_ROOM, 1)
+    return min(max_bytes if max_bytes > 0 else DEFAULT_BYTES, MOST_BYTES, limit)
+
+
+def _headers(stream: Stream, wanted: StreamBlocksRequest, found: FrameRun) -> bytes:
+    return headers.encode(
+        [
+            *block_headers(stream),
+            (headers.STREAM, stream.name.encode()),
+            (headers.SEQUENCE, b"%d" % wanted.seq),
+            (headers.LAST_SEQUENCE, b"%d" % found.last_seq),
+        ]
+    )
+
+
+def _payload(found: FrameRun) -> bytes:
+    sizes = found.sizes
+    if sys.byteorder == "big":
+        sizes = sizes[:]
+        sizes.byteswap()
+    return b"".join((_COUNT.pack(len(sizes)), sizes.tobytes(), *found.pieces))
+
+
 HANDLERS: Final[dict[str, EndpointFunction]] = {
     "INFO": account_info,
     "STREAM.CREATE": create,
@@ -287,4 +465,8 @@ HANDLERS: Final[dict[str, EndpointFunction]] = {
     "STREAM.INFO": info,
     "STREAM.NAMES": names,
     "STREAM.LIST": list_streams,
+    "STREAM.MSG.GET": get_message,
+    "STREAM.MSG.DELETE": delete_message,
+    "STREAM.PURGE": purge,
+    "STREAM.BLOCKS": settled(blocks),
 }

@@ -1,4 +1,4 @@
-"""Stream templates of one account: streams that are made when the first message for them arrives.
+"""Stream templates of one account: streams made when the first message for them arrives, and the TEMPLATE verbs.
 
 Theory of operation. A template is kept by the store as a stream without messages, under a key that no stream can have
 (`<account>/templates/<name>`); its metadata is the template's configuration. Its streams are not listed twice: those
@@ -6,6 +6,11 @@ are the streams whose configuration names it as `template_owner`. Each template 
 on a subject that has its stream already is that stream's; the first one makes the stream and is stored in it as
 sequence 1. At `max_streams`, or where the account refuses one more stream, the message is dropped: taken, never
 acknowledged, and logged once. Source: docs/compatibility.md#stream-templates.
+
+Servers have had no STREAM.TEMPLATE verbs since 2.14; the specification shows them. Servers that had templates wrote `_`
+for each `.` of the subject in the names of their streams: ORDERS.eu.new became ORDERS_eu_new. The specification shows a
+template CLIENTS on CLIENT.* whose stream is CLIENTS_acme: where the template's name continues the literal head of its
+subject, it stands for that head.
 """
 
 from __future__ import annotations
@@ -16,16 +21,23 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from natsctl.api.answers import StreamTemplateInfo
+from natsctl.api.answers import (
+    NAMES_PAGE,
+    StreamTemplateCreateAnswer,
+    StreamTemplateDeleteAnswer,
+    StreamTemplateInfo,
+    StreamTemplateInfoAnswer,
+    StreamTemplateNamesAnswer,
+)
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import encode
+from natsctl.api.codec import encode, recast
 from natsctl.api.config import stream_config as rules
 from natsctl.api.err_codes import ErrCode
-from natsctl.api.requests import StreamTemplateConfig
+from natsctl.api.requests import PagedRequest, StreamTemplateConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.subjects import MAX_NAME, is_literal
 from natsctl.jetstream import api_level
-from natsctl.jetstream.endpoints.template_names import stream_name
+from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -33,9 +45,29 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
+    from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine_context import DurableChange, EngineContext
-    from natsctl.jetstream.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream_context import StreamContext
     from natsctl.store.stream import StreamStore
+
+
+def stream_name(template: str, pattern: str, subject: str) -> str:
+    """Return the name of the stream for a `subject` that matches `pattern`, one of the template's subjects."""
+    head = _literal_head(pattern)
+    if head and template != head and template.startswith(head) and subject.startswith(head + "."):
+        subject = template + subject[len(head) :]
+    return subject.replace(".", "_").replace("/", "_").replace("\\", "_")
+
+
+def _literal_head(pattern: str) -> str:
+    """Return the tokens before the first wildcard, "" where there is none or no wildcard."""
+    head: list[str] = []
+    for token in pattern.split("."):
+        if token in ("*", ">"):
+            return ".".join(head)
+        head.append(token)
+    return ""
+
 
 FOLDER: Final = "templates"
 """Second part of the store's keys of templates; the name of a stream has no `/`."""
@@ -248,3 +280,52 @@ class Templates:
 
 def _refused(text: str) -> ApiError:
     return error(ErrCode.STREAM_TEMPLATE_CREATE, err=text)
+
+
+def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.TEMPLATE.CREATE."""
+    config = request.decoded(StreamTemplateConfig)
+    if config.name != request.tokens[0]:
+        return error(ErrCode.TEMPLATE_NAME_NOT_MATCH_SUBJECT)
+    if "/" in config.name or "\\" in config.name:
+        return error(ErrCode.STREAM_TEMPLATE_CREATE, err="template name can not contain path separators")
+    refusal = js.templates.refuse(config)
+    if refusal is not None:
+        return refusal
+    template = js.templates.create(config)
+    answer = recast(template.info(), StreamTemplateCreateAnswer)
+    return request.answer_when_durable(template.store, answer, partial(js.templates.forget, template))
+
+
+def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.TEMPLATE.NAMES."""
+    found = js.templates.names()
+    offset = min(max(request.decoded(PagedRequest).offset, 0), len(found))
+    page = found[offset : offset + NAMES_PAGE]
+    return StreamTemplateNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
+
+
+def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.TEMPLATE.INFO."""
+    template = js.templates.get(request.tokens[0])
+    return (
+        error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)
+        if template is None
+        else recast(template.info(), StreamTemplateInfoAnswer)
+    )
+
+
+def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.TEMPLATE.DELETE: the template goes, and every stream that it made."""
+    template = js.templates.get(request.tokens[0])
+    if template is None:
+        return error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)
+    return request.answer_when_all_durable(js.templates.remove(template), StreamTemplateDeleteAnswer(success=True))
+
+
+HANDLERS: Final[dict[str, EndpointFunction]] = {
+    "STREAM.TEMPLATE.CREATE": create,
+    "STREAM.TEMPLATE.NAMES": names,
+    "STREAM.TEMPLATE.INFO": info,
+    "STREAM.TEMPLATE.DELETE": delete,
+}

@@ -21,7 +21,7 @@ from natsctl.server.monitor.varz import jetstream_config, jetstream_limits, jets
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.server.monitor.query import ServerView
 
 

@@ -23,7 +23,7 @@ from natsctl.server.monitor.varz import resident_bytes, varz
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
-    from natsctl.jetstream.stream import Stream
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.server.monitor.query import ServerView
 
 

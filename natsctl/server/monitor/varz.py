@@ -22,7 +22,7 @@ from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.info import FEATURE_FLAGS
-from natsctl.jetstream.publish.batch_limits import BatchLimits
+from natsctl.jetstream.engine_context import BatchLimits
 from natsctl.server.monitor.connz import operator_claims
 from natsctl.server.monitor.document import SECOND_NS, go_number, uptime
 from natsctl.server.monitor.query import Query

@@ -171,8 +171,8 @@ WARM_UP_S: Final = 3.0
 """Time from the start until a server imports what it may need later; a shorter-lived one never does."""
 NEEDED_BY_SYSTEM: Final = "natsctl.server.system_answers"
 NEEDED_BY_ARCHIVES: Final = (
-    "natsctl.jetstream.archive.snapshot",
-    "natsctl.jetstream.archive.restore",
+    "natsctl.jetstream.endpoints.snapshot",
+    "natsctl.jetstream.endpoints.restore",
     "natsctl.api.archive.hash_lanes",
 )
 

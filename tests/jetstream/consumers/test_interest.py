@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.subjects import overlaps
-from natsctl.jetstream.consumers.interest import FEW, Interest
+from natsctl.jetstream.consumers.retention import FEW, Interest
 from natsctl.store.filters import Filters
 from natsctl.testing.jet import Jet, texts
 

@@ -12,7 +12,7 @@ import pytest
 
 from natsctl.api import headers
 from natsctl.broker.broker_options import BrokerOptions, Limits
-from natsctl.jetstream.endpoints import stream_blocks
+from natsctl.jetstream.endpoints import stream_api
 from natsctl.store import file_log, frame
 from natsctl.store.message import StoredMessage
 from natsctl.testing.jet import Jet, ok
@@ -160,7 +160,7 @@ def test_what_is_refused(jet: Jet) -> None:
     assert refusal(jet, "S", b"") == 10003
     assert refusal(jet, "S", b'{"seq":0}') == 10003
     assert refusal(jet, "S", b'{"seq":1,"filters":["a..b"]}') == 10003
-    assert refusal(jet, "S", b'{"seq":1,"filters":["a"%s]}' % (b',"a"' * stream_blocks.MAX_FILTERS)) == 10003
+    assert refusal(jet, "S", b'{"seq":1,"filters":["a"%s]}' % (b',"a"' * stream_api.MAX_FILTERS)) == 10003
     assert refusal(jet, "S", b'{"seq":"x"}') == 10025
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.account import UNLIMITED, AccountLimits
-from natsctl.jetstream.endpoints.template_names import stream_name
+from natsctl.jetstream.endpoints.templates import stream_name
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine

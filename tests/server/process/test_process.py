@@ -386,7 +386,14 @@ CONFIGURED = {
 }
 
 
-ARCHIVES = ("natsctl.jetstream.archive", "natsctl.api.archive.archive_v1", "cramjam", "tarfile", "zoneinfo")
+ARCHIVES = (
+    "natsctl.jetstream.endpoints.snapshot",
+    "natsctl.jetstream.endpoints.restore",
+    "natsctl.api.archive.archive_v1",
+    "cramjam",
+    "tarfile",
+    "zoneinfo",
+)
 
 
 @pytest.mark.parametrize("what", CONFIGURED)

@@ -1,1 +1,0 @@
-"""Snapshots and restores: archives of streams as they are made and taken in."""

@@ -1,0 +1,141 @@
+"""The position of a consumer at its start and after a purge.
+
+At the start the deliver policy becomes a position in the stream. A purge moves a consumer whose messages may all be
+gone to the first remaining message: delivered and ack floor move there without a delivery. A consumer with wider
+filters than the purge only loses pending entries. Source: nats-server, consumer.go purge and stream.go purgeLocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from natsctl.api.config.consumer_config import filters_of
+from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.subjects import is_subset
+from natsctl.api.times import parse_time
+from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.store.filters import ALL, Filters
+from natsctl.store.steps import Steps, pieces
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.store.stream import StreamStore
+
+
+def preparing(store: StreamStore, config: ConsumerConfig) -> Steps[None]:
+    """Prepare, in steps, to find the start of a consumer and to count its num_pending."""
+    subjects = filters_of(config)
+    yield from store.preparing(Filters([subject.encode() for subject in subjects]))
+    if config.deliver_policy is DeliverPolicy.BY_START_TIME and len(subjects) > 1:
+        for subject in subjects:
+            yield from store.preparing(Filters((subject.encode(),)))
+
+
+def finding_first_state(stream: StreamContext, config: ConsumerConfig) -> Steps[ConsumerState | None]:
+    """Return the state of a consumer that begins with the last message of each subject, None for any other policy.
+
+    There may be very many of them: while they are found the stream is closed.
+    """
+    store = stream.store
+    if config.deliver_policy is not DeliverPolicy.LAST_PER_SUBJECT or stream.config.max_msgs_per_subject == 1:
+        return None
+    stream.work.shut()
+    end = store.durable_seq
+    filters = Filters([subject.encode() for subject in filters_of(config)])
+    return _behind(store, (yield from store.finding_last_per_subject(filters, end)), end)
+
+
+def _behind(store: StreamStore, newest: Sequence[int], end: int) -> ConsumerState:
+    state = ConsumerState(newest[0], newest, end) if newest else ConsumerState(max(end, store.first_seq, 1))
+    state.is_new = True
+    return state
+
+
+def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: bool = False) -> ConsumerState:
+    """Return the state of a consumer that has delivered nothing. Source: nats-server, consumer.go selectStartingSeqNo.
+
+    With `one_per_subject` the stream keeps one message per subject: each is then the last of its subject.
+    """
+    subjects = filters_of(config)
+    filters = Filters([subject.encode() for subject in subjects])
+    first, last = max(store.first_seq, 1), store.last_seq
+    policy = config.deliver_policy
+    if policy is DeliverPolicy.NEW:
+        return ConsumerState(last + 1)
+    if policy is DeliverPolicy.LAST:
+        return ConsumerState(max(store.last_match(filters) if subjects else last, first))
+    if policy is DeliverPolicy.BY_START_SEQUENCE:
+        return ConsumerState(max(config.opt_start_seq, first))
+    if policy is DeliverPolicy.BY_START_TIME:
+        return ConsumerState(_first_since(store, subjects, parse_time(config.opt_start_time or "")))
+    if policy is DeliverPolicy.LAST_PER_SUBJECT and not one_per_subject:
+        return _behind(store, store.last_per_subject(filters, store.durable_seq), store.durable_seq)
+    return ConsumerState(first)
+
+
+def _first_since(store: StreamStore, subjects: Sequence[str], ts_ns: int) -> int:
+    """Return the first sequence since a time, closer to the first match where one filter has its first one there."""
+    start, last = store.first_seq_at(ts_ns), store.last_seq
+    matches = (store.first_match(Filters((subject.encode(),)), store.first_seq) for subject in subjects)
+    nearest = min((seq for seq in matches if seq >= start), default=last)
+    return nearest if start < nearest < last else start
+
+
+class Scope(NamedTuple):
+    """The effect of a purge on one consumer: the first remaining sequence, and whether others remain."""
+
+    first_seq: int
+    wider: bool
+
+
+def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None]:
+    """Drop pending entries of purged messages and move positions."""
+    state, store = consumer.state, consumer.stream.store
+    scope = scope_of(consumer, purged)
+    gone = {seq for seq in state.redelivered if seq < store.first_seq and seq not in state.pending}
+    if scope is not None:
+        floor = state.oldest_floor()
+        floor_cseq, floor_sseq = floor
+        if floor_sseq < scope.first_seq:
+            floor_sseq = scope.first_seq - 1
+            for piece in pieces([*state.pending.items()]):
+                for seq, (cseq, _) in piece:
+                    if seq <= floor_sseq or (scope.wider and store.next_seq(ALL, seq) != seq):
+                        gone.add(seq)
+                        floor_cseq = max(floor_cseq, cseq)
+                yield len(piece)
+        left = next((cseq for seq, (cseq, _) in state.pending.items() if seq not in gone), 0)
+        position = max(consumer.undelivered.position, scope.first_seq - 1)
+        if left:
+            floor_cseq = min(floor_cseq, left - 1)
+        else:
+            gone.update(state.redelivered)
+            floor_cseq, floor_sseq = state.delivered_cseq, position
+    record_ack = any(seq in state.pending for seq in gone)
+    yield from consumer.forgetting([*gone])
+    if gone:
+        consumer.log.forgotten(sorted(gone))
+    if record_ack:
+        consumer.record_ack()
+    if scope is not None:
+        before = state.delivered_sseq, state.floor_cseq, state.floor_sseq
+        state.place(position, floor_cseq, floor_sseq)
+        if gone or before != (state.delivered_sseq, floor_cseq, floor_sseq):
+            consumer.log.placed(position, floor_cseq, floor_sseq)
+
+
+def scope_of(consumer: ConsumerContext, purged: Filters | None) -> Scope | None:
+    """Return the effect of a purge on a consumer, None when it keeps its position."""
+    store, stream_first = consumer.stream.store, consumer.stream.store.first_seq
+    if purged is None or purged.everything:
+        return Scope(stream_first, False)
+    own, subject = filters_of(consumer.config), purged.subjects[0].decode("utf-8", "replace")
+    if any(is_subset(each, subject) for each in own):
+        if not all(is_subset(each, subject) for each in own):
+            return Scope(stream_first, True)
+        return Scope(store.first_match(purged, stream_first) or store.last_seq + 1, False)
+    if not own or any(is_subset(subject, each) for each in own):
+        return Scope(stream_first, True)
+    return None

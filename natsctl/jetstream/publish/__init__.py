@@ -1,1 +1,0 @@
-"""From a published message to the log: checks, limits, ids, batches, counters, republishing."""

@@ -1,0 +1,1 @@
+"""Streams: publishing, limits, expiry, schedules, mirrors and sources."""

@@ -1,0 +1,445 @@
+"""Fast batches: a publisher gets an ack of its progress from time to time, instead of one per message.
+
+Theory of operation. The reply subject of a message holds all fields: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
+A batch counts the highest place it has seen (`last`) and the highest that is durable (`persisted`); messages between
+stand in `waiting` until their commit ends, which sends `{"type":"ack"}` every `every` messages and, after the message
+that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. How many messages go
+between two acks doubles or halves towards what the batches of a stream may have together. Batches stand in `_open` in
+the order of their last message. Source: server/jetstream_batching.go and server/stream.go of nats-server, ADR-50.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import encode
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.messages import BatchFlowAck, BatchFlowErr, BatchFlowGap, PubAck
+from natsctl.api.stream import DiscardPolicy
+from natsctl.api.versions import is_level_met
+from natsctl.jetstream.streams import publish_checks as checks
+from natsctl.jetstream.streams.atomic_batch import MAX_ID_BYTES, Ahead, Outcome, batch_of_ack, check
+from natsctl.jetstream.streams.pending_message import PendingMessage, storage_fault
+from natsctl.jetstream.timers import Alarm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.store.errors import StoreError
+    from natsctl.wire.ops import Op
+
+
+CONTROL_SUFFIX: Final = b".$FI"
+"""The end of the reply subject of every message of a fast batch."""
+SERVICE_REPLY: Final = b"_R_."
+"""The start of reply subjects that come through a service of another account."""
+
+DEFAULT_FLOW: Final = 10
+LARGEST_FLOW: Final = 2**16 - 1
+
+START, APPEND, COMMIT, COMMIT_END, PING = range(5)
+APPEND_END: Final = b"%d.1" + CONTROL_SUFFIX
+"""The end of a reply subject that appends, after its gap mode and the dot."""
+
+
+class Control(NamedTuple):
+    """The fields of a reply subject."""
+
+    batch_id: bytes
+    flow: int
+    gap_ok: bool
+    seq: int
+    op: int
+
+    @property
+    def commits(self) -> bool:
+        """Return whether the batch ends here."""
+        return self.op in (COMMIT, COMMIT_END)
+
+
+def parse_control(reply: bytes) -> Control | None:
+    """Return the fields of a reply subject, None if it is malformed."""
+    tokens = reply.rsplit(b".", 6)
+    if len(tokens) < 7:
+        return None
+    _, batch_id, flow, gap_mode, place, ops, _ = tokens
+    op = int(ops) if ops.isdigit() and len(ops) < 20 else -1
+    seq = int(place) if place.isdigit() and len(place) < 21 else 0
+    if not START <= op <= PING or not 0 < seq < 2**64 - 1 or gap_mode not in (b"fail", b"ok"):
+        return None
+    if (op == START and seq != 1) or (op in (APPEND, COMMIT_END) and seq == 1):
+        return None
+    every = int(flow) if flow.isdigit() and len(flow) < 20 else 0
+    return Control(batch_id, min(every, LARGEST_FLOW) or DEFAULT_FLOW, gap_mode == b"ok", seq, op)
+
+
+class _Asked(msgspec.Struct):
+    """The used part of the request info of another account's service."""
+
+    reply: str = ""
+
+
+def control_subject(message: PendingMessage) -> bytes:
+    """Return the reply subject that places a message in a fast batch, b"" where it is in none.
+
+    One that came through another account's service has a reply of the service; its own stands in a header then.
+    """
+    reply = message.reply
+    if reply.startswith(SERVICE_REPLY) and headers.REQUEST_INFO in message.fields:
+        try:
+            reply = msgspec.json.decode(message.fields[headers.REQUEST_INFO], type=_Asked).reply.encode()
+        except msgspec.DecodeError:
+            return b""
+    return reply if reply[-len(CONTROL_SUFFIX) :] == CONTROL_SUFFIX else b""
+
+
+MAX_FLOW: Final = 500
+"""Messages between two acks of all batches of a stream together."""
+
+
+class Stored(NamedTuple):
+    """Messages of a batch, neighbours in it and in the stream, that are not durable yet."""
+
+    seq: int
+    """Sequence of the last one."""
+    batch: Batch
+    first: int
+    """Place of the first one."""
+    last: int
+    reply: bytes
+    """Reply subject of the last one."""
+    head: bytes
+    """The common start of their reply subjects, if there are several."""
+
+
+class Batch:
+    """One open batch."""
+
+    __slots__ = (
+        "acked", "batch_id", "commit_reply", "commits", "due_ns", "every", "gap_ok", "last", "max_every", "open",
+        "pending", "persisted", "stream_seq",
+    )  # fmt: skip
+
+    def __init__(self, control: Control) -> None:
+        self.batch_id = control.batch_id
+        self.gap_ok = control.gap_ok
+        self.max_every = control.flow
+        self.every = 0
+        self.last = 0
+        self.persisted = 0
+        self.stream_seq = 0
+        self.acked = 0
+        """Place in the latest flow ack."""
+        self.pending = 0
+        self.commits = False
+        self.commit_reply = b""
+        """Reply subject for the ack of the batch: that of the message that ended it."""
+        self.open = True
+        self.due_ns = 0
+
+
+class FastBatches:
+    """The open fast batches of one stream."""
+
+    __slots__ = ("_account", "_alarm", "_now_ns", "_open", "_plain", "_stream", "_total", "waiting")
+
+    def __init__(self, stream: StreamContext) -> None:
+        self._stream = stream
+        self._account = stream.account
+        self._open: dict[bytes, Batch] = {}
+        self._alarm = Alarm(stream.engine.timers, self._look)
+        self._now_ns = stream.engine.clock.monotonic_ns
+        self._plain = False
+        self._total = stream.engine.open_batches
+        self.waiting: deque[Stored] = deque()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def configure(self) -> None:
+        """Drop the open batches if batches are no longer allowed."""
+        config = self._stream.config
+        self._plain = not (config.allow_msg_counter or config.discard is DiscardPolicy.NEW)
+        if self._open and not config.allow_batched:
+            self.stop()
+
+    def stop(self) -> None:
+        """Drop every open batch."""
+        for batch in tuple(self._open.values()):
+            self._close(batch)
+        self._alarm.cancel()
+
+    # Messages
+
+    def take(self, message: PendingMessage, subject: bytes) -> None:
+        """Take one message of a batch; the reply `subject` that it was sent with holds its place."""
+        control = parse_control(subject)
+        refusal = self._refuse(message, control)
+        if refusal is None:
+            assert control is not None
+            batch = self._open.get(control.batch_id) or self._begin(control)
+            if isinstance(batch, ApiError):
+                refusal = batch
+            else:
+                refusal = self._refuse_level(batch, message)
+                if refusal is None:
+                    self._take(batch, control, message)
+        if refusal is not None:
+            self._stream.pipeline.acks.refuse(message.reply, refusal)
+
+    def _refuse(self, message: PendingMessage, control: Control | None) -> ApiError | None:
+        """Return the error that applies to a message of any batch, or None."""
+        stream = self._stream
+        for ask in (checks.check_sealed, checks.check_resources, checks.check_account, checks.check_max_size):
+            refusal = ask(stream, message)
+            if refusal is not None:
+                return refusal
+        if not stream.config.allow_batched:
+            return error(ErrCode.BATCH_PUBLISH_DISABLED)
+        if control is None:
+            return error(ErrCode.BATCH_PUBLISH_INVALID_PATTERN)
+        return error(ErrCode.BATCH_PUBLISH_INVALID_BATCH_ID) if len(control.batch_id) > MAX_ID_BYTES else None
+
+    def _begin(self, control: Control) -> Batch | ApiError:
+        if control.seq != 1 or control.op == PING:
+            return error(ErrCode.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
+        limits = self._total.limits
+        if len(self._open) >= limits.fast_of_stream or self._total.fast >= limits.fast_of_server:
+            return error(ErrCode.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
+        batch = self._open[control.batch_id] = Batch(control)
+        self._total.fast += 1
+        batch.every = min(MAX_FLOW, control.flow) if len(self._open) == 1 else 1
+        return batch
+
+    def _refuse_level(self, batch: Batch, message: PendingMessage) -> ApiError | None:
+        level = message.fields.get(headers.REQUIRED_API_LEVEL)
+        if level is None:
+            return None
+        if not is_level_met(level):
+            self._close(batch)
+            return error(ErrCode.REQUIRED_API_LEVEL)
+        message.header = headers.remove(message.header, headers.REQUIRED_API_LEVEL)
+        return None
+
+    def _take(self, batch: Batch, control: Control, message: PendingMessage) -> None:
+        """Take one message of an open batch."""
+        reply = message.reply
+        self._touch(batch)
+        if control.op == PING:
+            self._ping(batch, control, reply)
+            return
+        if batch.commits:
+            return  # the publisher is waiting for the ack of the batch
+        batch.last += 1
+        if batch.last != control.seq and not self._over_gap(batch, control, reply):
+            return
+        if control.commits:
+            if control.op == COMMIT_END:
+                batch.last -= 1
+                self._catch_up(batch)
+            self._commit(batch, reply)
+            if control.op == COMMIT_END:
+                return
+        elif control.seq == 1:
+            self._stream.pipeline.acks.tell(reply, encode(BatchFlowAck(msgs=batch.every)))
+        self._stream.pipeline.map_subject(message)
+        outcome: Outcome = 0
+        if message.header or not self._plain:
+            outcome = check(self._stream, Ahead(), message)
+        if outcome:
+            self._refused(batch, control, reply, outcome)
+        else:
+            self._store(batch, control, message)
+
+    def _store(self, batch: Batch, control: Control, message: PendingMessage) -> None:
+        """Store a checked message; an error at this point is answered as for any other message."""
+        reply, message.reply, message.extra = message.reply, b"", b""
+        pipeline = self._stream.pipeline
+        outcome = checks.check_expected_id(self._stream, message) or pipeline.store_checked(message)
+        if isinstance(outcome, ApiError):
+            pipeline.acks.refuse(reply, outcome)
+        else:
+            batch.pending += 1
+            self.waiting.append(Stored(outcome, batch, control.seq, control.seq, reply, b""))
+
+    def take_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Take messages without headers on one subject; those that only append, one after the other, together."""
+        at, end = 0, len(messages)
+        while at < end:
+            _, _, reply, header, payload = messages[at]
+            control = parse_control(reply)
+            batch = self._open.get(control.batch_id) if control is not None and control.op == APPEND else None
+            if control is None or batch is None or batch.commits or control.seq != batch.last + 1:
+                self._stream.pipeline.take(PendingMessage(subject, reply, header, payload))
+                at += 1
+                continue
+            head, place, start = reply[: -len(APPEND_END % control.seq)], control.seq, at
+            at += 1
+            while at < end and messages[at][2] == head + APPEND_END % (place + 1):
+                place += 1
+                at += 1
+            self._append(batch, subject, messages[start:at], place, head)
+
+    def _append(self, batch: Batch, subject: bytes, messages: Sequence[Op], last: int, head: bytes) -> None:
+        """Store messages that continue a batch up to place `last`."""
+        reply = messages[-1][2]
+        seq = self._stream.pipeline.append_silently(subject, [message[4] for message in messages])
+        if isinstance(seq, ApiError):
+            self._stream.pipeline.acks.refuse(reply, seq)
+            return
+        batch.last = last
+        batch.pending += len(messages)
+        self.waiting.append(Stored(seq, batch, last - len(messages) + 1, last, reply, head))
+        self._touch(batch)
+
+    def _over_gap(self, batch: Batch, control: Control, reply: bytes) -> bool:
+        """Report a gap, and return whether the batch continues after it."""
+        self._publish(reply, BatchFlowGap(last_seq=batch.last, seq=control.seq))
+        if batch.gap_ok and control.seq > batch.last:
+            batch.last = control.seq
+            return True
+        batch.last -= 1
+        self._commit(batch, reply)
+        return False
+
+    def _ping(self, batch: Batch, control: Control, reply: bytes) -> None:
+        """Report the progress of the batch again."""
+        if control.seq > batch.last:
+            self._publish(reply, BatchFlowGap(last_seq=batch.last + 1, seq=control.seq + 1))
+            if batch.gap_ok:
+                batch.last = control.seq
+                self._catch_up(batch)
+                if self._flow(batch, reply):
+                    return
+            elif self._commit(batch, reply):
+                return
+        self._tell_flow(batch, reply)
+
+    def _refused(self, batch: Batch, control: Control, reply: bytes, outcome: Outcome) -> None:
+        """Report a message that is refused or a duplicate, and end the batch if it is the last one."""
+        known = 0 if isinstance(outcome, ApiError) else outcome
+        if known:
+            if not batch.pending:
+                batch.persisted = control.seq
+                self._flow(batch, reply)
+            if not control.commits:
+                return
+        if not control.gap_ok and batch.last == 1:
+            self._close(batch)
+            if isinstance(outcome, ApiError):
+                self._publish(reply, PubAck(error=outcome, stream=self._stream.name))
+            else:
+                self._stream.pipeline.acks.known(reply, known, batch_of_ack(batch.batch_id, control.seq))
+            return
+        if isinstance(outcome, ApiError):
+            self._publish(reply, BatchFlowErr(seq=control.seq, error=outcome))
+        if control.gap_ok and not control.commits:
+            return
+        if not known:
+            batch.last -= 1
+            self._catch_up(batch)
+        self._commit(batch, reply)
+
+    # Progress
+
+    def committed(self, durable_seq: int) -> None:
+        """Handle messages that became durable."""
+        waiting = self.waiting
+        while waiting and waiting[0].seq <= durable_seq:
+            stored = waiting.popleft()
+            if stored.batch.open:
+                self._persisted(stored)
+
+    def _persisted(self, stored: Stored) -> None:
+        """Send the flow acks that are due after some messages, and the batch's ack after its last."""
+        batch = stored.batch
+        while (due := max(batch.acked + batch.every, stored.first)) < stored.last:
+            batch.persisted = due
+            self._flow(batch, stored.head + APPEND_END % due)
+        batch.pending -= stored.last - stored.first + 1
+        batch.stream_seq = stored.seq
+        batch.persisted = stored.last if batch.pending else batch.last
+        if batch.commits and batch.persisted == batch.last:
+            self._finish(batch)
+        else:
+            self._flow(batch, stored.reply)
+
+    def lost(self, durable_seq: int, fault: StoreError) -> None:
+        """Answer that messages above `durable_seq` were not kept; their batches end."""
+        waiting = self.waiting
+        while waiting and waiting[-1].seq > durable_seq:
+            stored = waiting.pop()
+            if stored.batch.open:
+                self._close(stored.batch)
+                self._stream.pipeline.acks.refuse(stored.reply, storage_fault(fault))
+
+    def _catch_up(self, batch: Batch) -> None:
+        if not batch.pending:
+            batch.persisted = batch.last
+
+    def _commit(self, batch: Batch, reply: bytes) -> bool:
+        """End a batch now, or once everything of it is durable; return whether it has ended."""
+        batch.commits, batch.commit_reply = True, reply
+        if batch.last != batch.persisted:
+            return False
+        self._finish(batch)
+        return True
+
+    def _finish(self, batch: Batch) -> None:
+        self._close(batch)
+        extra = batch_of_ack(batch.batch_id, batch.last)
+        ack = b"%b%d%b}" % (self._stream.pipeline.acks.opening, batch.stream_seq, extra)
+        self._account.publish(batch.commit_reply, b"", b"", ack)
+
+    def _flow(self, batch: Batch, reply: bytes) -> bool:
+        """Send a flow ack where one is due, and return whether it was."""
+        steps = (batch.persisted - batch.acked) // batch.every
+        if steps < 1:
+            return False
+        batch.acked += steps * batch.every
+        most = min(max(MAX_FLOW // max(len(self._open), 1), 1), batch.max_every)
+        if batch.every < most:
+            batch.every = min(batch.every * 2, most)
+        elif batch.every > most:
+            batch.every = max(batch.every // 2, most)
+        self._tell_flow(batch, reply)
+        return True
+
+    def _tell_flow(self, batch: Batch, reply: bytes) -> None:
+        self._publish(reply, BatchFlowAck(seq=batch.acked, msgs=batch.every))
+
+    def _publish(self, reply: bytes, body: BatchFlowAck | BatchFlowGap | BatchFlowErr | PubAck) -> None:
+        self._account.publish(reply, b"", b"", encode(body))
+
+    # Life
+
+    def _touch(self, batch: Batch) -> None:
+        """Restart the timeout of a batch."""
+        if not batch.commits:
+            del self._open[batch.batch_id]
+            self._open[batch.batch_id] = batch
+            batch.due_ns = self._now_ns() + self._total.limits.timeout_ns
+            self._alarm.no_later_than(batch.due_ns)
+
+    def _close(self, batch: Batch) -> None:
+        if batch.open:
+            batch.open = False
+            del self._open[batch.batch_id]
+            self._total.fast -= 1
+
+    def _look(self) -> None:
+        """Close batches that were silent for too long."""
+        now_ns = self._now_ns()
+        for batch in tuple(self._open.values()):
+            if batch.commits:
+                continue  # it ends with its commit
+            if batch.due_ns > now_ns:
+                self._alarm.no_later_than(batch.due_ns)
+                return
+            self._close(batch)

@@ -1,0 +1,367 @@
+"""Messages with a lifetime of their own: the header `Nats-TTL`, and the removal of expired messages.
+
+Theory of operation. A message that carries the header is stored with the flag TIMED. Where the stream allows TTLs its
+deadline goes into `_deadlines`, 16 bytes a message; one alarm is set to the earliest, never closer than the granularity
+that nats-server has. Messages with `never` are listed in `_never`, because max_age spares them. What is due is removed
+some messages per turn. After a restart both are filled again from the flagged messages (schedules.py); a message that
+is gone leaves its entries behind, which are skipped, and swept once they are the majority.
+
+`Deadlines`, which schedules use too, is a timing wheel with two levels. `_near` holds buckets of one tick (about a
+second), for every tick up to the era that was opened last; `_far` holds one bucket for every later era (4096 ticks,
+about 73 minutes), which is distributed to ticks when it begins. A bucket is two arrays, sequences and times, in the
+order of arrival; it is sorted once, when its first entry is due. Nothing is removed when a message is removed: the
+caller checks whether a due sequence is still stored, and `sweep` drops in small steps what is gone, so that entries do
+not outnumber messages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.units import DAY, parse_duration
+from natsctl.jetstream.consumers.redelivery import GONE
+from natsctl.jetstream.timers import Alarm
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.streams.pending_message import PendingMessage
+    from natsctl.jetstream.streams.stream_context import StreamContext
+
+
+TICK_BITS: Final = 30
+"""A tick is 2**30 ns."""
+ERA_BITS: Final = 42
+"""An era is 2**42 ns."""
+SWEEP_STEP: Final = 4096
+"""Entries that one step of a sweep looks at."""
+MAX_NS: Final = (1 << 63) - 1
+"""Latest time that is kept, ns since the epoch."""
+
+
+class Bucket:
+    """Entries that are due in the same stretch of time."""
+
+    __slots__ = ("dues", "in_order", "lowest", "seqs")
+
+    def __init__(self) -> None:
+        self.seqs = array("Q")
+        self.dues = array("Q")
+        self.lowest = MAX_NS
+        self.in_order = False
+
+    def add(self, due_ns: int, seq: int) -> None:
+        """Add one entry."""
+        self.seqs.append(seq)
+        self.dues.append(due_ns)
+        self.in_order = False
+        if due_ns < self.lowest:
+            self.lowest = due_ns
+
+    def take(self, now_ns: int, limit: int) -> list[tuple[int, int]]:
+        """Remove and return up to `limit` (sequence, time) pairs due by `now_ns`, the earliest first."""
+        if not self.in_order:
+            order = sorted(range(len(self.dues)), key=self.dues.__getitem__, reverse=True)
+            self.seqs = array("Q", map(self.seqs.__getitem__, order))
+            self.dues = array("Q", map(self.dues.__getitem__, order))
+            self.in_order = True
+        seqs, dues = self.seqs, self.dues
+        taken: list[tuple[int, int]] = []
+        while dues and dues[-1] <= now_ns and len(taken) < limit:
+            taken.append((seqs.pop(), dues.pop()))
+        self.lowest = dues[-1] if dues else MAX_NS
+        return taken
+
+    def sweep(self, start: int, lives: Callable[[int], bool]) -> int:
+        """Drop entries of removed messages among SWEEP_STEP from `start` on and return the number kept."""
+        stop = min(start + SWEEP_STEP, len(self.seqs))
+        kept = [at for at in range(start, stop) if lives(self.seqs[at])]
+        if len(kept) < stop - start:
+            for column in (self.seqs, self.dues):
+                column[start:stop] = array("Q", [column[at] for at in kept])
+        return len(kept)
+
+
+class Deadlines:
+    """The deadlines of one stream's messages."""
+
+    __slots__ = ("_count", "_era", "_eras", "_far", "_near", "_sweep", "_sweep_at", "_ticks")
+
+    def __init__(self) -> None:
+        self._near: dict[int, Bucket] = {}
+        self._far: dict[int, Bucket] = {}
+        self._ticks: list[int] = []
+        self._eras: list[int] = []
+        self._era = -1
+        self._count = 0
+        self._sweep: list[Bucket] = []
+        self._sweep_at = 0
+
+    def __len__(self) -> int:
+        """Return how many entries there are, stale ones included."""
+        return self._count
+
+    def add(self, due_ns: int, seq: int) -> None:
+        """Add the deadline of `seq`, `due_ns` since the epoch; a past one is due at once."""
+        due_ns = min(max(due_ns, 0), MAX_NS)
+        era = due_ns >> ERA_BITS
+        self._count += 1
+        if era <= self._era:
+            self._place(self._near, self._ticks, due_ns >> TICK_BITS, due_ns, seq)
+        else:
+            self._place(self._far, self._eras, era, due_ns, seq)
+
+    @staticmethod
+    def _place(rim: dict[int, Bucket], order: list[int], key: int, due_ns: int, seq: int) -> None:
+        bucket = rim.get(key)
+        if bucket is None:
+            bucket = rim[key] = Bucket()
+            heappush(order, key)
+        bucket.add(due_ns, seq)
+
+    def next_ns(self) -> int | None:
+        """Return the earliest deadline, None when there is none."""
+        bucket = self._first()
+        return bucket.lowest if bucket is not None else None
+
+    def take_due(self, now_ns: int, limit: int) -> list[tuple[int, int]]:
+        """Remove and return up to `limit` due (sequence, time) pairs, by sequence."""
+        due: list[tuple[int, int]] = []
+        while len(due) < limit:
+            bucket = self._first()
+            if bucket is None or bucket.lowest > now_ns:
+                break
+            due += bucket.take(now_ns, limit - len(due))
+        self._count -= len(due)
+        due.sort()
+        return due
+
+    def _first(self) -> Bucket | None:
+        """Return the bucket with the earliest deadline, having dealt out the next era where none is near."""
+        while True:
+            while self._ticks:
+                bucket = self._near[self._ticks[0]]
+                if bucket.seqs:
+                    return bucket
+                del self._near[heappop(self._ticks)]
+            if not self._eras:
+                return None
+            self._era = heappop(self._eras)
+            era = self._far.pop(self._era)
+            for due_ns, seq in zip(era.dues, era.seqs, strict=True):
+                self._place(self._near, self._ticks, due_ns >> TICK_BITS, due_ns, seq)
+            self._sweep = [bucket for bucket in self._sweep if bucket is not era]
+
+    def sweep(self, lives: Callable[[int], bool]) -> bool:
+        """Drop stale entries in one step; return whether the sweep continues."""
+        if not self._sweep:
+            self._sweep, self._sweep_at = [*self._near.values(), *self._far.values()], 0
+        while self._sweep and self._sweep_at >= len(self._sweep[-1].seqs):
+            self._sweep.pop()
+            self._sweep_at = 0
+        if self._sweep:
+            bucket = self._sweep[-1]
+            before = len(bucket.seqs)
+            self._sweep_at += bucket.sweep(self._sweep_at, lives)
+            self._count -= before - len(bucket.seqs)
+        return bool(self._sweep)
+
+
+SECOND_NS: Final = 1_000_000_000
+NEVER: Final = -1
+"""A TTL that never ends."""
+GRANULARITY_NS: Final = 250_000_000
+"""Least time between two looks. Source: docs/compatibility.md#expiry."""
+BATCH: Final = 256
+"""Messages that one turn removes."""
+STALE_SLACK: Final = 65_536
+"""Entries without a message that are kept before they are swept; so many are not worth the work."""
+SWEEP_STEPS: Final = 4
+"""Steps of a sweep that one turn makes."""
+KNOWN_TEXTS: Final = 1024
+"""Spellings that are remembered; publishers use the same ones again and again."""
+MAX_TEXT: Final = 64
+"""Characters of a TTL that are read; no duration is longer."""
+_NOT_IN_GO: Final = b"dwMyY"
+"""Units that durations have here, and not in Go."""
+
+
+@lru_cache(KNOWN_TEXTS)
+def parse_ttl(text: bytes) -> int | None:
+    """Return the nanoseconds of a TTL, whole seconds as nats-server counts them; 0: none, -1: never, None: invalid.
+
+    A Go duration of a second or more, digits (seconds), or `never`. Source: nats-server, stream.go.
+    """
+    if not text:
+        return 0
+    if text.lower() == b"never":
+        return NEVER
+    duration = parse_go_duration(text)
+    if duration is not None:
+        return duration // SECOND_NS * SECOND_NS if duration >= SECOND_NS else None
+    if not text.isdigit() or len(text) > MAX_TEXT:
+        return None
+    return min(int(text), MAX_NS // SECOND_NS) * SECOND_NS
+
+
+def parse_go_duration(text: bytes) -> int | None:
+    """Return the nanoseconds of a duration in Go's spelling, None for anything else."""
+    if len(text) > MAX_TEXT or text.strip() != text or text.translate(None, _NOT_IN_GO) != text:
+        return None
+    try:
+        return parse_duration(text.decode())
+    except ValueError:
+        return None
+
+
+def check_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+    """Refuse a TTL if the stream allows none; flag a message that has one."""
+    text = message.fields.get(headers.TTL)
+    if text is None:
+        return None
+    ttl_ns = parse_ttl(text)
+    if ttl_ns and not message.own and not stream.config.allow_msg_ttl:
+        return error(ErrCode.MESSAGE_TTL_DISABLED)
+    message.ttl_ns = ttl_ns or 0
+    message.timed = message.timed or bool(ttl_ns)
+    return None
+
+
+def read_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+    """Refuse an invalid TTL; raise one to that of delete markers. The last check, for a message that is stored."""
+    text = message.fields.get(headers.TTL)
+    if text is None or stream.retention.refuses(message.subject):
+        return None
+    if parse_ttl(text) is None:
+        return error(ErrCode.MESSAGE_TTL_INVALID)
+    raise_to_marker(stream, message)
+    return None
+
+
+def check_batch_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+    """Refuse a disabled or invalid TTL in a batch; a valid one is handled by `check_ttl` and `read_ttl`."""
+    text = message.fields.get(headers.TTL)
+    if text is not None and not message.own and parse_ttl(text) != 0:
+        if not stream.config.allow_msg_ttl:
+            return error(ErrCode.MESSAGE_TTL_DISABLED)
+        if parse_ttl(text) is None:
+            return error(ErrCode.MESSAGE_TTL_INVALID)
+    return check_ttl(stream, message) or read_ttl(stream, message)
+
+
+def raise_to_marker(stream: StreamContext, message: PendingMessage) -> None:
+    """Raise a message's TTL to that of delete markers: one that expired earlier could hide behind an older marker.
+
+    Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.
+    """
+    least_ns = stream.config.subject_delete_marker_ttl // SECOND_NS * SECOND_NS
+    if 0 < message.ttl_ns < least_ns and stream.config.max_msgs_per_subject != 1:
+        message.ttl_ns = least_ns
+        message.header = headers.remove(message.header, headers.TTL)
+        message.header = headers.append(message.header, [(headers.TTL, b"%d" % (least_ns // SECOND_NS))])
+
+
+class MessageTtl:
+    """The lifetimes of one stream's messages."""
+
+    __slots__ = ("_ahead", "_alarm", "_deadlines", "_never", "_stream", "active")
+
+    def __init__(self, stream: StreamContext) -> None:
+        self._stream = stream
+        self._alarm = Alarm(stream.engine.timers, self._look)
+        self._deadlines = Deadlines()
+        self._ahead = Deadlines()
+        """Deadlines by the monotonic clock, of messages with times ahead of the wall clock; see expiry.py."""
+        self._never = array("Q")
+        self.active = False
+        """True if messages expire by their TTL; otherwise the header is only stored."""
+
+    def __len__(self) -> int:
+        return len(self._deadlines) + len(self._ahead)
+
+    def stop(self) -> None:
+        """Stop removing messages."""
+        self.active = False
+        self._alarm.cancel()
+
+    def clear(self) -> None:
+        """Drop every message."""
+        self._alarm.cancel()
+        self._deadlines, self._ahead, self._never = Deadlines(), Deadlines(), array("Q")
+
+    def note(self, seq: int, ts_ns: int, ttl_ns: int) -> None:
+        """Record a stored message and its lifetime."""
+        if ttl_ns == NEVER:
+            insort(self._never, seq)
+        elif ttl_ns > 0 and self.active:
+            clock = self._stream.engine.clock
+            if ts_ns > clock.now_ns():
+                self._ahead.add(clock.monotonic_ns() + ttl_ns, seq)
+            else:
+                self._deadlines.add(ts_ns + ttl_ns, seq)
+            if len(self) > STALE_SLACK and self._prevails():
+                self._stream.engine.ready(self)
+
+    def arm(self) -> None:
+        """Look again when the earliest deadline has come."""
+        clock = self._stream.engine.clock
+        dues = ((self._deadlines.next_ns(), clock.now_ns()), (self._ahead.next_ns(), clock.monotonic_ns()))
+        left = [due_ns - now_ns for due_ns, now_ns in dues if due_ns is not None]
+        if left:
+            self._alarm.no_later_than(clock.monotonic_ns() + max(min(*left, DAY), GRANULARITY_NS))
+
+    def tidy(self) -> bool:
+        """Drop some entries of messages that are gone, if those prevail; return whether more of that is to do."""
+        if len(self._never) > 2 * self._stream.store.messages + STALE_SLACK:
+            self._never = array("Q", filter(self._stream.store.holds, self._never))
+        larger = max(self._deadlines, self._ahead, key=len)
+        return self._prevails() and any(larger.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
+
+    def _prevails(self) -> bool:
+        """Return whether most entries belong to messages that are gone."""
+        return len(self) > 2 * self._stream.store.messages + STALE_SLACK
+
+    # Messages without an end
+
+    def spares(self, seq: int) -> bool:
+        """Return whether max_age spares a message."""
+        at = bisect_left(self._never, seq)
+        return at < len(self._never) and self._never[at] == seq
+
+    def spared_below(self, seq: int) -> bool:
+        """Return whether max_age spares a message below `seq` (or one that is gone since)."""
+        return bool(self._never) and self._never[0] < seq
+
+    # Removal
+
+    def _look(self) -> None:
+        self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Remove the next messages whose time is over, or sweep, and ask again where there is more."""
+        stream, store, engine = self._stream, self._stream.store, self._stream.engine
+        if not store.healthy or not self.active:
+            return 0
+        if held_until_ns := engine.clock_watch.held_until_ns():
+            self._alarm.no_later_than(held_until_ns)
+            return 0
+        now_ns, limit = engine.clock.now_ns(), min(budget, BATCH)
+        due = self._ahead.take_due(engine.clock.monotonic_ns(), limit)
+        due += self._deadlines.take_due(now_ns, limit - len(due))
+        for seq, _ in due:
+            if seq > store.durable_seq:
+                self._deadlines.add(now_ns + GRANULARITY_NS, seq)
+            else:
+                stream.markers.expire(seq, GONE)
+        stream.count_bytes()
+        if len(due) == limit or self.tidy():
+            engine.ready(self)
+        else:
+            self.arm()
+        return len(due)

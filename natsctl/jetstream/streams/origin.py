@@ -1,0 +1,169 @@
+"""Names that a stream and its origin must agree on, and the requests of a mirror or source to its origin.
+
+Subjects, consumers, index of a source and identity of a stream are nats-server's, so that a stream of another server
+can be mirrored and sourced from, and the headers that one server wrote are understood by the next. Source:
+server/stream.go, server/consumer.go of nats-server.
+
+The requests create a consumer, or reset a durable one. Those to newer servers name the required API level and the
+identity of the origin; older ones, which refuse that, are asked for a plain direct consumer.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from msgspec import field
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError
+from natsctl.api.codec import encode
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, SequenceInfo
+from natsctl.api.model import Model, Uint64, blank
+from natsctl.api.requests import ConsumerCreateRequest
+from natsctl.api.stream import StreamSource
+from natsctl.api.subjects import API_PREFIX
+from natsctl.api.times import format_time
+from natsctl.api.units import SECOND
+from natsctl.jetstream.advisories import nuid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.jetstream.streams.stream_context import StreamContext
+
+
+SEPARATOR: Final = "\f"
+"""Between the filters, and between the destinations, of a source with several transforms."""
+
+_DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_HASH_CHARS: Final = 8
+
+
+def short_hash(text: str) -> str:
+    """Return eight base62 digits that stand for `text`."""
+    digest = sha256(text.encode()).digest()[:_HASH_CHARS]
+    return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
+
+
+def identity(stream: StreamContext) -> str:
+    """Return the identity of a stream, which differs from that of another stream of the same name."""
+    return short_hash(format_time(stream.created_ns))
+
+
+def source_fields(source: StreamSource) -> tuple[str, str, str]:
+    """Return the name, filters and destinations that identify the messages of a source."""
+    name = source.name
+    if source.external is not None:
+        name += ":" + short_hash(source.external.api)
+    if source.consumer is not None:
+        name += ":C=" + short_hash(source.consumer.name)
+    if not source.subject_transforms:
+        return name, source.filter_subject or ">", ">"
+    filters = SEPARATOR.join(transform.src or ">" for transform in source.subject_transforms)
+    return name, filters, SEPARATOR.join(transform.dest or ">" for transform in source.subject_transforms)
+
+
+def source_index(source: StreamSource) -> str:
+    """Return `source_fields` as one text."""
+    return " ".join(source_fields(source))
+
+
+def stable_name(stream: StreamContext) -> str:
+    """Return the part of a consumer's name that identifies a mirror or sourcing stream."""
+    parts = [stream.name, stream.account.name]
+    if stream.engine.options.domain:
+        parts.append(stream.engine.options.domain)
+    return " ".join(parts)
+
+
+def mirror_consumer(stream: StreamContext) -> str:
+    """Return the name of the consumer that a mirror requests."""
+    return "JS_MIRROR_" + short_hash(stable_name(stream))
+
+
+def source_consumer(stream: StreamContext, source: StreamSource, sources: Sequence[StreamSource]) -> str:
+    """Return the name of the consumer that a source requests; a distinct one if a stream is sourced twice."""
+    text = short_hash(stable_name(stream))
+    if sum(other.name == source.name for other in sources) > 1:
+        text += " " + source_index(source)
+    return "JS_SRC_" + short_hash(text)
+
+
+def api_subject(source: StreamSource, verb: str) -> bytes:
+    """Return the subject of an API request to the origin."""
+    prefix = source.external.api if source.external is not None else API_PREFIX
+    return f"{prefix}.{verb}".replace("..", ".").encode()
+
+
+def deliver_subject(source: StreamSource, letter: str, random: str) -> str:
+    """Return where the origin's consumer delivers to; `letter` is M for a mirror and S for a source."""
+    if source.external is not None and source.external.deliver:
+        return f"{source.external.deliver}.{letter}.{random}".replace("..", ".")
+    return f"$JS.{letter}.{random}"
+
+
+HEARTBEAT_NS: Final = SECOND
+STALLED_NS: Final = 10 * SECOND
+"""Silence after which a consumer is given up; what an unused one lives for at the origin. Source: nats-server."""
+ACK_WAIT_NS: Final = 22 * 3600 * SECOND
+"""Of a consumer without acks. Source: nats-server."""
+
+NEWEST_LEVEL: Final = 5
+"""API level of requests that name the identity of the origin."""
+SOURCING_LEVEL: Final = 4
+"""API level of consumers made for sourcing."""
+OLD_LEVEL: Final = 0
+"""Of servers that know neither."""
+
+_RANDOM: Final = 8
+
+
+class ConsumerAnswer(Model):
+    """The used part of the answer to a consumer's creation or reset."""
+
+    stream_name: str = field(default_factory=blank)
+    name: str = field(default_factory=blank)
+    config: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
+    delivered: SequenceInfo = field(default_factory=lambda: SequenceInfo())
+    num_pending: Uint64 = 0
+    error: ApiError | None = None
+
+
+def request_header(level: int, identity: str) -> bytes:
+    """Return the header block of a request; the origin of an unknown past may be any stream (identity "")."""
+    if level == OLD_LEVEL:
+        return b""
+    lines = [(headers.REQUIRED_API_LEVEL, b"%d" % level)]
+    if level >= NEWEST_LEVEL:
+        lines.append((headers.STREAM_IDENTITY, identity.encode()))
+    return headers.encode(lines)
+
+
+def reset_request(source: StreamSource, consumer: str) -> tuple[bytes, bytes]:
+    """Return subject and body that put a durable consumer back to its ack floor."""
+    return api_subject(source, f"CONSUMER.RESET.{source.name}.{consumer}"), b""
+
+
+def create_request(
+    stream: StreamContext, source: StreamSource, letter: str, config: ConsumerConfig, level: int
+) -> tuple[bytes, bytes]:
+    """Return subject and body that make a consumer; `config` has start and filters, and gets the rest."""
+    rng = stream.engine.rng
+    config.deliver_subject = deliver_subject(source, letter, nuid(rng, _RANDOM))
+    config.ack_policy, config.ack_wait, config.max_deliver = AckPolicy.NONE, ACK_WAIT_NS, 1
+    config.idle_heartbeat, config.flow_control = HEARTBEAT_NS, True
+    config.direct, config.inactive_threshold = True, STALLED_NS
+    config.sourcing = level >= SOURCING_LEVEL
+    if not config.sourcing:
+        config.name += "_" + nuid(rng, _RANDOM)
+    kind = "mirror" if letter == "M" else "src"
+    config.metadata = {f"_nats.{kind}.stream": stream.name, f"_nats.{kind}.acc": stream.account.name}
+    if stream.engine.options.domain:
+        config.metadata[f"_nats.{kind}.domain"] = stream.engine.options.domain
+    if len(config.filter_subjects) == 1:
+        config.filter_subject, config.filter_subjects = config.filter_subjects[0], []
+    verb = f"CONSUMER.CREATE.{source.name}"
+    if config.filter_subject:
+        verb += f".{config.name}.{config.filter_subject}"
+    return api_subject(source, verb), encode(ConsumerCreateRequest(stream_name=source.name, config=config))

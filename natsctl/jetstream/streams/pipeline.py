@@ -1,0 +1,509 @@
+"""The publish path of a stream: checks, sequence, limits, republish, and the ack once the message is durable.
+
+Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only passes
+through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes a `PendingMessage`
+and goes through `take`: a batch may keep it, `check_message` runs the checks in order, `store_checked` appends and
+informs the parts that keep data about messages (`_after_store`). When a commit ends, `committed` takes the durable
+prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
+async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
+
+Republish publishes stored messages again under another subject, for subscribers without a consumer. When a message is
+stored and its republish subject has a subscriber, it is kept with its time and the sequence before it on its subject,
+because both may be gone when the commit ends. Messages that have become durable are published then, before the acks, in
+the order of the sequences. Source: docs/compatibility.md#republishing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError
+from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy, StoreCompression
+from natsctl.api.subject_transform import SubjectMapping
+from natsctl.api.subjects import is_literal, is_valid_subject
+from natsctl.api.times import format_time
+from natsctl.jetstream.streams import publish_checks as checks
+from natsctl.jetstream.streams.atomic_batch import AtomicBatches
+from natsctl.jetstream.streams.counters import FreshTotals
+from natsctl.jetstream.streams.fast_batch import CONTROL_SUFFIX, FastBatches, control_subject
+from natsctl.jetstream.streams.pending_message import Entry, PendingMessage, PublishAcks, storage_fault
+from natsctl.jetstream.streams.schedules import is_timed
+from natsctl.store.errors import StoreError
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.streams.limits import Limits
+    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.store.stream import Copy
+    from natsctl.wire.ops import Op
+
+
+Waiting = tuple[int, bytes, bytes, bytes]
+"""(sequence, subject to publish on, header, payload)"""
+
+
+class Republish:
+    """The republishing of one stream."""
+
+    __slots__ = ("_headers_only", "_mapping", "_stream", "_waiting", "active")
+
+    def __init__(self, stream: StreamContext) -> None:
+        self._stream = stream
+        self._mapping: SubjectMapping | None = None
+        self._headers_only = False
+        self._waiting: list[Waiting] = []
+        self.active = False
+        """True if the stream republishes."""
+
+    def configure(self) -> None:
+        """Read subjects and form from the configuration."""
+        wanted = self._stream.config.republish
+        self._mapping, self.active = None, wanted is not None and bool(wanted.dest)
+        if wanted is not None and wanted.dest:
+            self._mapping = SubjectMapping.compile(wanted.src, wanted.dest, draw=self._stream.engine.rng.getrandbits)
+            self._headers_only = wanted.headers_only
+
+    def stored(self, seq: int, previous_seq: int, subject: bytes, header: bytes, payload: bytes) -> None:
+        """Keep a message that was stored just now; `previous_seq` is the one before it on its subject, 0: none."""
+        to = self._mapping.apply(subject) if self._mapping is not None else None
+        if to is None or not self._stream.account.has_interest(to):
+            return
+        if not (is_valid_subject(to) and is_literal(to)):
+            return  # as in nats-server, a message for an invalid subject is dropped
+        lines = b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n" % (
+            self._stream.name.encode(),
+            subject,
+            seq,
+            format_time(self._stream.store.last_ts_ns).encode(),
+        )
+        lines += b"Nats-Last-Sequence: %d\r\n" % previous_seq
+        if self._headers_only:
+            lines += b"Nats-Msg-Size: %d\r\n" % len(payload)
+            payload = b""
+        block = b"%b%b\r\n" % (header[:-2] if header else b"NATS/1.0\r\n", lines)
+        self._waiting.append((seq, to, block, payload))
+
+    def committed(self, durable_seq: int) -> None:
+        """Publish messages that became durable."""
+        waiting, self._waiting = self._waiting, []
+        account = self._stream.account
+        for message in waiting:
+            if message[0] <= durable_seq:
+                account.publish(message[1], b"", message[2], message[3])
+            else:
+                self._waiting.append(message)
+
+    def forget_above(self, seq: int) -> None:
+        """Drop messages that were not kept."""
+        self._waiting = [message for message in self._waiting if message[0] <= seq]
+
+
+FIRST_LINE: Final = b"NATS/1.0\r\n"
+ID_LINE: Final = b"\r\nNats-Msg-Id:"
+ONLY_ID: Final = b"NATS/1.0" + ID_LINE
+"""The start of the header block that most publishers with headers send."""
+
+_UNLIMITED: Final = 1 << 62
+_seq_of = itemgetter(0)
+_header_of = itemgetter(3)
+"""Of an operation."""
+
+
+class PublishPipeline:
+    """The publish path of one stream."""
+
+    __slots__ = (
+        "_after_store", "_append", "_append_run", "_bounded", "_direct", "_limits", "_max_payload", "_now_ns",
+        "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting",
+        "acks", "atomic", "fast", "republish", "totals",
+    )  # fmt: skip
+
+    def __init__(self, stream: StreamContext, limits: Limits) -> None:
+        self._stream = stream
+        self._append = stream.store.append
+        self._append_run = stream.store.append_run
+        self._now_ns = stream.engine.clock.now_ns
+        self._waiting: list[Entry] = []
+        self._after_store: list[Callable[[int, PendingMessage], None]] = []
+        self._transform: SubjectMapping | None = None
+        self._direct = False
+        self._bounded = False
+        self._picky = False
+        self._plain = False
+        self._trim = False
+        self._max_payload = _UNLIMITED
+        self._limits = limits
+        self.acks = PublishAcks(stream)
+        self.republish = Republish(stream)
+        self.atomic = AtomicBatches(stream)
+        self.fast = FastBatches(stream)
+        self.totals = FreshTotals(stream.store)
+
+    def configure(self) -> None:
+        """Derive the path of messages from the configuration."""
+        config, storage = self._stream.config, self._stream.store.storage
+        for part in (self.acks, self._limits, self.republish, self.atomic, self.fast):
+            part.configure()
+        self._stream.store.lazy = config.persist_mode is PersistMode.ASYNC
+        self._stream.store.compress(config.compression is StoreCompression.S2)
+        self._transform = None
+        if config.subject_transform is not None:
+            src, dest = config.subject_transform.src, config.subject_transform.dest
+            self._transform = SubjectMapping.compile(src, dest, draw=self._stream.engine.rng.getrandbits)
+        self._trim = self._limits.any
+        self._max_payload = checks.MAX_RECORD_BYTES // 2 if storage == "file" else _UNLIMITED
+        if config.max_msg_size >= 0:
+            self._max_payload = min(config.max_msg_size, self._max_payload)
+        interest = config.retention is RetentionPolicy.INTEREST
+        picky = config.discard is DiscardPolicy.NEW and self._trim
+        self._picky = picky or self._stream.usage.limited
+        rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
+        asked = config.sealed or interest or self._stream.usage.full or self._stream.usage.limited or rewrites
+        self._direct = not (asked or picky)
+        self._bounded = picky and not asked
+        obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
+        self._after_store = self._stream.timed.listeners()
+        if config.allow_msg_counter:
+            self._after_store.append(self.totals.stored)
+        self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
+
+    def stop(self) -> None:
+        """Drop the open batches."""
+        self.atomic.stop()
+        self.fast.stop()
+
+    # Publishing
+
+    def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        """Handle one message; the broker's handler."""
+        direct = self._direct or (self._bounded and self._limits.has_room(subject, (payload,)))
+        if header or not direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
+            if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
+                self._identified(subject, reply, header, payload, origin)
+            else:
+                self.take(PendingMessage(subject, reply, header, payload, origin))
+            return
+        try:
+            seq = self._append(subject, b"", payload, self._now_ns())
+        except StoreError as fault:
+            self.acks.refuse(reply, storage_fault(fault))
+            return
+        self._waiting.append((seq, subject, reply))
+        if self._trim:
+            self._limits.trim(subject)
+
+    def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Handle messages in order; the broker's handler for runs. b"": on several subjects."""
+        if any(map(_header_of, messages)):
+            self._take_headed(subject, messages)
+            return
+        payloads = [message[4] for message in messages]
+        if not self._take_together(subject, messages, payloads):
+            self._take_one_by_one(messages)
+            return
+        if subject and messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
+            self.fast.take_run(subject, messages)
+            return
+        store, now_ns, first_seq = self._stream.store, self._now_ns(), self._stream.store.last_seq + 1
+        try:
+            if subject:
+                self._append_run(subject, payloads, now_ns)
+            else:
+                store.append_copies([(seq, now_ns, op[1], b"", op[4]) for seq, op in enumerate(messages, first_seq)])
+        except StoreError as fault:
+            for message in messages:
+                self.acks.refuse(message[2], storage_fault(fault))
+            return
+        self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
+        if self._trim:
+            self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
+
+    def _take_one_by_one(self, messages: Sequence[Op]) -> None:
+        work = self._stream.work
+        for _, subject, reply, header, payload in messages:
+            take = work.publish if work.closed else self.publish  # one of them may have begun a long job
+            take(subject, reply, header, payload, None)
+
+    def _take_headed(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Handle a run with headers: together, if each contains only a new message id."""
+        ids = [_only_id(op[3]) for op in messages]
+        sizes = [len(op[3]) + len(op[4]) for op in messages]
+        if (
+            not self._direct
+            or not (subject or self._limits.trims_together)
+            or max(sizes) > min(self._max_payload, checks.MAX_HEADER_BYTES)
+            or CONTROL_SUFFIX in b" ".join([op[2] for op in messages])
+            or not self._stream.dedupe.are_new(ids)
+        ):
+            self._take_one_by_one(messages)
+            return
+        store, now_ns, first_seq = self._stream.store, self._now_ns(), self._stream.store.last_seq + 1
+        try:
+            store.append_copies([(seq, now_ns, op[1], op[3], op[4]) for seq, op in enumerate(messages, first_seq)])
+        except StoreError as fault:
+            for message in messages:
+                self.acks.refuse(message[2], storage_fault(fault))
+            return
+        self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
+        self._stream.dedupe.stored_together(first_seq, ids)
+        if self._trim:
+            self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
+
+    def _take_together(self, subject: bytes, messages: Sequence[Op], payloads: list[bytes]) -> bool:
+        """Return whether each of a run's messages would do no more than be stored."""
+        if not (self._direct or self._bounded) or max(map(len, payloads)) > self._max_payload:
+            return False
+        if not subject and (any(op[2][-4:] == CONTROL_SUFFIX for op in messages) or not self._limits.trims_together):
+            return False
+        return self._direct or self._limits.has_room(subject or max([op[1] for op in messages], key=len), payloads)
+
+    def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
+        """Store messages that need no check and no ack; return the last one's sequence."""
+        try:
+            first_seq = self._append_run(subject, payloads, self._now_ns())
+        except StoreError as fault:
+            return storage_fault(fault)
+        self._waiting.extend([(seq, subject, b"") for seq in range(first_seq, first_seq + len(payloads))])
+        if self._trim:
+            self._limits.trim(subject)
+        return first_seq + len(payloads) - 1
+
+    def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        """Handle a message whose header begins with an id: on the fast path, if it contains nothing else."""
+        size = len(header)
+        if (
+            header.find(b"\r\n", len(ONLY_ID)) + 4 != size
+            or size > checks.MAX_HEADER_BYTES
+            or size + len(payload) > self._max_payload
+        ):
+            self.take(PendingMessage(subject, reply, header, payload, origin))
+            return
+        msg_id = header[len(ONLY_ID) : -4].lstrip(b" ")
+        known = self._stream.dedupe.find(msg_id)
+        if known:
+            self.acks.known(reply, known)
+            return
+        try:
+            seq = self._append(subject, header, payload, self._now_ns())
+        except StoreError as fault:
+            self.acks.refuse(reply, storage_fault(fault))
+            return
+        self._waiting.append((seq, subject, reply))
+        self._stream.dedupe.stored(seq, msg_id)
+        if self._trim:
+            self._limits.trim(subject)
+
+    def take(self, message: PendingMessage) -> None:
+        """Handle one message that may be refused, rewritten or kept for a batch."""
+        _clean(message)
+        if control := control_subject(message):
+            self.fast.take(message, control)
+        elif headers.BATCH_ID in message.fields:
+            self.atomic.take(message)
+        else:
+            self.map_subject(message)
+            self._check_and_store(message)
+
+    def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
+        """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
+        size = len(header) + len(payload)
+        if self._plain and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
+            seq = self._append(subject, header, payload, self._now_ns(), is_timed(header))
+            self._waiting.append((seq, subject, b""))
+            if self._trim:
+                self._limits.trim(subject)
+            return True
+        message = PendingMessage(subject, b"", header, payload)
+        message.own = True
+        self.map_subject(message)
+        return self._check_and_store(message)
+
+    def map_subject(self, message: PendingMessage) -> None:
+        """Give a message the subject that the stream keeps it under."""
+        if self._transform is not None:
+            message.subject = self._transform.apply(message.subject) or message.subject
+
+    def _check_and_store(self, message: PendingMessage) -> bool:
+        """Check a message, store it, answer, and return whether the stream has it now."""
+        outcome = checks.check_message(self._stream, message)
+        if outcome and not isinstance(outcome, ApiError):
+            self.acks.known(message.reply, outcome)
+            return True
+        if not outcome:
+            outcome = self.store_checked(message)
+        if isinstance(outcome, ApiError):
+            self.acks.refuse(message.reply, outcome)
+            return False
+        return True
+
+    def store_own(self, message: PendingMessage) -> int:
+        """Store a message that the server made, which no limit refuses, and return its sequence. Raises StoreError."""
+        return self._store(message)
+
+    def store_mirrored(
+        self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, timed: bool = False
+    ) -> None:
+        """Store a message of the origin under its own sequence and time; nothing is checked. Raises StoreError."""
+        store = self._stream.store
+        previous = store.last_seq_of(subject) if self.republish.active else 0
+        timed = timed or is_timed(header)
+        store.append_at(seq, ts_ns, subject, header, payload, timed)
+        self._waiting.append((seq, subject, b""))
+        if self.republish.active:
+            self.republish.stored(seq, previous, subject, header, payload)
+        if self._after_store:
+            message = PendingMessage(subject, b"", header, payload)
+            message.own, message.timed = True, timed
+            self._tell_stored(seq, message)
+        if self._trim:
+            self._limits.trim(subject)
+
+    @property
+    def copies_plainly(self) -> bool:
+        """Return whether nothing follows from a mirrored message but that it is stored."""
+        return not (self.republish.active or self._after_store or self._trim)
+
+    def store_copies(self, messages: Sequence[Copy]) -> None:
+        """Store messages of the origin that have no header, where copies are plain; there must be one."""
+        self._stream.store.append_copies(messages)
+        self._waiting.extend([(message[0], message[2], b"") for message in messages])
+
+    def store_checked(self, message: PendingMessage) -> ApiError | int:
+        """Store a checked message, or use up a sequence if no consumer takes it; return the sequence or the error."""
+        try:
+            if self._stream.retention.refuses(message.subject):
+                return self._skip(message)
+            if self._picky:
+                refusal = checks.check_account(self._stream, message) or self._limits.refuse(
+                    message.subject, message.header, message.payload
+                )
+                if refusal is not None:
+                    return refusal
+            return self._store(message)
+        except StoreError as fault:
+            return storage_fault(fault)
+
+    def _skip(self, message: PendingMessage) -> int:
+        stream = self._stream
+        seq = stream.store.last_seq + 1
+        stream.store.skip_to(seq)
+        stream.dedupe.stored(seq, message.msg_id)
+        self._roll_up(seq, message)
+        self._waiting.append((seq, b"", message.reply))
+        return seq
+
+    def _store(self, message: PendingMessage) -> int:
+        subject, store = message.subject, self._stream.store
+        previous = store.last_seq_of(subject) if self.republish.active else 0
+        seq = self._append(subject, message.header, message.payload, self._now_ns(), message.timed)
+        self._stored(seq, message, previous)
+        return seq
+
+    def store_batch(self, messages: Sequence[PendingMessage]) -> None:
+        """Store checked messages together: all of them or, after a crash, none; the last one's reply gets the ack."""
+        store = self._stream.store
+        previous: dict[bytes, int] = {}
+        if self.republish.active:
+            previous = {message.subject: store.last_seq_of(message.subject) for message in messages}
+        try:
+            first_seq = store.append_batch(
+                [(m.subject, m.header, m.payload, m.timed) for m in messages], self._now_ns()
+            )
+            for seq, message in enumerate(messages, first_seq):
+                self._stored(seq, message, previous.get(message.subject, 0))
+                previous[message.subject] = seq
+        except StoreError as fault:
+            self.acks.refuse(messages[-1].reply, storage_fault(fault))
+
+    def _stored(self, seq: int, message: PendingMessage, previous_seq: int) -> None:
+        """Update the other parts after a message was appended."""
+        stream, subject = self._stream, message.subject
+        self._roll_up(seq, message)
+        wanted = not stream.retention.refuses(subject)
+        self._waiting.append((seq, subject if wanted else b"", message.reply))
+        if message.extra:
+            self.acks.say_beside(seq, message.extra)
+        stream.dedupe.stored(seq, message.msg_id)
+        if not wanted:
+            stream.store.remove(seq)  # part of a batch: its sequence is used up as if it had been stored
+            return
+        if self.republish.active:
+            self.republish.stored(seq, previous_seq, subject, message.header, message.payload)
+        self._tell_stored(seq, message)
+        if self._trim:
+            self._limits.trim(subject)
+
+    def _roll_up(self, seq: int, message: PendingMessage) -> None:
+        if message.rollup:
+            if self._trim and not self._stream.retention.refuses(message.subject):
+                self._limits.trim(message.subject)  # removals by limits have advisories, those by a purge have none
+            filters = Filters((message.subject if message.rollup == b"sub" else b">",))
+            self._stream.work.begin(self._stream.purging(filters, below_seq=seq))
+
+    def _tell_stored(self, seq: int, message: PendingMessage) -> None:
+        for listener in self._after_store:
+            listener(seq, message)
+
+    # Commits
+
+    def committed(self, durable_seq: int) -> None:
+        """Send the acks of everything that became durable, and inform the consumers."""
+        waiting = self._waiting
+        if waiting and waiting[-1][0] <= durable_seq:
+            self._waiting = []
+        else:
+            end = bisect_right(waiting, durable_seq, key=_seq_of)
+            waiting, self._waiting = waiting[:end], waiting[end:]
+        if self.republish.active:
+            self.republish.committed(durable_seq)
+        self.acks.stored(waiting, durable_seq)
+        if self.fast.waiting:
+            self.fast.committed(durable_seq)
+        stream = self._stream
+        stream.timed.committed(durable_seq)
+        stream.expiry.committed()
+        stream.retention.committed()
+        stream.count_bytes()
+        if stream.consumers and waiting:
+            stored = [(seq, subject) for seq, subject, _ in waiting if subject]
+            if stored:
+                stream.retention.interest.announce(stored)
+
+    def refused(self, durable_seq: int, fault: StoreError) -> None:
+        """Answer the publishers of messages above `durable_seq` that they were not kept."""
+        self._stream.dedupe.forget_above(durable_seq)
+        self.republish.forget_above(durable_seq)
+        lost = [entry for entry in self._waiting if entry[0] > durable_seq]
+        self._waiting = [entry for entry in self._waiting if entry[0] <= durable_seq]
+        self.acks.lost(lost, durable_seq, fault)
+        self.fast.lost(durable_seq, fault)
+
+
+def _only_id(header: bytes) -> bytes:
+    """Return the message id of a header in which nothing else concerns a stream, b"" of any other."""
+    start = len(ONLY_ID)
+    is_first = header.startswith(ONLY_ID)
+    if not is_first:
+        start = header.find(ID_LINE) + len(ID_LINE)
+    end = header.find(b"\r\n", start)
+    if not (is_first and end + 4 == len(header)):
+        only = header.startswith(FIRST_LINE) and header.count(b"\r\nNats-") == 1 and b"\r\nMsg-Id:" not in header
+        if not only or start < len(ID_LINE) or end < 0:
+            return b""
+    return header[start:end].lstrip(b" ")
+
+
+def _clean(message: PendingMessage) -> None:
+    """Remove from a header what is not stored: a status, and an import's information about the requester."""
+    header = message.header
+    if header.startswith(b"NATS/1.0 "):
+        header = b"NATS/1.0" + header[header.find(b"\r\n") :]
+        message.header = b"" if header == b"NATS/1.0\r\n\r\n" else header
+    if headers.REQUEST_INFO in message.fields:
+        message.header = headers.remove(message.header, headers.REQUEST_INFO)

@@ -1,0 +1,406 @@
+"""The sources of one stream: the origins' messages as new ones, each with a header that names its origin.
+
+Theory of operation. Every sourced message names its origin in a header, so the stored messages hold the position of
+each source, as long as the newest message of each is there. Because it may be deleted, expire or be consumed, the
+positions also go into the journal, with the commit that holds the messages: a record holds the positions of some
+sources at the time when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out
+those of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes
+the result before any request to an origin, so that a position is never ahead of what is stored, and never behind. (The
+journal is written right after the messages. After a crash between the two, messages that a limit pushed out within the
+very commit that brought them are not in the stream any more, but still in its log, where they are read too.)
+
+The start of a source is decided, and written down, with its first connection. A recreated origin has another identity;
+its messages are then sourced from the beginning, as those of another stream. A source without a recorded position (the
+stream was restored from a snapshot, or comes from another server) looks for its newest header from the end of the
+stream, some messages per turn, before it connects; the first look is taken at once, because a crash right after the
+first commit leaves messages without a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.err_codes import ErrCode
+from natsctl.api.stream import StreamSource, StreamSourceInfo
+from natsctl.api.times import format_time, parse_time
+from natsctl.jetstream.streams import origin
+from natsctl.jetstream.streams.mirror import apply_mappings, compile_mappings, set_first_start, without_conditions
+from natsctl.jetstream.streams.upstream import StoreLaterError, Taken, Upstream
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.store.errors import StoreError
+
+
+ACK_PREFIX: Final = b"$JS.ACK."
+
+
+class Position(NamedTuple):
+    """The newest stored message of an origin, and the origin's identity at that time."""
+
+    seq: int
+    identity: str
+
+
+NOWHERE: Final = Position(0, "")
+
+
+class Origin(NamedTuple):
+    """The fields of a source header; `place`, the index of the source, is empty in headers of servers before 2.10."""
+
+    stream: str
+    place: str
+    position: Position
+
+
+def read_origin(header: bytes) -> Origin | None:
+    """Return the fields of a stored message's source header, None without a valid one."""
+    value = headers.get(header, headers.STREAM_SOURCE)
+    if value is None:
+        return None
+    if value.startswith(ACK_PREFIX):
+        tokens = value.split(b".")
+        at = 2 if len(tokens) == 9 else 4
+        if len(tokens) not in (9, 11, 12) or not tokens[at + 3].isdigit():
+            return None
+        return Origin(tokens[at].decode("utf-8", "replace"), "", Position(int(tokens[at + 3]), ""))
+    fields = value.decode("utf-8", "replace").split(" ")
+    if len(fields) < 2 or len(fields) == 3 or not fields[1].isdigit():
+        return None
+    index = " ".join((fields[0], fields[2], fields[3])) if len(fields) > 3 else ""
+    return Origin(fields[0], index, Position(int(fields[1]), fields[5] if len(fields) > 5 else ""))
+
+
+class Source:
+    """One source of one stream."""
+
+    def __init__(self, stream: StreamContext, sources: SourceSet, source: StreamSource) -> None:
+        """Prepare to source from the stream that `source` names."""
+        self._stream = stream
+        self.letter = "S"
+        self._sources = sources
+        self.source = source
+        self.index = origin.source_index(source)
+        name, filters, destinations = origin.source_fields(source)
+        self._name = name.encode()
+        self._between = b" %b %b " % (filters.encode(), destinations.encode())
+        self._end = b"\r\n\r\n"
+        self._identity = ""
+        self._mappings = compile_mappings(source)
+        self.position = NOWHERE
+        self._anew = False
+        self._skipped = 0
+        self.fresh = False
+        """True for a source without a position: its first connection decides where it begins."""
+        self.upstream = Upstream(stream, self)
+
+    def info(self) -> StreamSourceInfo:
+        """Return the entry for stream infos."""
+        info = self.upstream.info()
+        if not self._anew and self.position.seq > self._skipped:
+            info.seq = self.position.seq
+        if self.source.subject_transforms:
+            info.filter_subject = ""
+        return info
+
+    # Called by the connection
+
+    def request(self) -> ConsumerConfig:
+        """Return the start and the filters of the consumer."""
+        source = self.source
+        config = ConsumerConfig(
+            name=origin.source_consumer(self._stream, source, self._stream.config.sources),
+            filter_subject=source.filter_subject,
+            filter_subjects=[transform.src for transform in source.subject_transforms],
+        )
+        if self.position.seq and not self._anew:
+            config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, self.position.seq + 1
+        else:
+            set_first_start(config, source)
+            if self.fresh:
+                self._begin_late(config)
+        return config
+
+    def _begin_late(self, config: ConsumerConfig) -> None:
+        """Skip messages older than the stream's newest one, once messages were removed. Source: nats-server."""
+        store, starts_at = self._stream.store, self.source.opt_start_time
+        newest_ns = min(store.last_ts_ns, self._stream.engine.clock.now_ns())
+        if config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE or not newest_ns:
+            return
+        if store.first_seq > 1 if starts_at is None else parse_time(starts_at) < newest_ns:
+            config.deliver_policy = DeliverPolicy.BY_START_TIME
+            config.opt_start_time = format_time(newest_ns)
+
+    def known_identity(self) -> str:
+        """Return the origin's identity when its last message was stored."""
+        return "" if self._anew else self.position.identity
+
+    def connected(self, delivered_seq: int, identity: str) -> int:
+        """Record that deliveries follow after `delivered_seq`; return the newest stored sequence of the origin."""
+        known = self.position.identity
+        if self._anew or (identity and known and identity != known):
+            self.position = NOWHERE
+        self._anew = False
+        if self.fresh:
+            self.fresh = False
+            self.position, self._skipped = Position(delivered_seq, identity), delivered_seq
+            self._sources.moved(self)
+        self._identity = identity
+        self._end = b" %b\r\n\r\n" % identity.encode() if identity else b"\r\n\r\n"
+        return max(self.position.seq, delivered_seq)
+
+    def recreated(self) -> None:
+        """Start over with the next connection."""
+        self._anew = True
+
+    def taken_seq(self) -> int:
+        """Return the newest sequence of the origin that is stored."""
+        return self.position.seq
+
+    def setup_error(self, text: str) -> ApiError:
+        """Return the error of a source that could not be connected."""
+        return error(ErrCode.SOURCE_CONSUMER_SETUP_FAILED, err=text)
+
+    def take(self, messages: Sequence[Taken]) -> None:
+        """Store messages as new ones. Raises StoreError, or StoreLaterError when something refuses one for now."""
+        store, mappings, done = self._stream.pipeline.store_sourced, self._mappings, 0
+        name, between, end = self._name, self._between, self._end
+        try:
+            for seq, _, subject, header, payload in messages:
+                told = b"%b %d%b%b%b" % (name, seq, between, subject, end)
+                if header:
+                    header = b"%bNats-Stream-Source: %b" % (_base(header), told)
+                else:
+                    header = b"NATS/1.0\r\nNats-Stream-Source: " + told
+                if mappings:
+                    subject = apply_mappings(mappings, subject)
+                if not store(subject, header, payload):
+                    raise StoreLaterError
+                done = seq
+        finally:
+            if done:
+                self.position = Position(done, self._identity)
+                self._sources.moved(self)
+
+
+def _base(header: bytes) -> bytes:
+    """Return a header block, open at its end, without the headers of its first publishing or of another origin."""
+    header = without_conditions(header)
+    if header and b"\r\nNats-Stream-Source:" in header:
+        header = headers.remove(header, headers.STREAM_SOURCE)
+    return header[:-2] if header else b"NATS/1.0\r\n"
+
+
+SOURCED: Final = 0x30
+"""Journal record: positions of sources."""
+READ_BATCH: Final = 1024
+"""Messages read at once at recovery, and looked at per turn by a search."""
+MAX_FORMER: Final = 1024
+"""Sources that the stream no longer has whose positions are remembered."""
+
+Record = tuple[int, list[tuple[str, int, str]]]
+"""Last sequence of the stream, and (index, sequence, identity) of sources."""
+
+_encode: Final = msgspec.msgpack.encode
+_decoder: Final = msgspec.msgpack.Decoder(Record)
+
+
+class SourceSet:
+    """The sources of one stream and their journal records."""
+
+    __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources")
+
+    def __init__(self, stream: StreamContext) -> None:
+        self._stream = stream
+        self.sources: dict[str, Source] = {}
+        self._known: dict[str, Position] = {}
+        self._searching: dict[str, Source] = {}
+        self._search_seq = self._search_end = 0
+        self._ready = False
+
+    def __bool__(self) -> bool:
+        return bool(self.sources)
+
+    def configure(self) -> None:
+        """Read the sources from the configuration: start new ones, stop removed ones."""
+        sources = self._stream.config.sources
+        wanted = {origin.source_index(source): source for source in sources}
+        names = {(source.name, origin.source_consumer(self._stream, source, sources)) for source in sources}
+        for index in [index for index in self.sources if index not in wanted]:
+            gone = self.sources.pop(index)
+            if (gone.source.name, gone.upstream.consumer_name) not in names:
+                gone.upstream.delete_consumer()
+            if self._searching.pop(index, None) is None and self._ready:
+                self._remember(index, gone.position)
+            gone.upstream.stop()
+        for index, config in wanted.items():
+            if index not in self.sources:
+                self.sources[index] = Source(self._stream, self, config)
+                if self._ready:
+                    self._begin(self.sources[index])
+        self.sources = {index: self.sources[index] for index in wanted}
+
+    def _remember(self, index: str, position: Position) -> None:
+        self._known[index] = position
+        former = [known for known in self._known if known not in self.sources]
+        for known in former[:-MAX_FORMER]:
+            del self._known[known]
+
+    def start(self) -> None:
+        """Start every source; the positions of all stored messages are known."""
+        self._ready = True
+        for source in self.sources.values():
+            self._begin(source)
+
+    def stop(self) -> None:
+        """End every connection."""
+        self._searching.clear()
+        for source in self.sources.values():
+            source.upstream.stop()
+
+    def delete_consumers(self) -> None:
+        """Delete this stream's consumers at every origin."""
+        for source in self.sources.values():
+            source.upstream.delete_consumer()
+
+    def infos(self) -> list[StreamSourceInfo]:
+        """Return the entry for stream infos."""
+        return [source.info() for source in self.sources.values()]
+
+    def _begin(self, source: Source) -> None:
+        """Connect a source, once its position is known."""
+        known = self._known.get(source.index)
+        if known is not None:
+            source.position = known
+        elif self._stream.store.last_seq:
+            self._search(source)
+            return
+        source.fresh = known is None
+        source.upstream.start()
+
+    # Positions
+
+    def moved(self, source: Source) -> None:
+        """Write down how far a source has come, with the commit of the messages that it just brought."""
+        self._known[source.index] = source.position
+        store = self._stream.store
+        if store.storage == "file":
+            store.append_record(SOURCED, _encode((store.last_seq, [(source.index, *source.position)])))
+            store.request_sync()
+            self._stream.consumer_set.rewrite_if_large()
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Return the records of the sources for a rewritten journal."""
+        if not self._known or self._stream.store.storage != "file":
+            return []
+        body = (self._stream.store.last_seq, [(index, *position) for index, position in self._known.items()])
+        return [(SOURCED, _encode(body))]
+
+    def refused(self) -> None:
+        """Return to the stored positions: the store could not keep its newest messages."""
+        store = self._stream.store
+        if not self.sources or not store.healthy:
+            return
+        self.stop()
+        self._known, through = self._read_journal(store.records(), store.last_seq)
+        self._read_headers(through)
+        for kind, body in self.records():  # over those of messages that are gone, whose sequences come again
+            store.append_record(kind, body)
+        for source in self.sources.values():
+            source.upstream.stopped = False
+            if source.index not in self._known and store.last_seq:
+                self._search(source)
+                continue
+            source.position = self._known.get(source.index, NOWHERE)
+            source.upstream.retry(source.setup_error("the store could not keep its newest messages"))
+
+    # Recovery
+
+    def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
+        """Find out how far each source has come, and write that down; `start` follows when it is durable."""
+        store = self._stream.store
+        self._known, through = self._read_journal(journal, store.last_seq)
+        if self._known or self.sources:
+            self._read_headers(through or max(store.last_seq - READ_BATCH, 0))
+        if self._known and store.storage == "file" and store.healthy:
+            for kind, body in self.records():
+                store.append_record(kind, body)
+            store.on_durable(self._recovered)
+        else:
+            self._recovered(None)
+
+    def _recovered(self, fault: StoreError | None) -> None:
+        if fault is None:
+            self.start()
+
+    def _read_journal(self, journal: Iterable[tuple[int, bytes]], last_seq: int) -> tuple[dict[str, Position], int]:
+        """Return positions, and the stream sequence up to which they are valid."""
+        known: dict[str, Position] = {}
+        through = 0
+        for kind, body in journal:
+            if kind == SOURCED:
+                at_seq, positions = _decoder.decode(body)
+                if at_seq <= last_seq:
+                    through = at_seq
+                    known.update((index, Position(seq, identity)) for index, seq, identity in positions)
+        return known, through
+
+    def _read_headers(self, through: int) -> None:
+        """Update positions from the messages after `through`, removed or not."""
+        for message in self._stream.store.remnants(through + 1):
+            found = read_origin(message.header) if message.header else None
+            if found is not None and found.place:
+                self._known[found.place] = found.position
+
+    # Searching
+
+    def _search(self, source: Source) -> None:
+        """Look for the newest header of a source from the end of the stream."""
+        self._searching[source.index] = source
+        store = self._stream.store
+        self._search_seq = store.durable_seq
+        self._search_end = next((message.seq for message in store.remnants(1)), store.durable_seq + 1)
+        self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Examine the next messages of a search, newest first, and connect the sources found."""
+        store, end = self._stream.store, self._search_seq
+        if not self._searching:
+            return 0
+        start = max(end - min(budget, READ_BATCH) + 1, self._search_end)
+        messages = [*takewhile(lambda message: message.seq <= end, store.remnants(start))] if end >= start else []
+        for message in reversed(messages):
+            found = read_origin(message.header) if message.header else None
+            if found is not None:
+                self._found(found.stream, found.place, found.position)
+        self._search_seq = start - 1
+        if self._searching and self._search_seq >= self._search_end:
+            self._stream.engine.ready(self)
+        else:
+            for source in tuple(self._searching.values()):
+                self._settle(source, NOWHERE)
+        return len(messages)
+
+    def _found(self, stream: str, index: str, position: Position) -> None:
+        """Apply a header to its source; one without an index applies to every source of that stream."""
+        if index:
+            matching = [source for source in (self._searching.get(index),) if source is not None]
+        else:
+            matching = [source for source in self._searching.values() if source.index.split(" ", 1)[0] == stream]
+        for source in matching:
+            self._settle(source, position)
+
+    def _settle(self, source: Source, position: Position) -> None:
+        del self._searching[source.index]
+        source.position = position
+        source.fresh = position is NOWHERE
+        if not source.fresh:
+            self.moved(source)
+        source.upstream.start()

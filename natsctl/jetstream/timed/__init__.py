@@ -1,1 +1,0 @@
-"""Expiry by age and TTL, delete markers, schedules."""

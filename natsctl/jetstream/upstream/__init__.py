@@ -1,1 +1,0 @@
-"""Mirrors and sources: streams that feed each other."""

@@ -1,0 +1,450 @@
+"""STREAM.RESTORE: a stream comes back whole, durable and with its consumers, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, Progress
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.stream import StorageType, StreamState
+from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.streams import dedupe
+from natsctl.store.errors import StoreFullError
+from natsctl.store.message import StoredMessage
+from natsctl.testing.jet import SECOND, Jet, ok, texts
+from natsctl.testing.machine import Machine
+from natsctl.testing.simdisk import SimDisk
+
+DATA = Path(__file__).parents[1] / "data"
+CRASHES = [SimDisk.kill, SimDisk.power_loss]
+
+
+@pytest.fixture
+def jet() -> Jet:
+    return Jet()
+
+
+def begin(jet: Jet, document: dict[str, Any], name: str = "S") -> str:
+    answer: str = ok(jet.api(f"STREAM.RESTORE.{name}", document))["deliver_subject"]
+    return answer
+
+
+def send(jet: Jet, to: str, archive: bytes, step: int = 700) -> Any:
+    """Send an archive as a client does, and return the answer to its end."""
+    for at in range(0, len(archive), step):
+        answer = jet.wire.request(to, archive[at : at + step])
+        if isinstance(answer, dict):
+            return answer
+        assert answer.payload == b""
+    return jet.wire.request(to)
+
+
+def restore(jet: Jet, document: dict[str, Any], archive: bytes, name: str = "S") -> Any:
+    return send(jet, begin(jet, document, name), archive)
+
+
+def is_gone(jet: Jet, name: str = "S") -> bool:
+    """Tell whether nothing is left of a stream: neither in the API nor in the store."""
+    info = jet.api(f"STREAM.INFO.{name}")
+    return info.get("error", {}).get("err_code") == 10059 and f"$G/{name}" not in jet.machine.store.streams
+
+
+def filled(jet: Jet) -> None:
+    """Make a stream with a gap, headers, and a consumer in the middle of its work."""
+    jet.stream(duplicate_window=120 * SECOND)
+    jet.publish("1", "2", "3", "4", "5", "6")
+    jet.wire.publish("s.h", b"7", header=b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
+    jet.api("STREAM.MSG.DELETE.S", {"seq": 3})
+    jet.consumer(ack_wait=10 * SECOND)
+    first, second, *_ = jet.pull(b"4")
+    jet.double_ack(first)
+    jet.double_ack(second, b"-NAK")
+    jet.pull(b"1")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_stream_comes_back_as_it_was(version: int, storage: str) -> None:
+    jet = Jet(Machine(options=JetStreamOptions(archive_version=version)))
+    jet.stream(storage=storage)
+    jet.publish("1", "2", "3")
+    jet.api("STREAM.MSG.DELETE.S", {"seq": 3})
+    before = jet.api("STREAM.INFO.S")
+    document, archive = jet.backup()
+    jet.api("STREAM.DELETE.S")
+    jet.advance(5)
+    answer = restore(jet, document, archive)
+    assert answer["type"] == "io.nats.jetstream.api.v1.stream_create_response"
+    after = jet.api("STREAM.INFO.S")
+    assert (after["config"], after["state"]) == (before["config"], before["state"])
+    assert (after["created"] == before["created"]) is (version == 1 and storage == "file")
+    jet.publish("4")
+    assert jet.api("STREAM.MSG.GET.S", {"seq": 4})["message"]["subject"] == "s.a"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_consumers_continue_where_they_were(version: int) -> None:
+    jet = Jet(Machine(options=JetStreamOptions(archive_version=version)))
+    filled(jet)
+    before = jet.counts()
+    assert before["redelivered"] == 1
+    document, archive = jet.backup()
+    jet.api("STREAM.DELETE.S")
+    restore(jet, document, archive)
+    after = jet.counts()
+    assert after == before | {"waiting": 0}
+    jet.advance(11)
+    assert texts(jet.pull(b"2")) == ["2", "4"]
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_restored_stream_survives_a_crash_right_after_the_answer(jet: Jet, crash: Callable[[SimDisk], None]) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    state, counts = jet.api("STREAM.INFO.S")["state"], jet.counts()
+    ok(jet.api("STREAM.DELETE.S"))
+    ok(restore(jet, document, archive))
+    after = Jet(jet.machine.restarted(crash))
+    assert after.api("STREAM.INFO.S")["state"] == state
+    assert after.counts() == counts
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("share", [0.6, 1.0])
+def test_a_crash_on_the_way_leaves_nothing(jet: Jet, crash: Callable[[SimDisk], None], share: float) -> None:
+    jet.stream()
+    for _ in range(60):
+        jet.wire.publish("s.a", jet.machine.rng.randbytes(50_000))
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    to = begin(jet, document)
+    for at in range(0, int(len(archive) * share), 20_000):
+        jet.wire.request(to, archive[at : at + 20_000])
+    assert "$G/S" in jet.machine.store.streams
+    after = Jet(jet.machine.restarted(crash))
+    assert is_gone(after)
+    assert is_gone(Jet(after.machine.restarted(crash)))
+
+
+def test_the_answer_waits_until_everything_is_durable(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    to = begin(jet, document)
+    jet.wire.request(to, archive)
+    inbox = jet.listen("end")
+    jet.machine.hold_commits = True
+    jet.wire.publish(to, b"", "end")
+    assert not jet.heard(inbox)
+    assert "S" not in jet.machine.streams
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert ok(jet.heard(inbox)[0].json())["state"]["messages"] == 6
+
+
+def test_nothing_is_visible_before_the_end(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    to = begin(jet, document)
+    jet.wire.request(to, archive)
+    assert jet.api("STREAM.NAMES")["streams"] is None
+    assert "error" in jet.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    assert ok(jet.wire.request(to))["state"]["messages"] == 6
+
+
+def test_remembered_ids_are_remembered_still(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    ok(restore(jet, document, archive))
+    ack = jet.wire.request("s.h", b"7", b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
+    assert (ack["seq"], ack["duplicate"]) == (7, True)
+
+
+def test_ids_far_from_the_end_of_what_is_restored_are_remembered(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(jet)
+    jet.publish("8", "9", "10", "11")
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    monkeypatch.setattr(dedupe, "ONE_COMMIT", 2)
+    ok(restore(jet, document, archive))
+    ack = jet.wire.request("s.h", b"7", b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
+    assert (ack["seq"], ack["duplicate"]) == (7, True)
+
+
+def test_another_name_and_other_subjects_may_be_given(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    document["config"] |= {"name": "COPY", "subjects": ["copy.>"]}
+    answer = ok(restore(jet, document, archive, "COPY"))
+    assert (answer["config"]["name"], answer["state"]["messages"]) == ("COPY", 6)
+    assert jet.counts(stream="COPY")["ack_pending"] == jet.counts()["ack_pending"]
+
+
+def test_limits_of_the_new_configuration_hold_at_once(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    document["config"]["max_msgs"] = 2
+    restore(jet, document, archive)
+    assert jet.api("STREAM.INFO.S")["state"]["first_seq"] == 6
+
+
+def test_advisories_tell_begin_and_end(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    sid = jet.listen("$JS.EVENT.ADVISORY.STREAM.>")
+    ok(restore(jet, document, archive))
+    events = [message.json() for message in jet.heard(sid)]
+    kinds = [event["type"].removeprefix("io.nats.jetstream.advisory.v1.") for event in events]
+    assert kinds == ["restore_create", "stream_action", "restore_complete"]
+    assert events[-1]["bytes"] == len(archive)
+
+
+# Archives of released servers
+
+
+@pytest.mark.parametrize("name", ["S", "P", "Z"])
+def test_an_archive_of_a_released_server_is_restored_exactly(jet: Jet, name: str) -> None:
+    document = msgspec.json.decode((DATA / f"reference_v1_{name}.json").read_bytes())
+    answer = ok(restore(jet, document, (DATA / f"reference_v1_{name}.s2").read_bytes(), name))
+    assert answer["state"] == document["state"]
+
+
+def test_a_consumer_of_a_released_server_continues(jet: Jet) -> None:
+    document = msgspec.json.decode((DATA / "reference_v1_S.json").read_bytes())
+    restore(jet, document, (DATA / "reference_v1_S.s2").read_bytes())
+    assert jet.counts() == {
+        "delivered": (11, 12),
+        "floor": (4, 6),
+        "ack_pending": 5,
+        "redelivered": 1,
+        "waiting": 0,
+        "pending": 286,
+    }
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("document", "err_code"),
+    [
+        ({"config": {"name": "OTHER"}}, 10056),
+        ({"config": {"name": "S", "subjects": ["a..b"]}}, 10052),
+        ({"config": {"name": "S", "num_replicas": 3}}, 10074),
+        ({"config": {"name": "S", "subjects": ["taken.a"]}}, 10065),
+        ({"config": {"name": "S", "mirror": {"name": "X"}, "subjects": ["s"]}}, 10034),
+        ({"config": {"name": "S", "unknown": 1}}, 10025),
+        ({"config": {"name": "S"}, "state": {"last_ts": "2026-01-01T00:00:00Z", "first_seq": -1}}, 10025),
+        (b"", 10003),
+    ],
+)
+def test_a_stream_that_can_not_be_is_refused_before_it_begins(jet: Jet, document: object, err_code: int) -> None:
+    jet.stream("TAKEN", "taken.>")
+    answer = jet.api("STREAM.RESTORE.S", document)
+    assert (answer["error"]["err_code"], answer["deliver_subject"]) == (err_code, "")
+
+
+def test_a_name_in_use_is_refused(jet: Jet) -> None:
+    jet.stream()
+    assert jet.api("STREAM.RESTORE.S", {"config": {"name": "S"}})["error"]["err_code"] == 10130
+
+
+def test_an_overlap_that_came_meanwhile_is_refused_at_the_end(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    to = begin(jet, document)
+    jet.stream("OTHER", "s.a")
+    assert send(jet, to, archive)["error"]["err_code"] == 10065
+    assert is_gone(jet)
+
+
+def test_a_stream_of_the_name_that_came_meanwhile_stays(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    to = begin(jet, document)
+    jet.stream("S", "theirs")
+    assert send(jet, to, archive)["error"]["err_code"] == 10130
+    assert ok(jet.api("STREAM.INFO.S"))["config"]["subjects"] == ["theirs"]
+
+
+def reason(answer: Any) -> str:
+    assert answer["type"] == "io.nats.jetstream.api.v1.stream_create_response"
+    assert (answer["error"]["code"], answer["error"]["err_code"]) == (500, 10062)
+    text: str = answer["error"]["description"]
+    return text.removeprefix("restore failed: ")
+
+
+def forged(
+    messages: list[tuple[int, int, bytes, bytes, bytes]] | None = None,
+    consumers: list[ArchivedConsumer] | None = None,
+    **state: Any,
+) -> bytes:
+    """Return an archive that holds what it is told to, sensible or not."""
+    writer, frames = WriterV2(), FrameWriter()
+    head = ArchivedStream(state=StreamState(**state))
+    parts = [writer.begin(head, consumers or [])]
+    for message in messages or []:
+        parts += writer.messages([StoredMessage(*message)])
+    return b"".join(frames.write(part) for part in [*parts, *writer.end(0, 0)] if part)
+
+
+HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
+
+
+def consumer(name: str = "C", **progress: Any) -> ArchivedConsumer:
+    config = msgspec.convert({"name": name, "durable_name": name, "ack_policy": "explicit"}, ConsumerConfig)
+    return ArchivedConsumer(name, config, Progress(**progress))
+
+
+@pytest.mark.parametrize(
+    ("archive", "text"),
+    [
+        (b"garbage", "this is not an S2 or Snappy stream"),
+        (b"", "EOF"),
+        (forged([(2, 1, b"s.a", b"", b""), (1, 1, b"s.a", b"", b"")]), "message sequence 1 out of order"),
+        (forged([(2, 1, b"s.a", b"", b""), (2, 1, b"s.a", b"", b"")]), "message sequence 2 out of order"),
+        (forged([(1 << 63, 1, b"s.a", b"", b"")]), f"message sequence {1 << 63} out of order"),
+        (forged([(1, 1, b"", b"", b"")]), "message 1 has no valid subject or time"),
+        (forged([(1, 1, b"s a", b"", b"")]), "message 1 has no valid subject or time"),
+        (forged([(1, 1, b"s.a\r\n", b"", b"")]), "message 1 has no valid subject or time"),
+        (forged([(1, -5, b"s.a", b"", b"")]), "message 1 has no valid subject or time"),
+        (forged([(1, 1, b"s.a", b"HTTP", b"")]), "message 1 has no valid header"),
+        (forged(consumers=[consumer("a/../b")]), "consumer 'a/../b' can not be restored under its name"),
+        (forged(consumers=[consumer(), consumer()]), "consumer 'C' can not be restored under its name"),
+        (
+            forged(consumers=[consumer(pending={5: (1, 1)})]),
+            "message 5 is pending, but was never delivered",
+        ),
+        (
+            forged(consumers=[consumer(delivered_cseq=2, delivered_sseq=9, pending={5: (2, 1), 6: (3, 1)})]),
+            "message 6 is pending, but was never delivered",
+        ),
+    ],
+)
+def test_a_hostile_archive_changes_nothing(jet: Jet, archive: bytes, text: str) -> None:
+    jet.stream("OTHER", "other")
+    before = jet.api("STREAM.LIST")["total"]
+    assert reason(restore(jet, {"config": {"name": "S", "subjects": ["s.>"]}}, archive)) == text
+    assert is_gone(jet)
+    assert jet.api("STREAM.LIST")["total"] == before
+    assert not jet.machine.store.faults
+
+
+def test_a_good_forgery_is_taken(jet: Jet) -> None:
+    archive = forged([(7, 1, b"s.a", HEADER, b"x")], [consumer()], first_seq=7, last_seq=9)
+    state = ok(restore(jet, {"config": {"name": "S"}}, archive))["state"]
+    assert (state["first_seq"], state["last_seq"], state["messages"]) == (7, 9, 1)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_archive_changes_nothing(jet: Jet, share: float) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    assert reason(restore(jet, document, archive[: int(len(archive) * share)])) == "the archive is incomplete"
+    assert is_gone(jet)
+    assert ok(restore(jet, document, archive))["state"]["messages"] == 6
+
+
+def test_a_client_that_sends_on_after_a_fault_is_told_again(jet: Jet) -> None:
+    to = begin(jet, {"config": {"name": "S"}})
+    assert reason(jet.wire.request(to, b"garbage")) == "this is not an S2 or Snappy stream"
+    assert reason(jet.wire.request(to, b"more")) == "this is not an S2 or Snappy stream"
+    assert reason(jet.wire.request(to)) == "this is not an S2 or Snappy stream"
+    jet.advance(5.1)
+    assert jet.wire.request(to).status == b"503"
+
+
+def test_a_restore_that_stalls_is_given_up(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    events = jet.listen("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.S")
+    to = begin(jet, document)
+    jet.advance(4.9)
+    jet.wire.request(to, archive)
+    jet.advance(4.9)
+    assert "$G/S" in jet.machine.store.streams
+    jet.advance(0.2)
+    assert is_gone(jet)
+    assert not jet.heard(events)
+    assert jet.wire.request(to).status == b"503"
+
+
+def test_a_chunk_without_a_reply_subject_ends_the_restore(jet: Jet) -> None:
+    to = begin(jet, {"config": {"name": "S"}})
+    jet.wire.publish(to, b"chunk")
+    assert "reply subject" in reason(jet.wire.request(to))
+
+
+def test_chunks_sent_without_waiting_are_answered_in_order(jet: Jet) -> None:
+    jet.stream()
+    jet.publish_many(3000)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    to = begin(jet, document).encode()
+    sid = jet.listen("reply.*")
+    parts = [archive[at : at + 500] for at in range(0, len(archive), 500)]
+    lines = [b"PUB %b reply.%d %d\r\n%b\r\n" % (to, i, len(part), part) for i, part in enumerate([*parts, b""])]
+    jet.wire.send(b"".join(lines))
+    answers = jet.heard(sid)
+    assert [m.subject for m in answers] == [b"reply.%d" % i for i in range(len(parts) + 1)]
+    assert ok(answers[-1].json())["state"]["messages"] == 3000
+
+
+def test_a_client_that_floods_is_refused(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    monkeypatch.setattr("natsctl.jetstream.endpoints.restore.MAX_QUEUED_BYTES", 10)
+    assert "wait for their answers" in reason(restore(jet, document, archive))
+    assert is_gone(jet)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_messages_that_a_commit_could_not_keep_fail_the_restore(jet: Jet, at_end: bool) -> None:
+    archive = forged([(seq, 1, b"s.a", b"", b"") for seq in range(1, 9)])
+    to = begin(jet, {"config": {"name": "S"}})
+    half = len(archive) if at_end else len(archive) * 2 // 3
+    jet.wire.request(to, archive[:half])
+    store = jet.machine.store.streams["$G/S"]
+    store.refused(0, StoreFullError("no room on disk"))
+    if not at_end:
+        jet.wire.publish(to, archive[half:], "nobody")
+    assert reason(jet.wire.request(to)) == "no room on disk"
+    assert is_gone(jet)
+
+
+def test_the_servers_limit_holds_for_what_is_restored() -> None:
+    jet = Jet(Machine(options=JetStreamOptions(max_storage=20_000)))
+    messages = [(seq, 1, b"s.a", b"", bytes(1000)) for seq in range(1, 40)]
+    answer = restore(jet, {"config": {"name": "S"}}, forged(messages))
+    assert answer["error"] == {
+        "code": 500,
+        "err_code": 10047,
+        "description": "insufficient storage resources available",
+    }
+    assert jet.machine.engine.usage[StorageType.FILE].used == 0
+    assert is_gone(jet)
+    assert jet.api("INFO")["storage"] == 0
+
+
+def test_more_pending_messages_than_memory_should_hold_are_refused(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("natsctl.jetstream.endpoints.restore.MAX_ENTRIES", 3)
+    one = {"delivered_cseq": 9, "delivered_sseq": 9}
+    waiting = [consumer("A", pending={1: (1, 1), 2: (2, 1)}, **one), consumer("B", redelivered={1: 1, 2: 1}, **one)]
+    answer = restore(jet, {"config": {"name": "S"}}, forged(consumers=waiting))
+    assert reason(answer) == "its consumers wait for more than 3 acks"

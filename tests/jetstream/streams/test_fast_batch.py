@@ -1,0 +1,154 @@
+"""Fast batches: what a publisher is told, and when: nothing before it is durable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from natsctl.jetstream.engine_context import BatchLimits, JetStreamOptions
+from natsctl.jetstream.streams.fast_batch import Control, parse_control
+from natsctl.testing.jet import Jet, ok
+from natsctl.testing.machine import Machine
+from natsctl.testing.simdisk import Fault
+
+START, APPEND, COMMIT, END, PING = range(5)
+
+
+class Publisher:
+    """One fast batch."""
+
+    def __init__(self, jet: Jet, name: str = "f", flow: int = 2, gap: str = "fail", subject: str = "s.a") -> None:
+        self.jet, self.name, self.flow, self.gap, self.subject = jet, name, flow, gap, subject
+        self.sid = jet.listen(f"in.{name}.>")
+
+    def send(self, place: int, op: int = APPEND) -> list[Any]:
+        self.jet.wire.publish(self.subject, b"x", f"in.{self.name}.{self.flow}.{self.gap}.{place}.{op}.$FI")
+        return self.heard()
+
+    def heard(self) -> list[Any]:
+        return [answer for _, answer in self.heard_where()]
+
+    def heard_where(self) -> list[tuple[str, Any]]:
+        """Return place and operation that each answer was sent to, with the answer."""
+        told = self.jet.heard(self.sid)
+        return [(".".join(m.subject.decode().split(".")[-3:-1]), m.json()) for m in told]
+
+
+def test_flow_acks_and_the_batchs_ack_wait_for_the_commit(jet: Jet) -> None:
+    jet.stream(allow_batched=True)
+    fast = Publisher(jet)
+    jet.machine.hold_commits = True
+    assert fast.send(1, START) == [{"type": "ack", "seq": 0, "msgs": 2}]
+    assert fast.send(2) == fast.send(3) == fast.send(4) == fast.send(5, COMMIT) == []
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert fast.heard() == [
+        {"type": "ack", "seq": 2, "msgs": 2},
+        {"type": "ack", "seq": 4, "msgs": 2},
+        {"stream": "S", "seq": 5, "batch": "f", "count": 5},
+    ]
+
+
+def test_a_commit_without_a_message_waits_for_what_is_under_way(jet: Jet) -> None:
+    jet.stream(allow_batched=True)
+    fast = Publisher(jet, flow=10)
+    jet.machine.hold_commits = True
+    fast.send(1, START)
+    assert fast.send(2) == fast.send(3, END) == []
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert fast.heard_where() == [("3.3", {"stream": "S", "seq": 2, "batch": "f", "count": 2})]
+
+
+def test_a_gap_is_told_and_ends_the_batch_once_it_is_durable(jet: Jet) -> None:
+    jet.stream(allow_batched=True)
+    fast = Publisher(jet, flow=10)
+    jet.machine.hold_commits = True
+    fast.send(1, START)
+    assert fast.send(3) == [{"type": "gap", "last_seq": 2, "seq": 3}]
+    assert fast.send(4) == []
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert fast.heard() == [{"stream": "S", "seq": 1, "batch": "f", "count": 1}]
+
+
+def test_messages_that_no_disk_takes_are_refused_and_end_the_batch(jet: Jet) -> None:
+    jet.stream(allow_batched=True)
+    fast = Publisher(jet)
+    fast.send(1, START)
+    jet.machine.disk.plan = lambda call, path: Fault(error=5) if call == "sync" else None
+    (answer,) = fast.send(2)
+    assert answer["error"]["err_code"] == 10077
+    assert jet.machine.engine.open_batches.fast == 0
+
+
+def test_a_silent_batch_is_forgotten(jet: Jet) -> None:
+    jet.stream(allow_batched=True)
+    fast = Publisher(jet)
+    fast.send(1, START)
+    jet.advance(9)
+    fast.send(2)
+    jet.advance(9)
+    assert fast.send(3) == []
+    jet.advance(11)
+    assert fast.send(4)[0]["error"]["err_code"] == 10208
+    assert jet.machine.engine.open_batches.fast == 0
+
+
+def test_batches_of_all_streams_together_are_limited() -> None:
+    jet = Jet(Machine(options=JetStreamOptions(batches=BatchLimits(fast_of_server=2, fast_of_stream=1))))
+    jet.stream(allow_batched=True)
+    jet.stream("T", "t.>", allow_batched=True)
+    Publisher(jet, "a").send(1, START)
+    assert Publisher(jet, "b").send(1, START)[0]["error"]["err_code"] == 10211
+    second = Publisher(jet, "c", subject="t.a")
+    second.send(1, START)
+    second.send(2, COMMIT)
+    assert Publisher(jet, "d", subject="t.a").send(1, START)[0]["type"] == "ack"
+    ok(jet.api("STREAM.DELETE.T"))
+    assert jet.machine.engine.open_batches.fast == 1
+
+
+def test_a_run_of_messages_in_one_chunk_is_a_batch_too(jet: Jet) -> None:
+    jet.stream(allow_batched=True)
+    sid = jet.listen("in.>")
+    lines = [b"PUB s.a in.r.100.ok.%d.%d.$FI 1\r\nx\r\n" % (n, START if n == 1 else APPEND) for n in range(1, 51)]
+    jet.wire.send(b"".join(lines) + b"PUB s.a in.r.100.ok.51.2.$FI 1\r\nx\r\n")
+    assert [m.json() for m in jet.heard(sid)] == [
+        {"type": "ack", "seq": 0, "msgs": 100},
+        {"stream": "S", "seq": 51, "batch": "r", "count": 51},
+    ]
+
+
+def test_a_run_is_told_the_same_as_its_messages_one_by_one() -> None:
+    told = []
+    for together in (True, False):
+        jet = Jet()
+        jet.stream(allow_batched=True)
+        sid = jet.listen("in.>")
+        lines = []
+        for name, flow, number in (("a", 3, 40), ("b", 7, 25), ("a", 3, 41)):
+            first = 1 if name == "b" or not lines else 41
+            for place in range(first, first + number):
+                op = COMMIT if (name, place) in (("a", 81), ("b", 25)) else START if place == 1 else APPEND
+                subject = b"s.c" if place % 11 == 0 else b"s.a"
+                reply = b"in.%b.%d.fail.%d.%d.$FI" % (name.encode(), flow, place, op)
+                lines.append(b"PUB %b %b 1\r\nx\r\n" % (subject, reply))
+        for chunk in [b"".join(lines)] if together else lines:
+            jet.wire.send(chunk)
+        told.append(sorted((m.subject, m.payload) for m in jet.heard(sid)))
+    assert told[0] == told[1]
+    assert sum(b'"batch"' in payload for _, payload in told[0]) == 2
+
+
+def test_a_stream_without_batches_says_so_instead_of_storing(jet: Jet) -> None:
+    jet.stream()
+    assert Publisher(jet).send(1, START)[0]["error"]["err_code"] == 10205
+    assert ok(jet.api("STREAM.INFO.S"))["state"]["messages"] == 0
+
+
+def test_a_reply_subject_says_everything() -> None:
+    assert parse_control(b"_INBOX.x.y.id.7.ok.12.1.$FI") == Control(b"id", 7, True, 12, APPEND)
+    assert parse_control(b"a.id.0.fail.1.0.$FI") == Control(b"id", 10, False, 1, START)
+    assert parse_control(b"a.id.99999.fail.1.2.$FI") == Control(b"id", 65535, False, 1, COMMIT)
+    for wrong in (b"id.7.ok.1.0.$FI", b"a.id.7.maybe.1.0.$FI", b"a.id.7.ok.1.1.$FI", b"a.id.7.ok.0.0.$FI"):
+        assert parse_control(wrong) is None
