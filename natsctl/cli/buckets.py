@@ -22,7 +22,7 @@ from natsctl.cli.flags import Config, Flag, Given, apply
 from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
-from natsctl.cli.suggest import did_you_mean
+from natsctl.cli.resolve import did_you_mean
 from natsctl.client.asset_config import normalised
 from natsctl.client.buckets import (
     KV,
@@ -63,7 +63,7 @@ def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
         return given
     if not session.interactive:
         raise UsageError("a bucket is needed: give BUCKET")
-    from natsctl.cli.prompts.ask import prompt_name
+    from natsctl.cli.prompts import prompt_name
 
     with suggesting_in_bucket(session):
         names = session.run(lambda manager: bucket_names(manager, kind))

@@ -284,7 +284,7 @@ def cheat(
 def _named(name: str) -> TopicText:
     found = next((one for one in TOPICS if one.name == name.lower()), None)
     if found is None:
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
 
         names = [one.name for one in TOPICS]
         raise UnknownTopicError(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")

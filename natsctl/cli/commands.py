@@ -104,14 +104,14 @@ COMMANDS: Mapping[str, Verb] = {
         Verb(
             "backup",
             backup.VERBS,
-            answer="backup.answers:ConfigurationBackup",
+            answer="cli.backup.accounts:ConfigurationBackup",
             examples=("natsctl backup ./saved --data",),
             default=accounts.backup,
         ),
         Verb(
             "restore",
             accounts.restore,
-            answer="backup.answers:ConfigurationBackup",
+            answer="cli.backup.accounts:ConfigurationBackup",
             examples=("natsctl restore ./saved --update-streams",),
         ),
         Verb(

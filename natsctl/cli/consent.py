@@ -104,7 +104,7 @@ def named(kind: str, names: Sequence[str]) -> str:
 
 
 def _asked(action: str, typed: str) -> bool:
-    from natsctl.cli.prompts.ask import prompt_confirm, prompt_typed
+    from natsctl.cli.prompts import prompt_confirm, prompt_typed
 
     if typed:
         return prompt_typed(f"Really {action}: type {typed} to do it", typed)

@@ -1,10 +1,14 @@
-"""Contexts, servers and logins by name: `natsctl context`."""
+"""Contexts: one as a page, several as a table, and what a check of them found.
+
+Contexts, servers and logins by name: `natsctl context`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,17 +20,97 @@ from natsctl.api.model import Duration, Model
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed
 from natsctl.cli.flags import Force, IfNotExists, Json, MissingOk, session_of
-from natsctl.cli.render.text import safe
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.text import duration, safe
 from natsctl.cli.verbs import Verb
 from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
 from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, Write, write
+from natsctl.client.servers import DEFAULT_URL, check
 from natsctl.client.servers import Checked as CheckedContext
-from natsctl.client.servers import check
-from natsctl.client.settings import overriding
+from natsctl.client.settings import expand_path, overriding
 
 if TYPE_CHECKING:
     from natsctl.cli.render.change import Change
+    from natsctl.cli.render.tables import Table
     from natsctl.cli.session import Session
+
+
+_ROWS = (
+    ("Username", "user"),
+    ("Password", "password"),
+    ("Token", "token"),
+    ("Credentials", "creds"),
+    ("NKey", "nkey"),
+    ("JWT", "user_jwt"),
+    ("User Seed", "user_seed"),
+    ("Certificate", "cert"),
+    ("Key", "key"),
+    ("CA", "ca"),
+    ("NSC Lookup", "nsc"),
+    ("JS API Prefix", "jetstream_api_prefix"),
+    ("JS Event Prefix", "jetstream_event_prefix"),
+    ("JS Domain", "jetstream_domain"),
+    ("Inbox Prefix", "inbox_prefix"),
+    ("SOCKS5 Proxy", "socks_proxy"),
+    ("Color Scheme", "color_scheme"),
+    ("Windows Cert Store", "windows_cert_store"),
+    ("Windows Cert Match", "windows_cert_match"),
+)
+_FILES = ("creds", "nkey", "cert", "key", "ca")
+
+
+def render_context(document: Mapping[str, Any]) -> Page:
+    """Return the page of a context, as `-j` shows it, with a note on files that do not exist."""
+    chosen = " (selected)" if document["selected"] else ""
+    page = Page(f"Context {safe(document['name'])}{chosen}")
+    rows = page.section()
+    rows.maybe("Description", safe(str(document.get("description") or "")))
+    rows.many("Server URLs", [safe(url.strip()) for url in str(document.get("url") or DEFAULT_URL).split(",")])
+    for label, key in _ROWS:
+        rows.maybe(label, _value(key, str(document.get(key) or "")))
+    if document.get("tls_first"):
+        rows.row("TLS First", "true")
+    rows.row("Path", safe(str(document["path"])))
+    if "connection" in document:
+        rows.row("Connection", reached(document["connection"], str(document.get("fault", ""))))
+    return page
+
+
+def _value(key: str, value: str) -> str:
+    plain = key in _FILES and value and "://" not in value and not value.startswith("*")
+    absent = plain and not Path(expand_path(value)).is_file()
+    return safe(value) + (" (no such file)" if absent else "")
+
+
+def reached(server: Mapping[str, Any] | None, fault: str) -> str:
+    """Return what a connection showed, or why there was none."""
+    if server is None:
+        return safe(fault)
+    return safe(f"{server['server_name']} {server['version']} at {server['url']}, {duration(server['rtt'])}")
+
+
+def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the table of all contexts; `*` marks the selected one."""
+    rows = [
+        (
+            one["name"] + ("*" if one["selected"] else ""),
+            str(one.get("fault") or one.get("description") or ""),
+            ", ".join(url.strip() for url in str(one.get("url") or "").split(",")),
+        )
+        for one in documents
+    ]
+    # A fault of a context stands where its description would.
+    least = () if any(one.get("fault") for one in documents) else ("Description",)
+    return render_table("Known Contexts", ("Name", "Description", "Server URLs"), rows, least=least)
+
+
+def render_checks(found: Sequence[CheckedContext]) -> Table:
+    """Return the table of what a check found."""
+    rows = [(one.name, one.fault or "OK", reached(one.server, "") if one.server else "") for one in found]
+    connected = any(one.server for one in found)
+    columns = ("Name", "Result", "Connection") if connected else ("Name", "Result")
+    return render_table("Contexts", columns, [row[: len(columns)] for row in rows])
 
 
 _ONE = "cli.context:Context"
@@ -46,7 +130,7 @@ def of_user() -> Contexts:
 def known(contexts: Contexts, name: str) -> str:
     """Return the name, if there is such a context; raises ContextNotFoundError with a suggestion."""
     if not contexts.exists(name):
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
 
         failure = ContextNotFoundError(f"unknown context {name!r}", contexts.names())
         failure.hint = did_you_mean(name, failure.known) or failure.hint
@@ -88,7 +172,6 @@ def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = Fals
         output.emit_json({**document, **more})
         return
     from natsctl.cli.output import show_page
-    from natsctl.cli.render.context import render_context
 
     show_page(render_context({**document, **more}))
     tell_overridden()
@@ -106,7 +189,7 @@ def picked(session: Session, contexts: Contexts, given: str | None) -> str:
         return known(contexts, given)
     if not session.interactive:
         raise UsageError("a context is needed: give CONTEXT")
-    from natsctl.cli.prompts.ask import prompt_name
+    from natsctl.cli.prompts import prompt_name
 
     if not (names := contexts.names()):
         raise ContextNotFoundError("no contexts are defined", [])
@@ -275,7 +358,7 @@ def _unset(words: Sequence[str] | None) -> Document:
         key = word.lstrip("-").replace("-", "_")
         key = _FLAGS.get(key, key)
         if key not in EMPTY:
-            from natsctl.cli.suggest import did_you_mean
+            from natsctl.cli.resolve import did_you_mean
 
             raise UsageError(f"--unset {word}: no such key", hint=did_you_mean(key, [*EMPTY, *_FLAGS]))
         taken[key] = EMPTY[key]
@@ -325,7 +408,6 @@ def ls(
         output.emit_json(documents)
     elif documents:
         from natsctl.cli.output import show_table
-        from natsctl.cli.render.context import render_contexts
 
         show_table(render_contexts(documents))
     else:
@@ -373,7 +455,6 @@ def validate(ctx: typer.Context, name: MaybeName = None, connect: Connect = Fals
         output.emit_json([_document(one) for one in found])
     elif found:
         from natsctl.cli.output import show_table
-        from natsctl.cli.render.context import render_checks
 
         show_table(render_checks(found))
         tell_overridden()

@@ -1,7 +1,9 @@
-"""Counters kept in streams: `natsctl counter`."""
+"""`natsctl counter`: counters kept in streams."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -9,10 +11,38 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.flags import Details, Json, Names, check_details, session_of
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
+    from natsctl.cli.render.tables import Table
     from natsctl.client.counters import Counter
+
+
+def render_counter(counter: Counter) -> Page:
+    """Return a counter's value, its last change, and the parts that came from elsewhere."""
+    page = Page(f"Counter {safe(counter.subject)}")
+    top = page.section()
+    top.row("Subject", safe(counter.subject))
+    top.row("Value", safe(counter.val))
+    top.maybe("Increment", safe(counter.incr))
+    top.row("Stream", safe(counter.stream))
+    top.row("Sequence", count(counter.seq))
+    top.row("Changed", f"{when(counter.time)} ({ago(counter.time, time.time_ns())} ago)")
+    sources = page.section("Counted by Sources")
+    for stream, subjects in sorted(counter.sources.items()):
+        sources.many(safe(stream), [f"{safe(value)} on {safe(subject)}" for subject, value in sorted(subjects.items())])
+    return page
+
+
+def render_counters(found: Sequence[Counter]) -> Table:
+    """Return a row for each counter."""
+    now_ns = time.time_ns()
+    rows = [(one.subject, one.stream, one.val, one.incr, ago(one.time, now_ns)) for one in found]
+    columns = ("Subject", "Stream", "Value", "Increment", "Last Change")
+    return render_table("Counters", columns, rows, right=("Value", "Increment", "Last Change"))
 
 
 COUNTER = "client.counters:Counter"
@@ -38,7 +68,6 @@ def get(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = 
 def view(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show a counter, its last change, and the counts of the streams that it sources."""
     from natsctl.cli.output import show_page
-    from natsctl.cli.render.counter import render_counter
 
     found = _counter(ctx, subject, stream)
     if json:
@@ -60,7 +89,6 @@ def ls(
     With -j their subjects are one array, and with -j --details whole objects.
     """
     from natsctl.cli.output import show_table
-    from natsctl.cli.render.counter import render_counters
     from natsctl.cli.resolve import suggesting
     from natsctl.client.counters import counters
 

@@ -103,7 +103,7 @@ def unset(config: Config, words: Sequence[str] | None, table: Sequence[Flag], mo
         flag = word.lstrip("-")
         path = by_flag.get(flag) or (flag if flag.partition(".")[0] in known else flag.replace("-", "_"))
         if path.partition(".")[0] not in known:
-            from natsctl.cli.suggest import did_you_mean
+            from natsctl.cli.resolve import did_you_mean
 
             fields = ", ".join(sorted(known))
             raise UsageError(f"--unset {word}: no such field", hint=did_you_mean(path, known) or f"there are {fields}")
@@ -175,7 +175,7 @@ def edit_config(
             if not session.interactive:
                 raise
             from natsctl.cli.output import note
-            from natsctl.cli.prompts.ask import prompt_confirm
+            from natsctl.cli.prompts import prompt_confirm
             from natsctl.cli.render.text import safe
 
             note(safe(str(failure), block=True))

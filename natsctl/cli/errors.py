@@ -1,22 +1,56 @@
-"""JetStream's errors by number: `natsctl errors`."""
+"""Errors of the catalogue: one as a page, several as a table.
+
+JetStream's errors by number: `natsctl errors`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from natsctl.api.catalogue import entries
-from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.errors import NatsctlError, UsageError, exit_code_of
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli import output
 from natsctl.cli.flags import Json
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.tables import render_table
 from natsctl.cli.verbs import Verb
+
+if TYPE_CHECKING:
+    from natsctl.cli.render.tables import Table
+
+
+_USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}
+
+
+def render_error_page(one: KnownError) -> Page:
+    """Return the page of one error, with the exit status of a command that fails with it."""
+    from natsctl.api.catalogue import ApiError
+
+    page = Page(f"NATS Error {one.err_code}")
+    rows = page.section()
+    rows.row("Description", one.description)
+    rows.row("HTTP Code", str(one.code))
+    rows.row("Go Constant", one.constant)
+    rows.maybe("Cause", one.cause)
+    rows.maybe("Use", _USES.get(one.use, ""))
+    rows.row("Exit Code", str(int(exit_code_of(ApiError(code=one.code, err_code=one.err_code)))))
+    return page
+
+
+def render_errors(found: Sequence[KnownError]) -> Table:
+    """Return the table of errors."""
+    rows = [(str(one.err_code), str(one.code), one.description, one.constant) for one in found]
+    columns = ("NATS Code", "HTTP Code", "Description", "Go Constant")
+    return render_table("NATS Errors", columns, rows, right=columns[:2], least=("Go Constant",))
 
 
 class Use(WireEnum):
@@ -106,7 +140,6 @@ def ls(
         output.emit_json(msgspec.to_builtins(found))
     elif found:
         from natsctl.cli.output import show_table
-        from natsctl.cli.render.known_error import render_errors
 
         show_table(render_errors(found))
     else:
@@ -121,7 +154,7 @@ def lookup(
     errors = known_errors()
     found = next((one for one in errors if code.lower() in (str(one.err_code), one.constant.lower())), None)
     if found is None:
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
 
         names = [one.constant for one in errors] + [str(one.err_code) for one in errors]
         hint = did_you_mean(code, names) or "natsctl errors ls MATCH searches them"
@@ -130,7 +163,6 @@ def lookup(
         output.emit_json(msgspec.to_builtins(found))
         return
     from natsctl.cli.output import show_page
-    from natsctl.cli.render.known_error import render_error_page
 
     show_page(render_error_page(found))
 

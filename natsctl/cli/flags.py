@@ -4,6 +4,8 @@ A table of fields (of a stream, a consumer, a bucket) says for each flag which f
 a table with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that
 were on the command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and
 `--help` come from the same rows.
+
+Flags that commands on Spark share: where Spark runs.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -26,6 +28,10 @@ from natsctl.api.subjects import subject_fault
 from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
 from natsctl.cli.plain_values import WHOLE_MAX, WHOLE_MIN
 from natsctl.cli.session import Session
+
+if TYPE_CHECKING:
+    from natsctl.spark.session import SparkOptions
+
 
 Given = dict[str, Any]
 """Flag (`--max-age`) → the wire value that was asked for."""
@@ -447,3 +453,43 @@ def _local(text: str) -> int:
     except ValueError as error:
         raise ValueError(f"time {text!r}: {error}") from error
     return int(moment.timestamp()) * SECOND + moment.microsecond * 1000
+
+
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="where Spark runs: local[N], spark://host:7077, yarn [the one of natsctl spark start, else local]",
+        show_default=False,
+    ),
+]
+Remote = Annotated[
+    str, typer.Option("--remote", metavar="URL", help="Spark Connect server, sc://host:port", show_default=False)
+]
+JavaPath = Annotated[
+    str,
+    typer.Option("--java", metavar="PATH", help="Java to run Spark on, 17 or newer (NATSCTL_JAVA)", show_default=False),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="a Spark setting; may be repeated", show_default=False),
+]
+
+
+class SparkFlags(NamedTuple):
+    """Options of Spark for a command: a bundle of flags for commands."""
+
+    master: Master = ""
+    remote: Remote = ""
+    java: JavaPath = ""
+    conf: Conf = None
+
+    @property
+    def options(self) -> SparkOptions:
+        """Return the flags as options of a session. Raises UsageError."""
+        from natsctl.spark.session.spark_options import SparkOptions, parse_conf
+
+        options = SparkOptions(self.master, self.remote, self.java, parse_conf(self.conf))
+        options.check()
+        return options

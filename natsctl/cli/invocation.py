@@ -19,8 +19,8 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.commands import COMMANDS
 from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
 from natsctl.cli.output import display_settings
+from natsctl.cli.resolve import did_you_mean
 from natsctl.cli.session import GlobalOptions, Session, given_on_stdin
-from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import Verb, find
 from natsctl.client.message import DryRunError
 

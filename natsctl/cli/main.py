@@ -131,7 +131,7 @@ def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
     if path := program_of(words[0]):
         run_program(path, words[1:], given)
     from natsctl.api.errors import UsageError
-    from natsctl.cli.suggest import did_you_mean
+    from natsctl.cli.resolve import did_you_mean
 
     known = {**BY_WORD, **{name: name for name in programs()}}
     raise UsageError(f"unknown command {words[0]!r}", hint=did_you_mean(words[0], known) or "see natsctl --help")

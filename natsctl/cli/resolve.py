@@ -1,11 +1,11 @@
 """Names of streams, consumers and messages: from the command line, else picked from a list at a terminal.
 
-A name that does not exist is never replaced by another one: it is an error that says what may have been meant.
+A name that does not exist is never replaced by another one: it is an error with a suggestion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,41 @@ from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
+
+
+MAX_SUGGESTIONS = 3
+_CUTOFF = 0.6
+
+
+def closest(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known names nearest to `word`, best first, at most three.
+
+    Case is ignored, and a unique beginning counts. Of a mapping of names to what they stand for, one name of each is
+    returned: a command is not suggested a second time by its alias.
+    """
+    import difflib
+
+    by_folded: dict[str, str] = {}
+    for name in known:
+        by_folded.setdefault(name.lower(), name)
+    folded = word.lower()
+    most = len(by_folded) if isinstance(known, Mapping) else MAX_SUGGESTIONS
+    near = difflib.get_close_matches(folded, by_folded, max(most, 1), _CUTOFF)
+    near += [name for name in sorted(by_folded) if len(folded) > 1 and name.startswith(folded) and name not in near]
+    found: dict[object, str] = {}
+    for name in (by_folded[name] for name in near):
+        found.setdefault(id(known[name]) if isinstance(known, Mapping) else name, name)
+    return list(found.values())[:MAX_SUGGESTIONS]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `did you mean "ORDERS"?`, or nothing when no known name is near."""
+    near = closest(word, known)
+    if not near:
+        return ""
+    quoted = [f'"{name}"' for name in near]
+    choice = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+    return f"did you mean {choice}?"
 
 
 INTERNAL_PREFIXES = ("KV_", "OBJ_", "$MQTT_")
@@ -50,7 +85,7 @@ def pick_stream(session: Session, given: str | None, *, all_streams: bool = Fals
         return given
     if not session.interactive:
         raise UsageError("a stream is needed: give STREAM")
-    from natsctl.cli.prompts.ask import prompt_name
+    from natsctl.cli.prompts import prompt_name
 
     names = session.run(lambda manager: manager.stream_names())
     every = all_streams or session.options.all_streams
@@ -66,7 +101,7 @@ def pick_consumer(session: Session, stream: str, given: str | None) -> str:
         return given
     if not session.interactive:
         raise UsageError("a consumer is needed: give CONSUMER")
-    from natsctl.cli.prompts.ask import prompt_name
+    from natsctl.cli.prompts import prompt_name
 
     with suggesting(session, stream):
         names = session.run(lambda manager: manager.consumer_names(stream))
@@ -102,7 +137,6 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
 
 def _hint(session: Session, word: str, stream: str) -> str:
     """Return a suggestion, else how many there are and how to see them."""
-    from natsctl.cli.suggest import did_you_mean
 
     try:
         if stream:

@@ -219,7 +219,7 @@ class Session:
 
         Raises UsageError, or ContextNotFoundError with a hint.
         """
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
         from natsctl.client.contexts import ContextNotFoundError
         from natsctl.client.servers import resolve
 

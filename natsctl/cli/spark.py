@@ -10,8 +10,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model, Size64, Time
 from natsctl.cli import output
-from natsctl.cli.flags import Json, flagged, session_of
-from natsctl.cli.spark_flags import Conf, JavaPath
+from natsctl.cli.flags import Conf, JavaPath, Json, flagged, session_of
 from natsctl.cli.verbs import Verb
 from natsctl.client.message import DryRunError
 

@@ -20,8 +20,8 @@ from natsctl.client.message import DryRunError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from natsctl.cli.flags import SparkFlags
     from natsctl.cli.session import Session
-    from natsctl.cli.spark_flags import SparkFlags
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target
     from natsctl.spark.session import SparkOptions

@@ -16,8 +16,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.cli import output
-from natsctl.cli.flags import Json, Rounds, Watch, flagged, session_of, watch_seconds
-from natsctl.cli.spark_flags import SparkFlags
+from natsctl.cli.flags import Json, Rounds, SparkFlags, Watch, flagged, session_of, watch_seconds
 from natsctl.spark.sql.relations import tokens
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class BackupTables:
 
     def check(self, stream: str) -> None:
         """Raise NoStreamBackupError if there is no backup of that stream."""
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
 
         if stream not in self._paths:
             names = ", ".join(self._paths)
@@ -238,7 +237,7 @@ class SparkQueries:
 
     def check(self, text: str) -> None:
         """Raise UsageError and UnknownTableError for faults that are found without Spark."""
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
         from natsctl.spark.session.connect import remote_for
         from natsctl.spark.sql.queries import check_changes_nothing, check_named
 
@@ -284,7 +283,7 @@ class SparkQueries:
 
     def _queries(self, opened: SparkSession, options: dict[str, str]) -> Queries:
         """Return the queries of that session, with the views that they have created there."""
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
         from natsctl.spark.sql.queries import Queries
 
         if self._known is None or self._known[0] is not opened:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from natsctl.api.account import AccountInfo, AccountLimits, Tier
+from natsctl.cli.account import render_account
 from natsctl.cli.main import run
-from natsctl.cli.render.accounts import render_account
 
 SERVER = {"client_id": 5, "version": "2.10.29", "server_id": "N1", "server_name": "n1", "url": "nats://h:4222"}
 

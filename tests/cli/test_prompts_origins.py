@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.prompts.source import read_start_time
+from natsctl.cli.stream.dialogue import read_start_time
 
 pytest.importorskip("pexpect")
 

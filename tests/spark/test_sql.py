@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nats.js.api import StreamConfig
 
-from natsctl.cli.suggest import did_you_mean
+from natsctl.cli.resolve import did_you_mean
 from natsctl.spark.sql.catalogue import Catalogue
 from natsctl.spark.sql.counted import Facts, counted
 from natsctl.spark.sql.queries import Queries, UnknownTableError

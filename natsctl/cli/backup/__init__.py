@@ -15,39 +15,39 @@ VERBS = (
     Verb(
         "stream",
         transfer.backup,
-        answer="cli.backup.answers:SavedStream",
+        answer="client.backup.save:SavedStream",
         examples=("natsctl backup stream ORDERS ./orders",),
     ),
     Verb(
         "account",
         accounts.backup_account,
-        answer="cli.backup.answers:AccountOutcome",
+        answer="client.backup.account_backup:AccountOutcome",
         examples=("natsctl backup account /data/js-backup",),
     ),
     Verb("restore", accounts.RESTORE_VERBS, "Restore a stream or an account from a backup of its data"),
     Verb(
         "verify, check",
         archives.verify,
-        answer="cli.backup.answers:Verdicts",
+        answer="cli.backup.archives:Verdicts",
         examples=("natsctl backup verify ./saved", "natsctl backup verify ORDERS.tgz -j"),
     ),
     Verb("validate", archives.validate, examples=("natsctl backup validate ./orders",)),
     Verb(
         "ls, list",
         archives.ls,
-        answer="cli.backup.answers:Found[]",
+        answer="client.backup.discovery:Found[]",
         examples=("natsctl backup ls /data/js-backup",),
     ),
     Verb(
         "inspect, show",
         archives.inspect,
-        answer="cli.backup.answers:Inspection",
+        answer="client.backup.discovery:Inspection",
         examples=("natsctl backup inspect ORDERS.tgz",),
     ),
     Verb(
         "info",
         archives.info,
-        answer="cli.backup.answers:BackupInfo",
+        answer="client.backup.discovery:BackupInfo",
         examples=("natsctl backup info ./orders --subjects",),
     ),
     Verb(
@@ -59,7 +59,7 @@ VERBS = (
     Verb(
         "edit, filter",
         archives.edit,
-        answer="cli.backup.answers:EditedBackup",
+        answer="client.backup.selection:EditedBackup",
         examples=(
             'natsctl backup edit ORDERS.tgz NEW.tgz --subject "ORDERS.new"',
             "natsctl backup edit ./bucket ./smaller --kv-compact",

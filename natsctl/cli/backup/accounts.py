@@ -36,6 +36,7 @@ from natsctl.cli.flags import Force, Json, Progress, session_of
 from natsctl.cli.live import progress as shown
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import LazyModule, Verb
+from natsctl.client.backup.manifest import Document
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -55,6 +56,16 @@ Work = Callable[["RetryingManager", Callable[[float, float], None]], Awaitable["
 CriticalWarnings = Annotated[
     bool, typer.Option("--critical-warnings", "-w", help="exit with 1 if anything differs from the backup")
 ]
+
+
+class ConfigurationBackup(Document):
+    """What was saved to or restored from a folder of configuration files, by name; consumers as `STREAM > CONSUMER`."""
+
+    folder: str
+    streams: list[str]
+    consumers: list[str]
+    templates: list[str]
+    data: list[str]
 
 
 def backup_account(
@@ -272,7 +283,7 @@ RESTORE_VERBS = (
     Verb(
         "account",
         restore_account,
-        answer="cli.backup.answers:AccountOutcome",
+        answer="client.backup.account_backup:AccountOutcome",
         examples=("natsctl backup restore account /data/js-backup",),
     ),
 )

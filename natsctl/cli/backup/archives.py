@@ -31,12 +31,21 @@ from natsctl.cli.backup.selection import (
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.flags import Json, Names, Progress, Raw, session_of
 from natsctl.cli.live import progress as shown
+from natsctl.client.backup.manifest import Document
+from natsctl.client.backup.verify import Verdict
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.api.archive.archive import ArchivedMessage
     from natsctl.client.backup.selection import EditedBackup
-    from natsctl.client.backup.verify import Verdict
+
+
+class Verdicts(Document):
+    """Whether all backups at a path are whole; `missing` tells of streams that are not there."""
+
+    whole: bool
+    backups: list[Verdict]
+    missing: list[str]
 
 
 def ls(

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from natsctl.cli.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
-    from natsctl.cli.consumer import activity, control, definition, leaders, listing, reading, removal, state
+    from natsctl.cli.consumer import activity, control, definition, leaders, listing, reading
 else:
-    activity, control, definition, leaders, listing, reading, removal, state = lazy_modules(
-        "natsctl.cli.consumer", "activity control definition leaders listing reading removal state"
+    activity, control, definition, leaders, listing, reading = lazy_modules(
+        "natsctl.cli.consumer", "activity control definition leaders listing reading"
     )
 
 VERBS = (
@@ -47,8 +47,8 @@ VERBS = (
             "natsctl con find ORDERS --expression 'state.num_pending > 1000'",
         ),
     ),
-    Verb("info, nfo, i", state.info, answer="ConsumerInfoAnswer"),
-    Verb("state", state.state, answer="ConsumerInfoAnswer"),
+    Verb("info, nfo, i", listing.info, answer="ConsumerInfoAnswer"),
+    Verb("state", listing.state, answer="ConsumerInfoAnswer"),
     Verb(
         "report",
         activity.report,
@@ -92,7 +92,7 @@ VERBS = (
     ),
     Verb(
         "rm, delete, del",
-        removal.rm,
+        control.rm,
         answer="ConsumerDeleteAnswer|cli.consumer.activity:Removed",
         examples=("natsctl con rm ORDERS NEW -f --missing-ok", "natsctl con rm ORDERS 'TMP_*' -f"),
     ),

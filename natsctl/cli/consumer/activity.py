@@ -14,7 +14,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
 from natsctl.cli import output
-from natsctl.cli.consumer.state import live_consumer
+from natsctl.cli.consumer.listing import live_consumer
 from natsctl.cli.flags import (
     All,
     ConsumerName,

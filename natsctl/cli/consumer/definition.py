@@ -1,4 +1,7 @@
-"""Configurations of consumers: `natsctl consumer add`, `copy` and `edit`, and the table of flags."""
+"""Configurations of consumers: `natsctl consumer add`, `copy` and `edit`, and the table of flags.
+
+The questions of `consumer add`, in order. Source: docs/compatibility.md#questions-of-stream-add-and-consumer-add.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from natsctl.api.config.update_losses import consumer_losses
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import ApiResponseError, UsageError
-from natsctl.api.subjects import is_valid_subject
+from natsctl.api.subjects import MAX_NAME, is_valid_name, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.cli.consent import confirmed_edit
-from natsctl.cli.consumer.state import existing, live_consumer, show_info
+from natsctl.cli.consumer.listing import existing, live_consumer, show_info
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.editing import (
     NAMES,
@@ -60,6 +63,7 @@ from natsctl.cli.flags import (
     session_of,
     without_defaults,
 )
+from natsctl.cli.prompts import Question, prompt, prompt_confirm
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import is_zero
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
@@ -491,7 +495,6 @@ def _config_from_flags(session: Session, name: str | None, given: Given, ephemer
     if not name and not ephemeral:
         if not asks:
             raise UsageError("a name for the consumer is needed: give CONSUMER, --ephemeral or --config FILE")
-        from natsctl.cli.prompts.consumer import prompt_consumer_name
 
         name = prompt_consumer_name()
     wanted: Config = {}
@@ -499,8 +502,6 @@ def _config_from_flags(session: Session, name: str | None, given: Given, ephemer
         name_it(wanted, name, ephemeral)
     apply(wanted, CONSUMER_ADD, given)
     if asks:
-        from natsctl.cli.prompts.consumer import prompt_consumer
-
         prompt_consumer(wanted, given)
     push = bool(wanted.get("deliver_subject"))
     wanted.setdefault("ack_policy", "none" if push else "explicit")
@@ -531,3 +532,95 @@ def copy(
     apply(wanted, CONSUMER_COPY, given)
     settle(wanted, given)
     create_consumer(session, stream, wanted, if_not_exists=if_not_exists, json=json)
+
+
+FLAGS: dict[str, Flag] = {flag.name: flag for flag in CONSUMER_FLAGS}
+
+ACK_CHOICES = (("explicit", "explicit"), ("all", "all"), ("none", "none"))
+REPLAY_CHOICES = (("instant", "instant"), ("original", "original"))
+BACKOFF_CHOICES = (("linear", "linear"), ("none", "none"))
+
+
+def _name(text: str) -> str:
+    if not is_valid_name(text):
+        raise ValueError(f"a name has 1 to {MAX_NAME} characters, none of them blank or one of . * > \\ /")
+    return text
+
+
+def prompt_consumer_name() -> str:
+    """Return the name for a new consumer."""
+    help = "The name that the durable consumer will have. Settable as the second argument"
+    return str(prompt(Question("Consumer name", help, required=True, read=_name)))
+
+
+def prompt_consumer(config: Config, given: Given) -> None:
+    """Ask for everything that was not given, and put the answers into the configuration and among what was given."""
+    if not given.get("--pull") and "--target" not in given:
+        _ask("--target", "Delivery target (empty for Pull Consumers)", config, given)
+    push = bool(config.get("deliver_subject"))
+    if push:
+        _ask("--deliver-group", "Delivery Queue Group", config, given)
+    _ask("--deliver", "Start policy (all, new, last, subject, 1h, msg sequence)", config, given, "all")
+    _ask("--ack", "Acknowledgment policy", config, given, "none" if push else "explicit", ACK_CHOICES)
+    _ask("--replay", "Replay policy", config, given, "instant", REPLAY_CHOICES)
+    _ask("--filter", "Filter Stream by subjects (blank for all)", config, given)
+    acks = config.get("ack_policy") != "none"
+    if acks:
+        _ask("--max-deliver", "Maximum Allowed Deliveries", config, given, "-1")
+        _ask("--max-pending", "Maximum Acknowledgments Pending", config, given, "0")
+    if push:
+        _ask("--heartbeat", "Idle Heartbeat", config, given, "0s")
+        _confirm("--flow-control", "Enable Flow Control, ie --flow-control", config, given)
+        _prompt_needed_heartbeat(config)
+    _confirm("--headers-only", "Deliver headers only without bodies", config, given)
+    if acks and "--backoff" not in given:
+        _prompt_backoff(given)
+
+
+def _ask(
+    name: str, text: str, config: Config, given: Given, default: str = "", choices: tuple[tuple[str, str], ...] = ()
+) -> None:
+    if name in given:
+        return
+    flag = FLAGS[name]
+    flag.place(config, prompt(Question(text, _help(flag), default, flag.kind.read, choices=choices)))
+
+
+def _confirm(name: str, text: str, config: Config, given: Given) -> None:
+    if name not in given and prompt_confirm(text, False, _help(FLAGS[name])):
+        FLAGS[name].place(config, True)
+
+
+def _prompt_needed_heartbeat(config: Config) -> None:
+    """Ask again for heartbeats where flow control was wished for: the server takes it with them only."""
+    if config.get("flow_control") and not config.get("idle_heartbeat"):
+        flag = FLAGS["--heartbeat"]
+        question = Question("Idle Heartbeat, which Flow Control needs", _help(flag), "5s", _above_zero)
+        flag.place(config, prompt(question))
+
+
+def _above_zero(text: str) -> int:
+    length = int(FLAGS["--heartbeat"].kind.read(text))
+    if length <= 0:
+        raise ValueError("expected a duration above zero")
+    return length
+
+
+def _prompt_backoff(given: Given) -> None:
+    if not prompt_confirm("Add a Retry Backoff Policy", False, _help(FLAGS["--backoff"])):
+        return
+    kind = prompt(Question("Backoff policy", _help(FLAGS["--backoff"]), "linear", choices=BACKOFF_CHOICES))
+    if kind == "none":
+        return
+    answers: dict[str, Any] = {"--backoff": kind}
+    for name, text, default in (
+        ("--backoff-min", "Minimum retry time", "1m"),
+        ("--backoff-max", "Maximum retry time", "10m"),
+        ("--backoff-steps", "Number of steps to generate in the policy", "20"),
+    ):
+        answers[name] = prompt(Question(text, _help(FLAGS[name]), default, FLAGS[name].kind.read))
+    given.update(answers)
+
+
+def _help(flag: Flag) -> str:
+    return f"{flag.help[0].upper()}{flag.help[1:]}. Settable using {flag.name}"

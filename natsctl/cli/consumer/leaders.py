@@ -10,8 +10,7 @@ from msgspec import field
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.consumer.listing import FILTERS, described
-from natsctl.cli.consumer.state import list_consumers, show_info
+from natsctl.cli.consumer.listing import FILTERS, described, list_consumers, show_info
 from natsctl.cli.flags import ConsumerName, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.render.text import count, safe

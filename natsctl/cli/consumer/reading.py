@@ -11,7 +11,7 @@ from msgspec import field
 from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
-from natsctl.cli.consumer.state import live_consumer
+from natsctl.cli.consumer.listing import live_consumer
 from natsctl.cli.flags import (
     DURATION,
     ON,

@@ -228,7 +228,7 @@ def _no_stream(name: str, known: list[str]) -> Exception:
     from natsctl.api.catalogue import error
     from natsctl.api.err_codes import ErrCode
     from natsctl.api.errors import ApiResponseError
-    from natsctl.cli.suggest import did_you_mean
+    from natsctl.cli.resolve import did_you_mean
 
     failure = ApiResponseError(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))
     failure.args = (f"no stream or bucket is called {name}",)

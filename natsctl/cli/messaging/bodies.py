@@ -124,7 +124,7 @@ def filled(message: Outgoing, count: int, templates: bool) -> Iterator[Outgoing]
     if not (templates and b"{{" in message.body) and not any("{{" in text for text in texts):
         yield from itertools.repeat(message, count)
         return
-    from natsctl.cli.messaging.template import fill_message
+    from natsctl.cli.messaging.message_templates import fill_message
 
     for number in range(1, count + 1):
         yield fill_message(message, number, headers_only=not templates)

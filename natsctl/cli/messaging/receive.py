@@ -218,7 +218,7 @@ class Shower:
             self._bodies.append(shown_body(message.body, raw=True))
         else:
             if self.look.translate:
-                from natsctl.cli.messaging.template import translated
+                from natsctl.cli.messaging.message_templates import translated
 
                 message.body = await translated(self.look.translate, message)
             self._show(number, received(message), answer=request is not None)

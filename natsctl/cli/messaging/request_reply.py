@@ -127,7 +127,7 @@ class Answers:
     async def answer(self, message: ClientMessage, rtt_ns: int) -> None:
         """Show one answer."""
         if self.translate:
-            from natsctl.cli.messaging.template import translated
+            from natsctl.cli.messaging.message_templates import translated
 
             message.body = await translated(self.translate, message)
         answer = received(message)
@@ -206,7 +206,7 @@ def reply(
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
     """Return the function that makes answers, whose templates count requests from 0. Raises UsageError."""
-    from natsctl.cli.messaging.template import check_supported, command_of, fill_message
+    from natsctl.cli.messaging.message_templates import check_supported, command_of, fill_message
     from natsctl.client.messaging.request_reply import run_command, words_of
 
     async def make(request: ClientMessage, number: int) -> Outgoing:

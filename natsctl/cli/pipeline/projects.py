@@ -12,9 +12,8 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
-from natsctl.cli.flags import Json, flagged, session_of
-from natsctl.cli.spark_flags import SparkFlags
-from natsctl.cli.suggest import did_you_mean
+from natsctl.cli.flags import Json, SparkFlags, flagged, session_of
+from natsctl.cli.resolve import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

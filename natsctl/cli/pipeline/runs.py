@@ -19,10 +19,9 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, named
-from natsctl.cli.flags import Force, Json, every_seconds, flagged, session_of
+from natsctl.cli.flags import Force, Json, SparkFlags, every_seconds, flagged, session_of
 from natsctl.cli.globals import GLOBAL_FLAGS
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, note_pipeline, take_context
-from natsctl.cli.spark_flags import SparkFlags
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

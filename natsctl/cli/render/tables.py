@@ -192,7 +192,7 @@ def _named(table: Sequence[Column[T]], word: str, flag: str) -> Column[T]:
     wanted = word.strip().lower().replace("_", "-").replace(" ", "-")
     found = next((column for column in table if column.word == wanted), None)
     if found is None:
-        from natsctl.cli.suggest import did_you_mean
+        from natsctl.cli.resolve import did_you_mean
 
         known = [column.word for column in table]
         raise UsageError(

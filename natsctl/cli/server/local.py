@@ -100,7 +100,7 @@ def _literal(subjects: list[str] | tuple[str, ...]) -> list[str]:
 def _try_on(mapping: object) -> None:
     """Ask for subjects and show what they are mapped to, until an empty one."""
     from natsctl.api.subject_transform import SubjectMapping
-    from natsctl.cli.prompts.ask import Question, prompt
+    from natsctl.cli.prompts import Question, prompt
 
     if not isinstance(mapping, SubjectMapping):
         return

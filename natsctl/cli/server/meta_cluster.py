@@ -164,7 +164,7 @@ def peer_remove(
     json: Json = False,
 ) -> None:
     """Remove a server from JetStream's cluster permanently; its data is replicated to others."""
-    from natsctl.cli.suggest import did_you_mean
+    from natsctl.cli.resolve import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)

@@ -169,7 +169,7 @@ def ping(
 @contextmanager
 def suggesting_server() -> Iterator[None]:
     """Give the error about a server that does not exist the hint which one may have been meant."""
-    from natsctl.cli.suggest import did_you_mean
+    from natsctl.cli.resolve import did_you_mean
     from natsctl.client.system.system_account import ServerNotFoundError
 
     try:
@@ -310,7 +310,7 @@ def account_info(
 
 def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
     """Return, if the server has no such account, a failure that says which one may have been meant."""
-    from natsctl.cli.suggest import did_you_mean
+    from natsctl.cli.resolve import did_you_mean
     from natsctl.client.system.system_account import System
 
     known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []

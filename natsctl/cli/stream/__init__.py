@@ -5,10 +5,21 @@ from typing import TYPE_CHECKING
 from natsctl.cli.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
-    from natsctl.cli.stream import cluster, create, edit, info, list, messages, remove, reports, template, transfer
+    from natsctl.cli.stream import (
+        cluster,
+        create,
+        edit,
+        info,
+        list,
+        messages,
+        remove,
+        reports,
+        stream_templates,
+        transfer,
+    )
 else:
-    cluster, create, edit, info, list, messages, remove, reports, template, transfer = lazy_modules(
-        "natsctl.cli.stream", "cluster create edit info list messages remove reports template transfer"
+    cluster, create, edit, info, list, messages, remove, reports, stream_templates, transfer = lazy_modules(
+        "natsctl.cli.stream", "cluster create edit info list messages remove reports stream_templates transfer"
     )
 
 VERBS = (
@@ -97,7 +108,7 @@ VERBS = (
     Verb(
         "backup, snapshot",
         transfer.backup,
-        answer="cli.backup.answers:SavedStream",
+        answer="client.backup.save:SavedStream",
         examples=("natsctl stream backup ORDERS ORDERS.tgz",),
     ),
     Verb(
@@ -129,5 +140,5 @@ VERBS = (
             "natsctl stream import EVENTS rows.csv --subject EVENTS.old --row-as-json",
         ),
     ),
-    Verb("template, tmpl", template.VERBS, "Make, list, show and remove stream templates"),
+    Verb("template, tmpl", stream_templates.VERBS, "Make, list, show and remove stream templates"),
 )

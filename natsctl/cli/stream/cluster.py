@@ -16,9 +16,8 @@ from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import All, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.render.text import count
-from natsctl.cli.resolve import pick_stream, suggesting
+from natsctl.cli.resolve import did_you_mean, pick_stream, suggesting
 from natsctl.cli.stream.list import FIND, find_streams
-from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import Verb
 from natsctl.client.leaders import WAIT_S, Asset, await_gone, check_clustered, peers_of
 
@@ -132,7 +131,7 @@ def _picked(session: Session, name: str, given: str | None, peers: list[str]) ->
     if given is None:
         if not session.interactive:
             raise UsageError("a server is needed: give PEER")
-        from natsctl.cli.prompts.ask import prompt_name
+        from natsctl.cli.prompts import prompt_name
 
         return prompt_name("Select a Peer", peers)
     if given not in peers:

@@ -338,14 +338,14 @@ def _config_from_flags(session: Session, name: str | None, given: Given, default
     if not name:
         if not asks:
             raise UsageError("a name for the stream is needed: give STREAM, or --config FILE")
-        from natsctl.cli.prompts.stream import prompt_stream_name
+        from natsctl.cli.stream.dialogue import prompt_stream_name
 
         name = prompt_stream_name()
     wanted: Config = {"name": name}
     apply(wanted, STREAM_ADD, given)
     check_config(wanted)
     if asks:
-        from natsctl.cli.prompts.stream import prompt_stream
+        from natsctl.cli.stream.dialogue import prompt_stream
 
         account = session.run(lambda manager: manager.account_info()).value
         prompt_stream(wanted, given, account.limits.max_bytes_required)

@@ -43,7 +43,7 @@ def ask_sequence(session: Session, question: str, default: str = "") -> int:
     if not session.interactive:
         raise UsageError("a message is needed: give SEQ")
     from natsctl.cli.flags import WHOLE
-    from natsctl.cli.prompts.ask import Question, prompt
+    from natsctl.cli.prompts import Question, prompt
 
     help = "The sequence of the message. Settable as the second argument"
     return int(prompt(Question(question, help, default, WHOLE.read, required=True)))
@@ -79,7 +79,7 @@ def _ask_message(session: Session) -> tuple[int, str]:
     seq = ask_sequence(session, "Message Sequence to retrieve", "-1")
     if seq > 0:
         return seq, ""
-    from natsctl.cli.prompts.ask import Question, prompt
+    from natsctl.cli.prompts import Question, prompt
 
     help = "The subject of the message. Settable using --last-for"
     return 0, str(prompt(Question("Subject to retrieve last message for", help, required=True)))
@@ -90,7 +90,7 @@ def shown_body(session: Session, stream: str, message: StoredMsg, command: str) 
     body = message.data or b""
     if not command:
         return body
-    from natsctl.cli.messaging.template import translated
+    from natsctl.cli.messaging.message_templates import translated
     from natsctl.client.message import Message
 
     return session.run(lambda manager: translated(command, Message(message.subject, body), stream))
@@ -153,7 +153,7 @@ def _next_page(session: Session, json: bool) -> bool:
 
     if json or not session.interactive or not sys.stdout.isatty():
         return True
-    from natsctl.cli.prompts.ask import prompt_confirm
+    from natsctl.cli.prompts import prompt_confirm
 
     return prompt_confirm("Next Page?", True)
 

@@ -21,6 +21,7 @@ from natsctl.cli.flags import (
     Json,
     Progress,
     Rounds,
+    SparkFlags,
     StreamName,
     Watch,
     every_seconds,
@@ -32,7 +33,6 @@ from natsctl.cli.live import Every, plot_room
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_stream, suggesting
-from natsctl.cli.spark_flags import SparkFlags
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, tell_absent
 from natsctl.cli.stream.transfer import FromBackup
 

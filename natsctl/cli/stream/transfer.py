@@ -37,10 +37,9 @@ from natsctl.cli.backup.transfer_flags import (
     shown,
 )
 from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import ConfigFile, Force, Json, Progress, flagged, session_of
+from natsctl.cli.flags import ConfigFile, Force, Json, Progress, SparkFlags, flagged, session_of
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.resolve import suggesting
-from natsctl.cli.spark_flags import SparkFlags
 from natsctl.cli.stream.info import show_info
 
 if TYPE_CHECKING:

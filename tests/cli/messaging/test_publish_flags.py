@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.messaging.template import Moment
+from natsctl.cli.messaging.message_templates import Moment
 from natsctl.client.messaging.outgoing import stream_headers
 from natsctl.testing.process import ServerProcess
 from tests.cli.messaging.conftest import until_stored

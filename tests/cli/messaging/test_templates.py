@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.messaging import go_template
 from natsctl.cli.messaging.go_template import expand
 from natsctl.cli.messaging.go_values import TemplateError
-from natsctl.cli.messaging.template import command_of
+from natsctl.cli.messaging.message_templates import command_of
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("templates.jsonl").read_text().splitlines()]
 """Each a template and what Go makes of it, null where it refuses it."""

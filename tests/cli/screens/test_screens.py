@@ -226,7 +226,7 @@ def _contexts() -> list[dict[str, Any]]:
 
 def _account() -> Any:
     from natsctl.api.account import AccountInfo
-    from natsctl.cli.render.accounts import render_account
+    from natsctl.cli.account import render_account
 
     told = WORLD["account"]
     [info] = _models(AccountInfo, {key: value for key, value in told.items() if key != "type"})
@@ -254,8 +254,8 @@ def _server(width: int) -> dict[str, Callable[[], Any]]:
 
 def _shown(width: int) -> dict[str, Callable[[], Any]]:
     """What a page or a table is made of that needs a connection."""
-    from natsctl.cli import top
-    from natsctl.cli.render import backup, buckets, context, counter, measurements, service, streams
+    from natsctl.cli import context, counter, service, top
+    from natsctl.cli.render import backup, buckets, measurements, streams
     from natsctl.cli.render.servers import tables
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.prompts.source import read_name, read_start_time, read_subject
+from natsctl.cli.stream.dialogue import read_name, read_start_time, read_subject
 
 Run = Callable[..., Any]
 

@@ -22,7 +22,7 @@ _WORK = """
 import sys
 from natsctl.cli import spark_work
 from natsctl.cli.session import GlobalOptions, Session
-from natsctl.cli.spark_flags import SparkFlags
+from natsctl.cli.flags import SparkFlags
 from natsctl.api.exit_codes import ExitCode
 
 def work(spark, options):

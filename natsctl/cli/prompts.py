@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
     from questionary import Question as Asked
 
+
 HELP_KEY = "?"
 CONFIRM_HINT = "(y/N)"
 """Stands behind a yes/no question."""

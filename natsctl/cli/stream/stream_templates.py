@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.requests import Answer
 
+
 NOT_ON_SERVERS_OF_TODAY = "nats-server has had no stream templates since 2.14; natsctl server has"
 
 TemplateName = Annotated[str | None, typer.Argument(metavar="TEMPLATE", help="the template", show_default=False)]
@@ -145,7 +146,7 @@ def _pick(session: Session, given: str | None) -> str:
         return given
     if not session.interactive:
         raise UsageError("a template is needed: give TEMPLATE")
-    from natsctl.cli.prompts.ask import prompt_name
+    from natsctl.cli.prompts import prompt_name
 
     with explaining(session, ""):
         names = list(session.run(lambda manager: manager.template_names()))
@@ -181,7 +182,7 @@ def explaining(session: Session, template: str) -> Iterator[None]:
 
 
 def _hint(session: Session, word: str) -> str:
-    from natsctl.cli.suggest import did_you_mean
+    from natsctl.cli.resolve import did_you_mean
 
     try:
         names = list(session.run(lambda manager: manager.template_names()))

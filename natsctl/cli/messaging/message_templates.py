@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from natsctl.client.message import Message
     from natsctl.client.messaging.outgoing import Outgoing
 
+
 _LETTERS = string.ascii_letters + string.digits
 _ID_LENGTH = 22
 NAMES = ("Count", "Cnt", "Time", "TimeStamp", "Unix", "UnixNano", "ID", "Random MIN MAX")

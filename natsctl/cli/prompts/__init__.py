@@ -1,1 +1,0 @@
-"""Questions to a person at a terminal: each returns a value and sends nothing."""
