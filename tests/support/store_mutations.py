@@ -192,8 +192,10 @@ def _superseded_segment_kept() -> Patch:
 
 
 def _rewritten_without_the_removals_it_holds() -> Patch:
+    intact = compaction.plan_rewrite
+
     def plan_rewrite(*arguments: Any) -> Rewrite:
-        return msgspec.structs.replace(compaction.plan_rewrite(*arguments), tombs=array("Q"))
+        return msgspec.structs.replace(intact(*arguments), tombs=array("Q"))
 
     return mock.patch("natsctl.store.compaction.plan_rewrite", plan_rewrite)
 
