@@ -220,7 +220,7 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
     if done:
         output.note(safe(done))
     from natsctl.cli.output import show_page
-    from natsctl.cli.render.buckets import render_bucket
+    from natsctl.cli.render.bucket_pages import render_bucket
 
     show_page(render_bucket(kind, answer.value))
 
@@ -238,7 +238,7 @@ def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> No
         output.emit_json([_document(kind, one) for one in infos])
     elif infos:
         from natsctl.cli.output import show_table
-        from natsctl.cli.render.buckets import render_buckets
+        from natsctl.cli.render.bucket_pages import render_buckets
 
         show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))
     else:

@@ -26,7 +26,7 @@ from natsctl.cli.flags import (
     session_of,
     wait_seconds,
 )
-from natsctl.cli.messaging.receive import Listening, follow, listen
+from natsctl.cli.messaging.receive import ListenOptions, follow, listen
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import suggesting
@@ -117,7 +117,7 @@ def events(
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
     wanted = make_filter(asked.get("pattern", ""), asked.get("types", ()), asked.get("consumer", ""))
     show = EventShower(json, cloudevent=asked.get("cloudevent", False), short=asked.get("short", False), wanted=wanted)
-    listening = Listening(tuple(asked.get("subjects", ())), "", count, wait_seconds(wait))
+    listening = ListenOptions(tuple(asked.get("subjects", ())), "", count, wait_seconds(wait))
     session, stream = session_of(ctx), asked.get("stream", "")
     if stream:
         with suggesting(session, stream):
@@ -127,7 +127,7 @@ def events(
     session.run(lambda manager: _live(manager, kinds, listening, show))
 
 
-async def _live(manager: Manager, kinds: dict[str, bool | None], listening: Listening, show: EventShower) -> None:
+async def _live(manager: Manager, kinds: dict[str, bool | None], listening: ListenOptions, show: EventShower) -> None:
     from dataclasses import replace
 
     if not listening.subjects or any(kinds.values()):
@@ -142,7 +142,9 @@ async def _live(manager: Manager, kinds: dict[str, bool | None], listening: List
     await listen(manager, listening, show)
 
 
-async def _stored(manager: Manager, stream: str, since_ns: int | None, listening: Listening, show: EventShower) -> None:
+async def _stored(
+    manager: Manager, stream: str, since_ns: int | None, listening: ListenOptions, show: EventShower
+) -> None:
     from dataclasses import replace
 
     from natsctl.client.messaging.stream_feed import Start, feed_of_stream

@@ -113,7 +113,7 @@ def revert(
     if latest == revision:
         raise UsageError(f"key {key} is at revision {revision} already")
     if not force and not json:
-        from natsctl.cli.render.buckets import render_revert
+        from natsctl.cli.render.bucket_pages import render_revert
 
         output.note(render_revert(old, now))
     if not confirmed(session, question, force):
@@ -198,7 +198,7 @@ def get(
         output.emit_bytes(entry.value or b"")
     else:
         from natsctl.cli.messaging.bodies import show_message
-        from natsctl.cli.render.buckets import render_heading
+        from natsctl.cli.render.bucket_pages import render_heading
 
         show_message(render_heading(entry), [], entry.value or b"")
         output.emit("")
@@ -223,7 +223,7 @@ def history(
         output.emit_json([entry_document(entry) for entry in found])
         return
     from natsctl.cli.output import show_table
-    from natsctl.cli.render.buckets import render_history
+    from natsctl.cli.render.bucket_pages import render_history
 
     show_table(render_history(bucket, key, found))
 
@@ -278,7 +278,7 @@ def _show(entry: ReadEntry, json: bool) -> None:
         output.emit_json_line(entry_document(entry))
         return
     from natsctl.cli.output import width
-    from natsctl.cli.render.buckets import render_kv_event
+    from natsctl.cli.render.bucket_pages import render_kv_event
 
     output.emit(render_kv_event(entry, width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()

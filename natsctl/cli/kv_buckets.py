@@ -236,7 +236,7 @@ def _list_keys(
         output.emit_json([entry_document(entry) for entry in whole])
     elif whole:
         from natsctl.cli.output import show_table
-        from natsctl.cli.render.buckets import render_keys
+        from natsctl.cli.render.bucket_pages import render_keys
 
         show_table(render_keys(bucket, whole, values=values))
     else:

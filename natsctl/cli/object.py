@@ -334,7 +334,7 @@ def _show(found: StoredObject, json: bool, done: str) -> None:
 def show_object(found: StoredObject) -> None:
     """Print an object's page."""
     from natsctl.cli.output import show_page
-    from natsctl.cli.render.buckets import render_object
+    from natsctl.cli.render.bucket_pages import render_object
 
     show_page(render_object(found))
 
@@ -379,7 +379,7 @@ def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> 
         output.emit_names(one.name for one in found)
     elif found:
         from natsctl.cli.output import show_table
-        from natsctl.cli.render.buckets import render_objects
+        from natsctl.cli.render.bucket_pages import render_objects
 
         show_table(render_objects(bucket, found))
     else:
@@ -505,7 +505,7 @@ def _show_event(found: StoredObject, json: bool) -> None:
         output.emit_json_line(found.document)
         return
     from natsctl.cli.output import width
-    from natsctl.cli.render.buckets import render_object_event
+    from natsctl.cli.render.bucket_pages import render_object_event
 
     output.emit(render_object_event(found, width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()

@@ -21,7 +21,7 @@ from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import Header, Json, Names, Raw, session_of
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
-from natsctl.cli.messaging.publish import Input
+from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.messaging.request_reply import Answers
 from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
@@ -256,7 +256,7 @@ def request(
     async def work(manager: Manager) -> None:
         connection = manager.connection
         subject = (await find(connection, service, endpoint)).subject
-        for payload in Input(body, force_stdin, send_on).all():
+        for payload in BodySource(body, force_stdin, send_on).all():
             for message in filled(Outgoing(subject, payload, headers), count, templates):
                 if connection.dry_run:
                     _preview(message, count)

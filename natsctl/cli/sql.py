@@ -157,11 +157,11 @@ def backups_by_stream(path: Path) -> dict[str, Path]:
 MOST_ROWS = 1000
 """The default number of rows of a table."""
 
-Look = Callable[[], "Result"]
+Answer = Callable[[], "Result"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutputOptions:
     """Options about the output of answers: format, repetition, and number of rows (None for all)."""
 
     json: bool = False
@@ -174,7 +174,7 @@ class Shown:
         if self.json and self.csv:
             raise UsageError("--json and --csv exclude each other")
 
-    def show(self, look: Look) -> None:
+    def show(self, look: Answer) -> None:
         """Show the answer, or with --watch one after the other."""
         if self.every_s is None:
             self.once(look())
@@ -337,7 +337,7 @@ def sql(
     With --watch the query is asked anew each time, of all that is there then.
     """
     every_s = watch_seconds(watch, rounds)
-    shown = Shown(json=json, csv=csv, every_s=every_s, rounds=rounds, limit=rows_shown(limit, json or csv))
+    shown = OutputOptions(json=json, csv=csv, every_s=every_s, rounds=rounds, limit=rows_shown(limit, json or csv))
     if explain and (csv or every_s):
         raise UsageError("--explain excludes --csv and --watch")
     session = session_of(ctx)
@@ -348,7 +348,13 @@ def sql(
 
 
 def _answer(
-    session: Session, spark: SparkFlags, backup: Path | None, shown: Shown, use_spark: bool, query: str, explain: bool
+    session: Session,
+    spark: SparkFlags,
+    backup: Path | None,
+    shown: OutputOptions,
+    use_spark: bool,
+    query: str,
+    explain: bool,
 ) -> None:
     """Show the answer to one query, or with `explain` how it would be answered."""
 
@@ -369,14 +375,14 @@ def _answer(
             shown.show(lambda: asked.run(text, shown.limit, bar=False))
 
 
-def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: Shown, use_spark: bool) -> None:
+def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: OutputOptions, use_spark: bool) -> None:
     """Answer queries until the user ends the prompt. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a query is needed", hint="give QUERY, @FILE, or - for stdin")
 
     tables = tables_of(session, backup)
 
-    def counted(text: str) -> Look | None:
+    def counted(text: str) -> Answer | None:
         return answered(session, tables, text, whole=not (use_spark or backup))
 
     Prompt(SparkQueries(session, spark, tables), tables, shown, counted).run()
@@ -388,7 +394,7 @@ def tables_of(session: Session, backup: Path | None) -> Tables:
     return ServerTables(session) if backup is None else BackupTables(backup)
 
 
-def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Look | None:
+def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Answer | None:
     """Return the answer to a query without Spark: lists of tables, and if `whole` the server's counts;
 
     None for others.
@@ -400,7 +406,7 @@ def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Loo
     return counting(session, tables, text) if whole else None
 
 
-def counting(session: Session, tables: Tables, text: str) -> Look | None:
+def counting(session: Session, tables: Tables, text: str) -> Answer | None:
     """Return the answer to a query from the server's counts; None if messages must be read."""
     from natsctl.spark.sql.counted import counted_query, facts_for
     from natsctl.spark.sql.result import Result
@@ -440,7 +446,7 @@ class Prompt:
     """Prompt that reads queries and shows their answers; a mistake ends a query, not the prompt."""
 
     def __init__(
-        self, asked: SparkQueries, tables: Tables, shown: Shown, counting: Callable[[str], Look | None]
+        self, asked: SparkQueries, tables: Tables, shown: OutputOptions, counting: Callable[[str], Answer | None]
     ) -> None:
         """Take `counting`, which returns the answer to a query without Spark, or None."""
         self._asked, self._tables, self._shown, self._counting = asked, tables, shown, counting

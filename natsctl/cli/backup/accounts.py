@@ -27,9 +27,9 @@ from natsctl.cli.backup.transfer_flags import (
     Replicas,
     Retries,
     Tags,
+    progress_log,
     read_existing,
     read_idle,
-    sayer,
 )
 from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
 from natsctl.cli.flags import Force, Json, Progress, session_of
@@ -171,7 +171,7 @@ def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, js
     from natsctl.client.backup.transfer import RetryingManager
 
     async def run(manager: Manager) -> AccountOutcome:
-        retrying = RetryingManager(manager, retries=retries, say=sayer(json))
+        retrying = RetryingManager(manager, retries=retries, say=progress_log(json))
         with shown(what, None, bar=bar, quiet=json) as tracker:
             return await work(retrying, tracker.at)
 

@@ -25,8 +25,8 @@ from natsctl.cli.backup.selection import (
     Since,
     Subjects,
     Until,
-    narrowed,
-    read_pick,
+    narrow_selection,
+    read_selection,
 )
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.flags import Json, Names, Progress, Raw, session_of
@@ -156,7 +156,7 @@ def cat(
     from natsctl.client.backup.archive_contents import read_messages
     from natsctl.client.backup.reader import open_backup
 
-    pick = read_pick(subject, since, until, seq)
+    pick = read_selection(subject, since, until, seq)
     left = count or -1
     with open_backup(path) as backup:
         for messages in read_messages(backup):
@@ -333,8 +333,8 @@ def edit(
     from natsctl.client.backup.selection import Edit, edit_backup
 
     _check_edit(archive, last_per_subject, kv_compact)
-    pick = narrowed(
-        read_pick(subject, since, until, seq),
+    pick = narrow_selection(
+        read_selection(subject, since, until, seq),
         after=after,
         before=before,
         first_seq=first_seq,

@@ -80,7 +80,7 @@ ExcludePayloads = Annotated[
 ]
 
 
-def read_pick(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> MessageSelection:
+def read_selection(subjects: list[str] | None, since: str | None, until: str | None, seq: str) -> MessageSelection:
     """Return the selection of the flags. Raises UsageError."""
     from natsctl.client.backup.selection import MessageSelection
 
@@ -94,7 +94,7 @@ def read_pick(subjects: list[str] | None, since: str | None, until: str | None, 
     )
 
 
-def narrowed(
+def narrow_selection(
     pick: MessageSelection,
     *,
     after: str | None,

@@ -85,7 +85,7 @@ def read_existing(text: str) -> Existing:
         raise UsageError(f"--on-existing: expected fail, skip or replace, not {text!r}") from None
 
 
-def sayer(json: bool) -> Say:
+def progress_log(json: bool) -> Say:
     """Return the function that reports progress in words: to stderr, or nowhere with -j."""
     from natsctl.cli.render.text import safe
 

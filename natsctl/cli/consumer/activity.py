@@ -216,7 +216,7 @@ def events(
 ) -> None:
     """Show advisories and ack samples of one consumer as they arrive."""
     from natsctl.cli.events import EventShower
-    from natsctl.cli.messaging.receive import Listening, listen
+    from natsctl.cli.messaging.receive import ListenOptions, listen
 
     if short and (json or cloudevent):
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
@@ -230,6 +230,6 @@ def events(
 
     async def hear(manager: Manager) -> None:
         there = tuple(manager.connection.target.event_subject(subject) for subject in subjects)
-        await listen(manager, Listening(there, "", count, seconds), show)
+        await listen(manager, ListenOptions(there, "", count, seconds), show)
 
     session.run(hear)

@@ -15,7 +15,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
-from natsctl.cli.desired.sources import AllowEmpty, Named
+from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.flags import Json, Progress, flagged, session_of
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
@@ -61,7 +61,7 @@ BAR_FROM = 20
 _ON_FAILURE = ("continue", "stop")
 
 
-class Running(NamedTuple):
+class ApplyFlags(NamedTuple):
     """Flags about how changes are applied, shared by commands."""
 
     on_failure: OnFailure = "continue"
@@ -83,7 +83,7 @@ def is_destructive(plan: Plan) -> bool:
     return any(change.action in ("delete", "replace") or change.losses for change in plan.changes)
 
 
-def agreed(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> bool:
+def confirm_plan(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> bool:
     """Return whether to continue: the losses of a plan are shown and confirmed; `typed` asks for a name or a number.
 
     Raises NotConfirmedError without a terminal.
@@ -107,7 +107,7 @@ def losses(plan: Plan) -> str:
     return render_losses(plan)
 
 
-def recovered(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
+def finish_replacements(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
     """Finish interrupted replacements, and return the result of each; in a dry run the plan names them.
 
     Raises PlanConflictError if another process is replacing one of the streams `concerned`.
@@ -117,7 +117,7 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
     async def work(manager: Manager) -> list[str]:
         from natsctl.desired.apply.holding_stream import names_of
 
-        retrying = RetryingManager(manager, say=sayer(json))
+        retrying = RetryingManager(manager, say=progress_log(json))
         if session.dry_run or not await retrying.patiently(lambda: names_of(retrying.manager)):
             return []
         from natsctl.desired.apply.recovery import recover
@@ -127,7 +127,7 @@ def recovered(session: Session, concerned: Collection[str], *, json: bool) -> li
     return session.run(work)
 
 
-def still_valid(session: Session, saved: Plan) -> Plan:
+def check_still_valid(session: Session, saved: Plan) -> Plan:
     """Return the plan if the account has not changed since; raises PlanChangedError, which lists the changes."""
     from natsctl.cli.desired.plan import patiently
     from natsctl.desired.live import read_live_state
@@ -142,7 +142,7 @@ def still_valid(session: Session, saved: Plan) -> Plan:
     return saved
 
 
-def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
+def run_plan(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
     """Return the outcome of the plan; each change has its line on stderr as it ends, except with -j."""
     from natsctl.cli.live import progress
     from natsctl.cli.render.plans import render_result
@@ -154,7 +154,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
 
     async def work(manager: Manager) -> Outcome:
         done = 0
-        retrying = RetryingManager(manager, say=sayer(json))
+        retrying = RetryingManager(manager, say=progress_log(json))
         with progress("Changes", total, "changes", quiet=not shown) as tracker:
 
             def tell(result: Result) -> None:
@@ -169,7 +169,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
     return session.run(work)
 
 
-def sayer(json: bool) -> Any:
+def progress_log(json: bool) -> Any:
     """Return the function that reports progress in words: to stderr, or nowhere with -j."""
     from natsctl.client.backup.transfer import mute
 
@@ -227,8 +227,8 @@ class Applied(Model, kw_only=True, omit_defaults=False):
 @flagged()
 def apply(
     ctx: typer.Context,
-    named: Named,
-    running: Running,
+    named: DocumentFlags,
+    running: ApplyFlags,
     plan_file: Annotated[
         Path | None,
         typer.Option("--plan", metavar="FILE", help="carry out a plan that was saved", show_default=False),
@@ -261,18 +261,18 @@ def apply(
     saved = _saved_plan([*(named.files or ()), *(named.paths or ())], plan_file)
     wanted = named.load(allow_empty=allow_empty) if saved is None else None
     described = [change.key for change in saved.changes] if saved is not None else wanted.wanted if wanted else ()
-    notes = recovered(session, {key.stream for key in described}, json=json)
+    notes = finish_replacements(session, {key.stream for key in described}, json=json)
     if saved is not None:
-        plan = still_valid(session, saved)
+        plan = check_still_valid(session, saved)
     elif wanted is not None:
         options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
         plan = planned(session, wanted, options)
     if session.dry_run:
         return show_requests(session, plan, how, json=json)
     check_allowed(plan)
-    if not agreed(session, plan, running.yes):
+    if not confirm_plan(session, plan, running.yes):
         return ExitCode.DONE
-    outcome = carried_out(session, plan, how, bar=running.progress, json=json)
+    outcome = run_plan(session, plan, how, bar=running.progress, json=json)
     return show_outcome(plan, outcome, notes, json=json)
 
 
@@ -312,8 +312,8 @@ DestroyAdopt = Annotated[
 @flagged()
 def destroy(
     ctx: typer.Context,
-    named: Named,
-    running: Running,
+    named: DocumentFlags,
+    running: ApplyFlags,
     prune: DestroyPrune = False,
     adopt: DestroyAdopt = False,
     max_removals: MaxRemovals = None,
@@ -336,7 +336,7 @@ def destroy(
     if session.dry_run:
         return show_requests(session, plan, how, json=json)
     check_allowed(plan)
-    if not agreed(session, plan, running.yes, typed=True):
+    if not confirm_plan(session, plan, running.yes, typed=True):
         return ExitCode.DONE
-    outcome = carried_out(session, plan, how, bar=running.progress, json=json)
+    outcome = run_plan(session, plan, how, bar=running.progress, json=json)
     return show_outcome(plan, outcome, [], json=json)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.desired.export import Writing, write
-from natsctl.cli.desired.sources import Named
+from natsctl.cli.desired.export import WriteFlags, write
+from natsctl.cli.desired.sources import DocumentFlags
 from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.verbs import Verb
 
@@ -25,7 +25,7 @@ _ANSWER = (
 @flagged()
 def terraform(
     ctx: typer.Context,
-    how: Writing,
+    how: WriteFlags,
     paths: Annotated[
         list[str],
         typer.Argument(metavar="PATH", help=".tf files, folders of them, states as JSON", show_default=False),
@@ -57,8 +57,8 @@ def terraform(
 @flagged()
 def documents(
     ctx: typer.Context,
-    named: Named,
-    how: Writing,
+    named: DocumentFlags,
+    how: WriteFlags,
     json: Json = False,
 ) -> None:
     """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
@@ -67,7 +67,7 @@ def documents(
     _write(ctx, as_created(named.load()), how, json, noted=True)
 
 
-def _write(ctx: typer.Context, wanted: DocumentSet, how: Writing, json: bool, *, noted: bool = False) -> None:
+def _write(ctx: typer.Context, wanted: DocumentSet, how: WriteFlags, json: bool, *, noted: bool = False) -> None:
     from natsctl.cli.render.text import safe
     from natsctl.desired.export import Exporter
 

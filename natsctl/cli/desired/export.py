@@ -43,7 +43,7 @@ Full = Annotated[
 ]
 
 
-class Writing(NamedTuple):
+class WriteFlags(NamedTuple):
     """Flags about the format and destination of documents, shared by commands."""
 
     full: Full = False
@@ -170,7 +170,7 @@ MQTT = "$MQTT_"
 @flagged()
 def export(
     ctx: typer.Context,
-    how: Writing,
+    how: WriteFlags,
     streams: Annotated[
         list[str] | None,
         typer.Argument(metavar="STREAM", help="streams or buckets; * and ? match any characters", show_default=False),

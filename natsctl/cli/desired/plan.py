@@ -13,7 +13,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import Model
 from natsctl.cli import output
-from natsctl.cli.desired.sources import AllowEmpty, Named
+from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.flags import Json, flagged, session_of
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey
@@ -118,7 +118,7 @@ def show_plan(plan: Plan) -> None:
 @flagged()
 def plan(
     ctx: typer.Context,
-    named: Named,
+    named: DocumentFlags,
     prune: Prune = False,
     allow_replace: AllowReplace = False,
     keep_messages: KeepMessages = False,
@@ -177,7 +177,7 @@ def _save(made: Plan, path: Path, json: bool) -> None:
 @flagged()
 def diff(
     ctx: typer.Context,
-    named: Named,
+    named: DocumentFlags,
     prune: Prune = False,
     allow_empty: AllowEmpty = False,
     json: Json = False,

@@ -91,7 +91,7 @@ AllowEmpty = Annotated[
 ]
 
 
-class Named(NamedTuple):
+class DocumentFlags(NamedTuple):
     """Flags that name the documents of a command."""
 
     paths: Paths = None
@@ -157,7 +157,7 @@ def show_notes(documents: DocumentSet) -> None:
 
 @flagged()
 def validate(
-    named: Named,
+    named: DocumentFlags,
     json: Json = False,
 ) -> int:
     """Check documents without a server: list their contents, and everything that a server would refuse.

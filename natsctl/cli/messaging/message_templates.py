@@ -33,7 +33,7 @@ NAMES = ("Count", "Cnt", "Time", "TimeStamp", "Unix", "UnixNano", "ID", "Random 
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TemplateContext:
     """The number of a message, its time in ns since the epoch, and the request that it answers."""
 
     number: int
@@ -79,10 +79,10 @@ class Moment:
 def check_supported(text: str) -> None:
     """Raise UsageError for a template with an unsupported feature; an invalid one is sent unchanged."""
     with suppress(TemplateError):
-        Moment(0, 0, "x").fill(text)
+        TemplateContext(0, 0, "x").fill(text)
 
 
-class _Aside:
+class _Placeholders:
     """Foreign texts, kept aside while a command line is split, so that none of them becomes a word of its own."""
 
     def __init__(self) -> None:
@@ -105,11 +105,11 @@ def command_of(line: str, subject: str, body: bytes, number: int) -> list[str]:
 
     `{{1}}` is a token of its subject, counted from 0, and `{{.Request}}` its body.
     """
-    aside = _Aside()
+    aside = _Placeholders()
     for at, token in enumerate(subject.split(".")):
         if (place := f"{{{{{at}}}}}") in line:
             line = line.replace(place, aside.put(token))
-    moment = Moment(number, time.time_ns(), body.decode("utf-8", "surrogateescape"))
+    moment = TemplateContext(number, time.time_ns(), body.decode("utf-8", "surrogateescape"))
     try:
         line = moment.fill(line, aside.put)
     except TemplateError as fault:
@@ -124,7 +124,7 @@ async def translated(command: str, message: Message, stream: str = "") -> bytes:
     """
     from natsctl.client.messaging.request_reply import run
 
-    aside = _Aside()
+    aside = _Placeholders()
     functions = {"Subject": lambda: Foreign(message.subject), "Stream": lambda: stream}
     try:
         line = expand(command, functions, mark=aside.put)
@@ -152,7 +152,7 @@ def fill_message(message: Outgoing, number: int, request: bytes = b"", *, header
 
     An invalid one leaves subject or body unchanged, with a note on stderr. Raises UsageError for one in a header.
     """
-    moment = Moment(number, time.time_ns(), request.decode("utf-8", "surrogateescape"))
+    moment = TemplateContext(number, time.time_ns(), request.decode("utf-8", "surrogateescape"))
     headers = tuple((name, _header(moment, name, value)) for name, value in message.headers)
     if headers_only:
         return message._replace(headers=headers)
@@ -163,14 +163,14 @@ def fill_message(message: Outgoing, number: int, request: bytes = b"", *, header
     return message._replace(subject=_or_as_it_is(moment, "subject", message.subject), body=body, headers=headers)
 
 
-def _header(moment: Moment, name: str, value: str) -> str:
+def _header(moment: TemplateContext, name: str, value: str) -> str:
     try:
         return str(moment.fill(value))
     except TemplateError as fault:
         raise UsageError(f"--header {name}: the template is not valid: {fault}") from fault
 
 
-def _or_as_it_is(moment: Moment, what: str, text: str) -> str:
+def _or_as_it_is(moment: TemplateContext, what: str, text: str) -> str:
     """Return the executed template, or its text if it is invalid."""
     try:
         return moment.fill(text)

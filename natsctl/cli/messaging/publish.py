@@ -62,7 +62,7 @@ LINES_AHEAD = 1000
 _CHUNK_BYTES = 64 * 1024
 
 
-class Input:
+class BodySource:
     """The bodies of BODY, --force-stdin and --send-on. Raises UsageError for an unknown --send-on."""
 
     def __init__(self, words: str | None, force_stdin: bool, send_on: str) -> None:
@@ -186,7 +186,7 @@ class Publishing:
     """The messages to publish, their number and options."""
 
     subject: str
-    input: Input
+    input: BodySource
     headers: tuple[tuple[str, str], ...]
     reply: str
     count: int
@@ -259,7 +259,7 @@ def publish(
     by_flag = {name.lower() for name, _ in flagged_headers}
     headers = (*(pair for pair in read_headers(header) if pair[0].lower() not in by_flag), *flagged_headers)
     pause = Pause(wait_seconds(sleep, "--sleep") or 0.0, wait_seconds(jitter, "--jitter") or 0.0)
-    read = Input(body, force_stdin, send_on)
+    read = BodySource(body, force_stdin, send_on)
     outgoing = Publishing(subject, read, headers, reply, count, pause, templates, quiet, json)
     atomic = "--atomic" in given
     if atomic and not read.lines and count == 1:

@@ -55,7 +55,7 @@ BREATH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenOptions:
     """The subjects to listen on, and the end: after `count` messages (0 never), or after `wait_s` without one.
 
     Messages on `ignored` subjects do not count.
@@ -68,7 +68,7 @@ class Listening:
     ignored: tuple[str, ...] = ()
 
 
-class Idle:
+class IdleTimer:
     """The time without a message: the wait restarts with each one that was shown."""
 
     def __init__(self, wait_s: float | None) -> None:
@@ -96,7 +96,7 @@ class Idle:
         self.over = self.left_s == 0.0
 
 
-class Show(Protocol):
+class MessageSink(Protocol):
     """Receiver of the messages that `listen` gets."""
 
     def banner(self, subjects: tuple[str, ...]) -> None:
@@ -109,7 +109,7 @@ class Show(Protocol):
         """Flush the output: no further message is waiting."""
 
 
-async def listen(manager: Manager, listening: Listening, show: Show) -> int:
+async def listen(manager: Manager, listening: ListenOptions, show: MessageSink) -> int:
     """Show messages as they are published, and return their number. Raises NothingReceivedError for none."""
     async with CoreFeed(manager, listening.subjects, listening.queue) as feed:
         number = await follow(manager, feed, listening, show)
@@ -120,7 +120,9 @@ async def listen(manager: Manager, listening: Listening, show: Show) -> int:
     return number
 
 
-async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show, *, may_be_none: bool = False) -> int:
+async def follow(
+    manager: Manager, feed: Feed, listening: ListenOptions, show: MessageSink, *, may_be_none: bool = False
+) -> int:
     """Show the messages of a feed, and return their number.
 
     Raises NothingReceivedError for none, unless `may_be_none`.
@@ -128,7 +130,7 @@ async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show,
     show.banner(listening.subjects)
     number = stretch = 0
     most = listening.count or sys.maxsize
-    idle = Idle(listening.wait_s)
+    idle = IdleTimer(listening.wait_s)
     try:
         while number < most and not idle.over:
             message = feed.now()
@@ -154,7 +156,7 @@ async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show,
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DisplayOptions:
     """Options about the parts of a message that are shown."""
 
     raw: bool = False
@@ -167,12 +169,12 @@ class Look:
     quiet: bool = False
 
 
-class Shower:
+class MessagePrinter:
     """Shows messages; with `ack` it acknowledges those of a consumer, with `matcher` it pairs requests with answers."""
 
     def __init__(
         self,
-        look: Look,
+        look: DisplayOptions,
         *,
         ack: bool = False,
         dump: Dump | None = None,

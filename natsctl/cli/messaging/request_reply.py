@@ -29,7 +29,7 @@ from natsctl.cli.messaging.bodies import (
     received,
     shown_body,
 )
-from natsctl.cli.messaging.publish import Input
+from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
 from natsctl.cli.render.text import safe
 from natsctl.client.messaging.outgoing import Outgoing
@@ -85,7 +85,7 @@ def request(
     single = count == 1 and awaited.limit == 1 and not wait_for_empty and send_on == "eof"
     show = Answers(raw, json, single, translate)
     message = Outgoing(subject, b"", read_headers(header))
-    read = Input(body, force_stdin, send_on)
+    read = BodySource(body, force_stdin, send_on)
     session = session_of(ctx)
     if session.dry_run:
         _preview(one for part in read.all() for one in filled(message._replace(body=part), count, templates))

@@ -33,7 +33,7 @@ from natsctl.cli.flags import (
     session_of,
 )
 from natsctl.cli.live import drawing
-from natsctl.cli.messaging.receive import Listening, follow
+from natsctl.cli.messaging.receive import ListenOptions, follow
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, safe
@@ -97,7 +97,7 @@ FLAGS = (
 
 
 @dataclass(slots=True)
-class Asked:
+class SubscribeFlags:
     """The values of the flags."""
 
     queue: str = ""
@@ -190,26 +190,26 @@ def subscribe(
 
     values: dict[str, Any] = {}
     apply(values, FLAGS, given)
-    asked, wanted = Asked(**values), list(subjects or ())
+    asked, wanted = SubscribeFlags(**values), list(subjects or ())
     asked.check(wanted)
     session = session_of(ctx)
-    listening = Listening((), asked.queue, count, wait_seconds(wait), tuple(asked.ignored))
+    listening = ListenOptions((), asked.queue, count, wait_seconds(wait), tuple(asked.ignored))
     with suggesting(session, asked.stream):
         session.run(lambda manager: _run(manager, asked, wanted, listening, raw=raw, json=json))
 
 
 async def _run(
     manager: Manager,
-    asked: Asked,
+    asked: SubscribeFlags,
     subjects: list[str],
-    listening: Listening,
+    listening: ListenOptions,
     *,
     raw: bool,
     json: bool,
 ) -> None:
     from dataclasses import replace
 
-    from natsctl.cli.messaging.receive import Dump, Look, Shower
+    from natsctl.cli.messaging.receive import DisplayOptions, Dump, MessagePrinter
     from natsctl.client.messaging.request_reply import Matcher
 
     matcher = Matcher(manager.connection) if asked.match_replies else None
@@ -223,12 +223,12 @@ async def _run(
         if asked.reported:
             await _report(manager, feed, listening, asked, json=json)
             return
-        look = Look(raw=raw, json=json, **asked.look)
+        look = DisplayOptions(raw=raw, json=json, **asked.look)
         dump = Dump(asked.dump) if asked.dump else None
         if asked.backup and capture is None:  # after the subscription, as messages may be waiting for it
             capture = await _capture(manager, asked, subjects)
         ack = asked.ack or bool(asked.durable)
-        shower = Shower(look, ack=ack, dump=dump, matcher=matcher, capture=capture)
+        shower = MessagePrinter(look, ack=ack, dump=dump, matcher=matcher, capture=capture)
         try:
             await follow(manager, feed, listening, shower, may_be_none=True)
         finally:
@@ -240,7 +240,7 @@ async def _run(
             output.note(f"{dropped:,} messages arrived faster than they could be shown, and were dropped")
 
 
-async def _capture(manager: Manager, asked: Asked, subjects: list[str]) -> Capture:
+async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str]) -> Capture:
     """Return storage of messages: under the name of their stream, or of the target.
 
     Raises UsageError for a target or a consumer that cannot be backed up.
@@ -289,15 +289,15 @@ def _finish(capture: Capture, dropped: int) -> None:
     )
 
 
-async def _report(manager: Manager, feed: Feed, listening: Listening, asked: Asked, *, json: bool) -> None:
+async def _report(manager: Manager, feed: Feed, listening: ListenOptions, asked: SubscribeFlags, *, json: bool) -> None:
 
-    tally = Tally(listening.subjects if asked.report_subscriptions else ())
+    tally = SubjectCounts(listening.subjects if asked.report_subscriptions else ())
     what = "Subscription" if asked.report_subscriptions else "Subject"
-    view = View(what, tally, asked.report_top, asked.graph)
+    view = ReportView(what, tally, asked.report_top, asked.graph)
     await report(manager, feed, listening, tally, view, json=json)
 
 
-async def _feed(manager: Manager, asked: Asked, subjects: list[str], count: int) -> Feed:
+async def _feed(manager: Manager, asked: SubscribeFlags, subjects: list[str], count: int) -> Feed:
     """Return the feed of messages."""
     from natsctl.client.messaging.feed import CoreFeed
     from natsctl.client.messaging.stream_feed import Start, feed_of_stream, widest
@@ -326,7 +326,7 @@ MAX_SUBJECTS = 100_000
 """Subjects that are counted separately; further ones are counted together."""
 
 
-class Tally:
+class SubjectCounts:
     """Messages and bytes by name; names are subjects, or the first of `patterns` that matches a subject."""
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
@@ -360,10 +360,10 @@ class Tally:
         return [(name, number, self.bytes[name]) for name, number in rows[: most or None]]
 
 
-class View:
+class ReportView:
     """The report of a tally."""
 
-    def __init__(self, what: str, tally: Tally, most: int, graph: bool) -> None:
+    def __init__(self, what: str, tally: SubjectCounts, most: int, graph: bool) -> None:
         self._what, self._tally, self._most, self._graph = what, tally, most, graph
         self._rates = (Rate("Messages", per_second), Rate("Bytes a second", sized))
 
@@ -393,7 +393,9 @@ class View:
         ]
 
 
-async def report(manager: Manager, feed: Feed, listening: Listening, tally: Tally, view: View, *, json: bool) -> None:
+async def report(
+    manager: Manager, feed: Feed, listening: ListenOptions, tally: SubjectCounts, view: ReportView, *, json: bool
+) -> None:
     """Draw the report repeatedly while a feed lasts; with `json` print it once at the end."""
     if json:
         try:
@@ -414,7 +416,7 @@ async def report(manager: Manager, feed: Feed, listening: Listening, tally: Tall
             draw(view.render())
 
 
-async def _redraw(view: View, draw: Any) -> None:
+async def _redraw(view: ReportView, draw: Any) -> None:
     while True:
         view.sample()
         draw(view.render())

@@ -119,7 +119,7 @@ def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -
     def work(connected: SparkSession, server: dict[str, str]) -> None:
         from natsctl.spark.pipeline.runner import Run
 
-        Run(connected, project, server, recorder, teller(session)).go(plan, over.wait)
+        Run(connected, project, server, recorder, event_printer(session)).go(plan, over.wait)
 
     with only_run(project):
         recorder = Recorder(project, plan.interval_s)
@@ -135,7 +135,7 @@ def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -
         recorder.state("ended")
 
 
-def teller(session: Session) -> Callable[[Event], None]:
+def event_printer(session: Session) -> Callable[[Event], None]:
     """Return a function that prints an event: a line for a person, or with -j a document."""
     from natsctl.cli.render.spark_reports import event_line
 

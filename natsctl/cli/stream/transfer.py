@@ -30,10 +30,10 @@ from natsctl.cli.backup.transfer_flags import (
     Tags,
     WindowSize,
     load_overrides,
+    progress_log,
     read_existing,
     read_idle,
     read_size,
-    sayer,
     shown,
 )
 from natsctl.cli.consent import check_consent, confirmed, named
@@ -95,7 +95,7 @@ def backup(
     )
 
     async def work(manager: Manager) -> SavedStream:
-        retrying = RetryingManager(manager, retries=retries, say=sayer(json))
+        retrying = RetryingManager(manager, retries=retries, say=progress_log(json))
         with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
             return await save_stream(retrying, stream, target, options, step)
 
@@ -190,7 +190,7 @@ def _restored(
         return f'Starting restore of Stream "{safe(done.stream)}" from file "{safe(str(source))}"'
 
     async def work(manager: Manager) -> Restored:
-        retrying = RetryingManager(manager, retries=retries, say=sayer(json))
+        retrying = RetryingManager(manager, retries=retries, say=progress_log(json))
         with shown(begins, "Sent", bar=bar, quiet=json) as step:
             return await restore_stream(retrying, source, options, step)
 

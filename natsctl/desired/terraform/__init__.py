@@ -1,8 +1,8 @@
 """Resources of Terraform's JetStream provider, read as assets: those that `terraform apply` would have created.
 
 HCL becomes blocks and expressions (hcl.py), these become values (expressions.py) in the scope of a folder with its
-variables (configuration.py); a state has its values already (resources.py). provider.py has the provider's attributes;
-resources.py makes configurations of them. No server is contacted, and Terraform is not needed.
+variables (configuration.py); a state has its values already. provider.py has the provider's attributes;
+conversion.py makes configurations of them. No server is contacted, and Terraform is not needed.
 """
 
 from __future__ import annotations

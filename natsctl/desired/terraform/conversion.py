@@ -1,17 +1,223 @@
-"""Conversion of files, folders and states of Terraform into a set of assets, or into all of their faults."""
+"""Conversion of files, folders and states of Terraform into a set of assets, or into all of their faults.
+
+A resource of the JetStream provider becomes the asset that the provider would have created.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.desired.assets import AssetKey, DesiredAsset, DocumentError, DocumentSet, Fault, Location
-from natsctl.desired.terraform.configuration import Instance, Module, given_variables, passed_over
+from natsctl.api.units import SECOND
+from natsctl.client import asset_config
+from natsctl.desired.assets import (
+    AssetKey,
+    DesiredAsset,
+    DocumentError,
+    DocumentSet,
+    Fault,
+    Kind,
+    Location,
+    without_labels,
+    without_server_made,
+)
+from natsctl.desired.terraform.configuration import SCHEMAS, Instance, Module, given_variables, passed_over
 from natsctl.desired.terraform.hcl import Block, parse
-from natsctl.desired.terraform.resources import is_state, state_instances, wanted_of
+from natsctl.desired.terraform.provider import DELIVERIES, Body, Nested, Schema, filled
+
+STREAM_ID: Final = "JETSTREAM_STREAM_"
+_REFUSED_DEFAULTS: Final = {"none": "max_ack_pending", "flow_control": "ack_wait"}
+"""By ack policy of a push consumer, the provider's default that servers refuse there: its first versions had none."""
+Config = dict[str, Any]
+Made = tuple[AssetKey, Config]
+
+
+def wanted_of(instance: Instance, faults: list[Fault], notes: list[str]) -> DesiredAsset | None:
+    """Return the asset of a resource; None if it has faults, which are added."""
+    before = len(faults)
+    config = filled(instance.body, SCHEMAS[instance.type], faults)
+    if config.get("placement", {}).get("tags") and not config["placement"].get("cluster"):
+        del config["placement"]["tags"]
+        where = f"{instance.body.place.file}:{instance.body.place.line}: {instance.address}"
+        notes.append(f"{where}: placement_tags are left out, as the provider heeds them beside placement_cluster only")
+    if not config.get("placement", True):
+        del config["placement"]
+    kind, make = _MAKERS[instance.type]
+    try:
+        made = make(config, instance.body, faults)
+    except (UsageError, ValueError) as error:
+        faults.append(Fault(instance.body.place, str(error)))
+        return None
+    if made is None or len(faults) > before or instance.body.unread:
+        return None
+    key, config = made
+    return DesiredAsset(key, kind, without_server_made(without_labels(config)), instance.body.place, instance.protect)
+
+
+def _stream(config: Config, body: Body, faults: list[Fault]) -> Made | None:
+    republish = config.get("republish", {})
+    if republish and not republish.get("src"):
+        if republish.get("dest"):
+            faults.append(Fault(body.place_of("republish_destination"), "republish_source is missing"))
+        del config["republish"]
+    if config.get("mirror") and config.get("sources"):
+        faults.append(Fault(body.place_of("source"), "a stream has a mirror or sources, not both"))
+    if not config.get("mirror"):
+        config.pop("mirror_direct", None)
+        if not config.get("subjects") and not config.get("sources") and "subjects" not in body.unread:
+            faults.append(Fault(body.place_of("subjects"), "subjects are missing"))
+    if config.get("persist_mode") == "default":
+        del config["persist_mode"]
+    return (AssetKey(config["name"]), config) if config.get("name") else None
+
+
+def _consumer(config: Config, body: Body, faults: list[Fault]) -> Made | None:
+    stream = str(body.get("stream_id", ""))
+    if stream and not stream.startswith(STREAM_ID):
+        reason = f"expected the id of a stream, such as jetstream_stream.ORDERS.id, got {stream!r}"
+        faults.append(Fault(body.place_of("stream_id"), reason))
+    _start(config, body, faults)
+    _filter(config, body, faults)
+    if config.get("priority_policy") == "none":
+        del config["priority_policy"]
+    if not config.get("deliver_subject"):
+        config.pop("deliver_group", None)
+    else:
+        refused = _REFUSED_DEFAULTS.get(config.get("ack_policy", ""), "")
+        if body.get(refused) is None:
+            config.pop(refused, None)
+    name = config.get("durable_name")
+    return (AssetKey(stream.removeprefix(STREAM_ID), name), config) if name and stream else None
+
+
+def _start(config: Config, body: Body, faults: list[Fault]) -> None:
+    """Set the start of a consumer: exactly one of the attributes that give it."""
+    given = [name for name in DELIVERIES if body.get(name) not in (None, False, 0, "", "false")]
+    if len(given) == 1:
+        config["deliver_policy"] = DELIVERIES[given[0]]
+    elif given:
+        faults.append(Fault(body.place_of(given[1]), f"only one of {', '.join(given)} can be given"))
+    elif not body.unread & DELIVERIES.keys():
+        faults.append(Fault(body.place, f"one of {', '.join(DELIVERIES)} is missing"))
+
+
+def _filter(config: Config, body: Body, faults: list[Fault]) -> None:
+    """Return a plain filter for a list with one subject."""
+    many = config.get("filter_subjects", [])
+    if many and config.get("filter_subject"):
+        faults.append(Fault(body.place_of("filter_subjects"), "filter_subject and filter_subjects exclude each other"))
+    elif len(many) == 1:
+        config["filter_subject"] = config.pop("filter_subjects")[0]
+
+
+def _kv(config: Config, body: Body, faults: list[Fault]) -> Made | None:
+    if "bucket" not in config:
+        return None
+    stream = asset_config.new_kv_bucket(config["bucket"])
+    asset_config.set_history(stream, config.get("history") or 1)
+    asset_config.set_ttl(stream, config.get("ttl") or 0)
+    asset_config.set_marker_ttl(stream, config.get("limit_marker_ttl") or 0)
+    stream["max_msg_size"] = config.get("max_value_size") or -1
+    return _bucket(stream, config)
+
+
+def _object_store(config: Config, body: Body, faults: list[Fault]) -> Made | None:
+    if "bucket" not in config:
+        return None
+    stream = asset_config.new_object_bucket(config["bucket"])
+    asset_config.set_object_ttl(stream, config.get("ttl") or 0)
+    if config.get("compression"):
+        stream["compression"] = "s2"
+    return _bucket(stream, config)
+
+
+def _bucket(stream: Config, config: Config) -> Made:
+    """Add the fields that both kinds of buckets have to the stream."""
+    stream["max_bytes"] = config.get("max_bucket_size") or -1
+    stream["num_replicas"] = config.get("replicas") or 1
+    stream |= {name: config[name] for name in ("description", "storage", "placement") if name in config}
+    return AssetKey(stream["name"]), stream
+
+
+_MAKERS: Final[dict[str, tuple[Kind, Callable[[Config, Body, list[Fault]], Made | None]]]] = {
+    "jetstream_stream": (Kind.STREAM, _stream),
+    "jetstream_consumer": (Kind.CONSUMER, _consumer),
+    "jetstream_kv_bucket": (Kind.KEY_VALUE, _kv),
+    "jetstream_obj_bucket": (Kind.OBJECT_STORE, _object_store),
+}
+
+
+Resource = Mapping[str, Any]
+
+
+def is_state(document: Any) -> bool:
+    """Return whether a JSON document is a state."""
+    return isinstance(document, dict) and ("terraform_version" in document)
+
+
+def state_instances(document: Mapping[str, Any], file: str) -> Iterator[Instance]:
+    """Return the JetStream resources of a state. Absent arguments have their default or zero there."""
+    found = list(_shown(document)) or list(_stored(document))
+    read = "planned_values" not in document
+    for address, kind, values in found:
+        if kind in SCHEMAS:
+            body = _body(values, SCHEMAS[kind], Location(file, 0, address))
+            if read and kind == "jetstream_stream":
+                _in_seconds(body, "inactive_threshold")
+            yield Instance(kind, address, body)
+
+
+def _shown(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Resource]]:
+    whole = _object(document.get("values") or document.get("planned_values"))
+    modules = [_object(whole.get("root_module"))]
+    while modules:
+        module = modules.pop(0)
+        modules += _objects(module.get("child_modules"))
+        for one in _objects(module.get("resources")):
+            if one.get("mode", "managed") == "managed":
+                yield str(one.get("address")), str(one.get("type")), _object(one.get("values"))
+
+
+def _stored(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Resource]]:
+    for one in _objects(document.get("resources")):
+        for instance in _objects(one.get("instances")):
+            key = instance.get("index_key")
+            index = "" if key is None else f"[{key}]" if isinstance(key, int) else f'["{key}"]'
+            module = f"{one['module']}." if one.get("module") else ""
+            if one.get("mode", "managed") == "managed":
+                address = f"{module}{one.get('type')}.{one.get('name')}{index}"
+                yield address, str(one.get("type")), _object(instance.get("attributes"))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _body(values: Resource, schema: Schema, place: Location) -> Body:
+    """Return the values of a resource; empty ones count as absent."""
+    body = Body(place)
+    for name, value in values.items():
+        known = schema.get(name)
+        if isinstance(known, Nested):
+            body.blocks[name] = [_body(one, known.schema, place) for one in _objects(value)]
+        elif name not in ("id", "timeouts"):
+            body.values[name] = value
+    return body
+
+
+def _in_seconds(body: Body, name: str) -> None:
+    """Convert nanoseconds, which the provider keeps in a state for some fields, to seconds."""
+    value = body.get(name, 0)
+    if isinstance(value, int) and value >= SECOND:
+        body.values[name] = value // SECOND
+
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 _STATE_SUFFIXES: Final = (".json", ".tfstate")

@@ -120,7 +120,7 @@ def test_events_of_a_watch_fit_the_terminal_and_lose_nothing(
 
 
 def test_an_event_of_a_watch_is_one_line_in_a_pipe_and_has_its_operation_in_colour() -> None:
-    from natsctl.cli.render.buckets import event_text
+    from natsctl.cli.render.bucket_pages import event_text
 
     text = f"[2026-01-01 00:00:00] PUT B > PUT: {'word ' * 200}"
     assert event_text(text, "PUT", None, deleted=False, coloured=False) == text

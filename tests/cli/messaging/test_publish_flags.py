@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.messaging.message_templates import Moment
+from natsctl.cli.messaging.message_templates import TemplateContext
 from natsctl.client.messaging.outgoing import stream_headers
 from natsctl.testing.process import ServerProcess
 from tests.cli.messaging.conftest import until_stored
@@ -215,7 +215,7 @@ def test_templates_know_the_number_the_time_and_the_request(monkeypatch: pytest.
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     try:
-        moment = Moment(7, 1767366245_000250001, "asked")
+        moment = TemplateContext(7, 1767366245_000250001, "asked")
         said = moment.fill("{{Count}} {{.Cnt}} {{ Time }} {{TimeStamp}} {{Unix}} {{UnixNano}} {{Request | len}}")
         assert said == "7 7 3:04PM 2026-01-02T15:04:05Z 1767366245 1767366245000250001 5"
         monkeypatch.setenv("TZ", "XXX-05:30")

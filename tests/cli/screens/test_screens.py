@@ -255,7 +255,7 @@ def _server(width: int) -> dict[str, Callable[[], Any]]:
 def _shown(width: int) -> dict[str, Callable[[], Any]]:
     """What a page or a table is made of that needs a connection."""
     from natsctl.cli import context, counter, service, top
-    from natsctl.cli.render import backup, buckets, measurements, streams
+    from natsctl.cli.render import backup, bucket_pages, measurements, streams
     from natsctl.cli.render.servers import tables
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))
@@ -272,10 +272,10 @@ def _shown(width: int) -> dict[str, Callable[[], Any]]:
         "context-ls": lambda: context.render_contexts(_contexts()),
         "context-info": lambda: context.render_context(_contexts()[1]),
         "counter-ls": lambda: counter.render_counters(_counters()),
-        "kv-ls-keys": lambda: buckets.render_keys("CONFIG", _keys(), values=True),
-        "kv-history": lambda: buckets.render_history("CONFIG", "db.host", _keys()),
-        "object-ls-bucket": lambda: buckets.render_objects("ASSETS", _objects()),
-        "object-info": lambda: buckets.render_object(_objects()[0]),
+        "kv-ls-keys": lambda: bucket_pages.render_keys("CONFIG", _keys(), values=True),
+        "kv-history": lambda: bucket_pages.render_history("CONFIG", "db.host", _keys()),
+        "object-ls-bucket": lambda: bucket_pages.render_objects("ASSETS", _objects()),
+        "object-info": lambda: bucket_pages.render_object(_objects()[0]),
         "rtt": lambda: Text("\n".join(measurements.rendered_trips(_trips()))),
         "service-ls": lambda: service.render_services(_services()[0], ""),
         "service-stats": lambda: service.render_stats(_services()[1], "calc"),
