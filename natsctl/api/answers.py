@@ -13,9 +13,8 @@ from msgspec import field
 from natsctl.api.account import AccountInfo
 from natsctl.api.catalogue import ApiError
 from natsctl.api.consumer import ConsumerInfo
-from natsctl.api.messages import StoredMsg
 from natsctl.api.model import Duration, Int, Model, Time, Uint64, blank, new_list, off, zero, zero_time
-from natsctl.api.requests import StreamTemplateConfig
+from natsctl.api.requests import StoredMsg, StreamTemplateConfig
 from natsctl.api.stream import (
     ClusterInfo,
     StreamAlternate,

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from natsctl.api.errors import UsageError
-from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
-from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.times import parse_time
 from natsctl.api.units import parse_duration, parse_size
 

@@ -98,9 +98,9 @@ class Endpoint:
     @cached_property
     def request(self) -> type[Model] | None:
         """Return the model of a request body."""
-        from natsctl.api import messages, requests
+        from natsctl.api import requests
 
-        return getattr(requests, self._request, None) or getattr(messages, self._request) if self._request else None
+        return getattr(requests, self._request, None) or getattr(requests, self._request) if self._request else None
 
     @cached_property
     def answer(self) -> type[Model] | None:

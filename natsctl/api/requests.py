@@ -1,37 +1,72 @@
-"""One struct per request body of the API."""
+"""One struct per request body of the API, and messages in JSON: publish acks, stored messages and pull requests."""
+
+from __future__ import annotations
 
 from msgspec import field
 
+from natsctl.api.catalogue import ApiError
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.messages import PullRequest
-from natsctl.api.model import Int, Model, SizeInt, Time, Uint64, WireEnum, blank, zero
+from natsctl.api.model import Duration, Int, Int64, Model, SizeInt, Time, Uint64, WireEnum, blank, zero, zero_time
 from natsctl.api.stream import Placement, StreamConfig, StreamState
 
-__all__ = [
-    "ConsumerAction",
-    "ConsumerCreateRequest",
-    "ConsumerPauseRequest",
-    "ConsumerResetRequest",
-    "ConsumerUnpinRequest",
-    "ConsumersRequest",
-    "DirectGetRequest",
-    "LeaderStepdownRequest",
-    "PagedRequest",
-    "PullRequest",
-    "StreamCreateRequest",
-    "StreamInfoRequest",
-    "StreamListRequest",
-    "StreamMsgDeleteRequest",
-    "StreamMsgGetRequest",
-    "StreamNamesRequest",
-    "StreamPurgeRequest",
-    "StreamRemovePeerRequest",
-    "StreamRestoreRequest",
-    "StreamSnapshotRequest",
-    "StreamTemplateConfig",
-    "StreamUpdateRequest",
-    "StreamsRequest",
-]
+
+class PubAck(Model):
+    """The answer to a publish on a captured subject."""
+
+    error: ApiError | None = None
+    stream: str = field(default_factory=blank)
+    domain: str = ""
+    seq: Uint64 = field(default_factory=zero)
+    duplicate: bool = False
+    val: str = ""
+    batch: str = ""
+    count: Int = 0
+
+
+class BatchFlowAck(Model, tag_field="type", tag="ack"):
+    """Flow control of a fast batch: the last stored message, and the number of messages until the next ack."""
+
+    seq: Uint64 = field(default_factory=zero)
+    msgs: Int = field(default_factory=zero)
+
+
+class BatchFlowGap(Model, tag_field="type", tag="gap"):
+    """Message `seq` of a fast batch came where `last_seq` was expected."""
+
+    last_seq: Uint64 = field(default_factory=zero)
+    seq: Uint64 = field(default_factory=zero)
+
+
+class BatchFlowErr(Model, tag_field="type", tag="err"):
+    """Message `seq` of a fast batch was refused."""
+
+    seq: Uint64 = field(default_factory=zero)
+    error: ApiError | None = None
+
+
+class StoredMsg(Model):
+    """A stored message in JSON; `hdrs` and `data` are base64 on the wire."""
+
+    subject: str = field(default_factory=blank)
+    seq: Uint64 = field(default_factory=zero)
+    hdrs: bytes | None = None
+    data: bytes | None = None
+    time: Time = field(default_factory=zero_time)
+
+
+class PullRequest(Model):
+    """Request to a pull consumer; a `batch` below 1 is served one message."""
+
+    batch: Int = 0
+    expires: Duration = 0
+    no_wait: bool = False
+    max_bytes: Int = 0
+    idle_heartbeat: Duration = 0
+    group: str = ""
+    min_pending: Int64 = 0
+    min_ack_pending: Int64 = 0
+    id: str = ""
+    priority: Int = 0
 
 
 class StreamCreateRequest(StreamConfig):

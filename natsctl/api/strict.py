@@ -11,9 +11,8 @@ import msgspec
 
 from natsctl.api.codec import go_quote
 from natsctl.api.consumer import PriorityPolicy
-from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
+from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.requests import ConsumerAction
-from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import DiscardPolicy, PersistMode, StoreCompression
 from natsctl.api.times import canonical_time, parse_time
 

@@ -1,4 +1,9 @@
-"""Mappings from a subject pattern to another subject, compiled once and applied to bytes.
+"""The functions of a mapping's destination: `$2`, `{{partition(10,1,2)}}`, `{{split(1,-)}}` and more.
+
+`parse_function` reads one token of a destination, `piece_of` says what its function makes of the tokens of a subject.
+Which arguments are refused, and with which text, is nats-server's (server/subject_transform.go).
+
+Mappings from a subject pattern to another subject, compiled once and applied to bytes.
 
 A source is compiled into one expression with a group for each of its tokens, a destination into a template that the
 groups, or what functions make of them, are set into. Source: server/subject_transform.go.
@@ -8,21 +13,233 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
-from natsctl.api.mapping_functions import (
-    INVALID,
-    OUT_OF_RANGE,
-    UNKNOWN_FUNCTION,
-    Function,
-    TransformError,
-    looks_like_function,
-    names_function,
-    parse_function,
-    piece_of,
-)
+import msgspec
 
-__all__ = ["SubjectMapping", "TransformError", "check_mapping"]
+from natsctl.api.errors import NatsctlError
+
+Piece = Callable[[bytes], bytes]
+"""Makes part of a destination of one token (partition: of several, joined)."""
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+MAX_PARTITION_KEYS: Final = 4096
+"""Keys whose hash is remembered."""
+
+INVALID: Final = "invalid mapping destination"
+UNKNOWN_FUNCTION: Final = INVALID + ": unknown function"
+OUT_OF_RANGE: Final = INVALID + ": wildcard index out of range"
+_TOO_FEW: Final = INVALID + ": not enough arguments passed to the function"
+_TOO_MANY: Final = INVALID + ": too many arguments passed to the function"
+_BAD_ARGUMENT: Final = INVALID + ": function argument is invalid or in the wrong format"
+
+_NAMES: Final = (
+    "wildcard", "partition", "splitFromLeft", "splitFromRight", "sliceFromLeft", "sliceFromRight", "right", "left",
+    "split", "random",
+)  # fmt: skip
+"""In the order in which they are tried: a token that holds several calls is the first of these."""
+
+_BLANK: Final = r"[\t\n\f\r ]*"
+_INTEGER: Final = r"[+-]?[0-9]+"
+_COMMA: Final = "," + _BLANK
+_FNV_BASIS: Final = 0x811C9DC5
+_FNV_PRIME: Final = 0x01000193
+
+
+class TransformError(NatsctlError):
+    """A source or destination that cannot be compiled; the text is nats-server's."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        """Name which side is wrong: `source` or `destination`."""
+        super().__init__(text)
+        self.kind = kind
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One call: its name in lower case, the wildcards it reads (1-based), its number and its delimiter."""
+
+    name: str
+    wildcards: tuple[int, ...] = ()
+    number: int = -1
+    delimiter: str = ""
+
+
+def parse_function(token: str) -> Function | None:
+    """Return the function that a token of a destination calls, None for plain text. Raises TransformError."""
+    if len(token) > 1 and token[0] == "$":
+        index = _integer(token[1:], INT64_MAX)
+        return None if index is None else Function("wildcard", (index,))
+    if not looks_like_function(token):
+        return None
+    for name, pattern in _patterns().items():
+        found = pattern.search(token)
+        if found:
+            return _function_readers[name](name, token, re.split(_COMMA, found[1]))
+    raise _bad(UNKNOWN_FUNCTION, token)
+
+
+def looks_like_function(token: str) -> bool:
+    """Return whether a token is written in double braces."""
+    return len(token) > 4 and token.startswith("{{") and token.endswith("}}")
+
+
+def names_function(token: str) -> bool:
+    """Return whether a token in double braces calls a function that exists, whatever its arguments."""
+    return any(pattern.search(token) for pattern in _patterns().values())
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """Return the patterns by lower-case name; the first letter of each word may be of either case."""
+    found = {}
+    for name in _NAMES:
+        words = re.sub(r"[A-Z]|^.", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", name)
+        found[name.lower()] = re.compile(rf"\{{\{{{_BLANK}{words}{_BLANK}\((.*)\){_BLANK}\}}\}}")
+    return found
+
+
+def _bad(why: str, token: str) -> TransformError:
+    return TransformError("destination", f"{why} in {token}")
+
+
+def _integer(text: str, largest: int) -> int | None:
+    """Return a number as Go reads it, None for anything else or beyond `largest`."""
+    if not re.fullmatch(_INTEGER, text):
+        return None
+    number = int(text)
+    return number if -largest - 1 <= number <= largest else None
+
+
+def _argument(token: str, text: str, largest: int = INT64_MAX) -> int:
+    number = _integer(text.strip(" "), largest)
+    if number is None:
+        raise _bad(_BAD_ARGUMENT, token)
+    return number
+
+
+def _count(token: str, text: str) -> int:
+    """Return a number of partitions; a negative one wraps around as in nats-server."""
+    number = _argument(token, text)
+    if number > INT32_MAX:
+        raise _bad(_BAD_ARGUMENT, token)
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def _exactly_two(token: str, arguments: list[str]) -> None:
+    if len(arguments) != 2:
+        raise _bad(_TOO_FEW if len(arguments) < 2 else _TOO_MANY, token)
+
+
+def _read_wildcard(name: str, token: str, arguments: list[str]) -> Function:
+    if len(arguments) > 1 or not arguments[0]:
+        raise _bad(_TOO_MANY if len(arguments) > 1 else _TOO_FEW, token)
+    return Function(name, (_argument(token, arguments[0]),))
+
+
+def _read_partition(name: str, token: str, arguments: list[str]) -> Function:
+    count = _count(token, arguments[0])
+    return Function(name, tuple(_argument(token, text) for text in arguments[1:]), count)
+
+
+def _read_index_and_number(name: str, token: str, arguments: list[str]) -> Function:
+    _exactly_two(token, arguments)
+    return Function(name, (_argument(token, arguments[0]),), _argument(token, arguments[1], INT32_MAX))
+
+
+def _read_split(name: str, token: str, arguments: list[str]) -> Function:
+    _exactly_two(token, arguments)
+    index, delimiter = _argument(token, arguments[0]), arguments[1]
+    if " " in delimiter or "." in delimiter:
+        raise _bad(_BAD_ARGUMENT, token)
+    return Function(name, (index,), delimiter=delimiter)
+
+
+def _read_random(name: str, token: str, arguments: list[str]) -> Function:
+    if len(arguments) != 1:
+        raise _bad(_TOO_FEW, token)
+    return Function(name, (), _count(token, arguments[0]))
+
+
+_function_readers: Final[dict[str, Callable[[str, str, list[str]], Function]]] = {
+    "wildcard": _read_wildcard,
+    "partition": _read_partition,
+    "split": _read_split,
+    "random": _read_random,
+    **dict.fromkeys(("splitfromleft", "splitfromright", "slicefromleft", "slicefromright"), _read_index_and_number),
+    **dict.fromkeys(("left", "right"), _read_index_and_number),
+}
+
+
+# What each makes of a token
+
+
+def piece_of(function: Function, draw: Callable[[int], int]) -> Piece:
+    """Return what a function makes of its token; `draw` returns that many random bits."""
+    size = function.number
+    if function.name == "partition":
+        return lambda key: partition(key, size)
+    if function.name == "random":
+        return lambda _: b"%d" % (draw(31) % abs(size)) if size else b"0"
+    if function.name == "split":
+        delimiter = function.delimiter.encode()
+        return lambda token: split(token, delimiter)
+    cut = _cuts.get(function.name)
+    if cut is None:
+        return bytes
+    return lambda token: cut(token, size) if 0 < size < len(token) else token
+
+
+@lru_cache(maxsize=MAX_PARTITION_KEYS)
+def partition(key: bytes, count: int) -> bytes:
+    """Return the number of the partition, 0 to `count` - 1, of a key: its FNV-1a hash of 32 bits modulo `count`."""
+    if not count:
+        return b"0"
+    value = _FNV_BASIS
+    for byte in key:
+        value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+    return b"%d" % (value % (count & 0xFFFFFFFF))
+
+
+def split(token: bytes, delimiter: bytes) -> bytes:
+    """Return a token with dots for delimiters; those at its ends and next to each other leave no empty token.
+
+    Two at its beginning do leave one, as in nats-server.
+    """
+    parts = token.split(delimiter) if delimiter else _characters(token)
+    made = []
+    for at, part in enumerate(parts):
+        made.append(part)
+        if at < len(parts) - 1 and parts[at + 1] and (at or part):
+            made.append(b".")
+    return b"".join(made)
+
+
+def _characters(token: bytes) -> list[bytes]:
+    return [char.encode("utf-8", "surrogateescape") for char in token.decode("utf-8", "surrogateescape")]
+
+
+def _slice_from_left(token: bytes, size: int) -> bytes:
+    return b".".join([token[at : at + size] for at in range(0, len(token), size)])
+
+
+def _slice_from_right(token: bytes, size: int) -> bytes:
+    first = len(token) % size
+    rest = [token[at : at + size] for at in range(first, len(token), size)]
+    return b".".join([token[:first], *rest] if first else rest)
+
+
+_cuts: Final[dict[str, Callable[[bytes, int], bytes]]] = {
+    "splitfromleft": lambda token, size: b"%b.%b" % (token[:size], token[size:]),
+    "splitfromright": lambda token, size: b"%b.%b" % (token[:-size], token[-size:]),
+    "slicefromleft": _slice_from_left,
+    "slicefromright": _slice_from_right,
+    "left": lambda token, size: token[:size],
+    "right": lambda token, size: token[-size:],
+}
+
 
 BAD_SUBJECT: Final = "invalid subject"
 _NOT_STRICT: Final = INVALID + ": the only mapping function allowed for import transforms is {{Wildcard()}}"

@@ -1,12 +1,14 @@
-"""RFC 3339 times with nanoseconds, as Go writes them.
+"""RFC 3339 times with nanoseconds, as Go writes them, and the clock that every sans-I/O room is given.
 
 Models carry times as wire text; here they become ns since the epoch and back.
 """
 
+from __future__ import annotations
+
 import re
 from datetime import date
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 """Go's zero time."""
@@ -22,8 +24,6 @@ _TIME: Final = (
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,18}))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
-
-__all__ = ["ZERO_NS", "ZERO_TIME", "canonical_time", "format_time", "is_zero", "parse_time"]
 
 
 def parse_time(text: str) -> int:
@@ -73,3 +73,15 @@ def canonical_time(text: str) -> str:
 def is_zero(text: str | None) -> bool:
     """Return whether `text` is absent or the zero time."""
     return not text or text == ZERO_TIME
+
+
+class Clock(Protocol):
+    """Two readings of time in nanoseconds."""
+
+    def now_ns(self) -> int:
+        """Return the wall clock, ns since the Unix epoch; it may jump."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """Return a clock that never goes back, ns since an arbitrary start."""
+        ...

@@ -12,8 +12,7 @@ import msgspec
 import typer
 
 from natsctl.api.account import AccountInfo, AccountLimits, Tier
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.flags import Given, Json, flagged, session_of

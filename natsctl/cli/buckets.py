@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs
 
-from natsctl.api.config.update_losses import stream_losses
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
+from natsctl.api.update_losses import stream_losses
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, confirmed_edit
 from natsctl.cli.editing import check_given, part_of, preview_edit, show_differences, unset, warn_unless_taken

@@ -8,8 +8,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import typer
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output

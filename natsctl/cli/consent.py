@@ -27,7 +27,7 @@ from natsctl.cli.render.text import body_text, safe
 from natsctl.client.message import pairs_of
 
 if TYPE_CHECKING:
-    from natsctl.api.config.update_losses import Loss
+    from natsctl.api.update_losses import Loss
     from natsctl.cli.session import Session
     from natsctl.client.message import DryRunError, HeaderLike, Planned
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.units import format_duration
 from natsctl.cli import output
 from natsctl.cli.flags import ConfigFile

@@ -15,8 +15,7 @@ import msgspec
 import typer
 
 from natsctl.api.catalogue import entries
-from natsctl.api.errors import NatsctlError, UsageError, exit_code_of
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli import output
 from natsctl.cli.flags import Json

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, Progress, session_of, wait_seconds
 from natsctl.cli.render.text import safe

@@ -43,7 +43,7 @@ def run(words: list[str]) -> int:
         _drop_stdout()  # whoever read us has gone and wants no more
         return 0
     except KeyboardInterrupt:
-        from natsctl.api.exit_codes import ExitCode
+        from natsctl.api.errors import ExitCode
 
         return ExitCode.INTERRUPTED
     except Exception as failure:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.box import Box
     from rich.console import Console, RenderableType
 
-    from natsctl.api.exit_codes import ExitCode
+    from natsctl.api.errors import ExitCode
     from natsctl.cli.render.page import Page
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
@@ -259,7 +259,7 @@ MOST_FAULTS = 200
 
 def exit_code_of(failure: BaseException) -> ExitCode:
     """Return the exit code of a failure: the one mapping to the table of exit codes."""
-    from natsctl.api.exit_codes import ExitCode
+    from natsctl.api.errors import ExitCode
 
     if isinstance(failure, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
@@ -280,7 +280,7 @@ def text_of(failure: BaseException) -> str:
 
 def hint_of(failure: BaseException) -> str:
     """Return what helps against a failure, empty where nothing is known."""
-    from natsctl.api.err_codes import ErrCode
+    from natsctl.api.errors import ErrCode
 
     hint = str(getattr(failure, "hint", None) or "")
     if not hint and getattr(getattr(failure, "error", None), "err_code", 0) == ErrCode.STREAM_OFFLINE_REASON:

@@ -20,8 +20,7 @@ import msgspec
 import typer
 from msgspec import field
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.commands import every_command
@@ -123,7 +122,7 @@ class Documents:
 
 API = "io.nats.jetstream.api.v1."
 OURS = "io.natsctl."
-_CONTRACT = ("stream", "consumer", "account", "messages", "requests", "answers", "advisories", "catalogue")
+_CONTRACT = ("stream", "consumer", "account", "requests", "answers", "advisories", "catalogue")
 _NAMES = {
     "StreamConfig": API + "stream_configuration",
     "ConsumerConfig": API + "consumer_configuration",

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model, Size64, Time
 from natsctl.cli import output
 from natsctl.cli.flags import Conf, JavaPath, Json, flagged, session_of

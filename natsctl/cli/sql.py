@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.flags import Json, Rounds, SparkFlags, Watch, flagged, session_of, watch_seconds

@@ -9,8 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:

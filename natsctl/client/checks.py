@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UnreachableError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError, UsageError
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.client.connection import NO_RESPONDERS

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.client.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, UsageError
 from natsctl.api.times import format_time
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.ordered import OrderedReader
 from natsctl.client.messaging.stored import Stored, last_on
 
 if TYPE_CHECKING:
-    from natsctl.api.messages import PubAck
+    from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
     from natsctl.client.message import Headers
     from natsctl.client.requests import Answer

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api import endpoints
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, NothingReceivedError
 from natsctl.api.times import format_time, parse_time
 from natsctl.client.buckets import (
     ALL_KEYS,
@@ -40,7 +38,7 @@ from natsctl.client.messaging.ordered import OrderedReader
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
-    from natsctl.api.messages import PubAck
+    from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.ordered import Delivered
     from natsctl.client.messaging.stored import Stored

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.api import endpoints
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
 from natsctl.client.requests import Requests
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from natsctl.api.errors import (
     ApiResponseError,
+    ExitCode,
     NatsctlError,
     NothingReceivedError,
     ProtocolError,
@@ -32,7 +33,6 @@ from natsctl.api.errors import (
     UnreachableError,
     UsageError,
 )
-from natsctl.api.exit_codes import ExitCode
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.atomic_file import atomic_write
 from natsctl.client.buckets import OBJECTS, bucket_info

@@ -10,8 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from natsctl.api.endpoints import Endpoint
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, ProtocolError, UnreachableError
 from natsctl.client.connection import NO_RESPONDERS, Connection
 from natsctl.client.message import DryRunError, Planned
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from natsctl import __version__
-from natsctl.api.errors import NatsctlError, ProtocolError, UnreachableError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, ProtocolError, UnreachableError, UsageError
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.client.message import HeaderLike

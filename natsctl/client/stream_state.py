@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import codec, endpoints
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UnreachableError
+from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError
 from natsctl.api.times import parse_time
 from natsctl.client.messaging.ordered import OrderedReader
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer
-    from natsctl.api.messages import StoredMsg
+    from natsctl.api.requests import StoredMsg
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 

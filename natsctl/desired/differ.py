@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from natsctl.api.config.consumer_update import check_update as check_consumer_update
-from natsctl.api.config.stream_config import copy, settle
-from natsctl.api.config.stream_draft import Draft
-from natsctl.api.config.stream_update import check_update as check_stream_update
-from natsctl.api.config.update_losses import Loss, consumer_losses, stream_losses
+from natsctl.api.consumer_config import check_update as check_consumer_update
 from natsctl.api.stream import StreamConfig
+from natsctl.api.stream_config import check_update as check_stream_update
+from natsctl.api.stream_config import copy, settle
+from natsctl.api.stream_rules import Draft
 from natsctl.api.subjects import overlaps
+from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.client.asset_config import CREATED, new_stream
 from natsctl.desired.assets import (
     OWNER,

@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.model import Model
-from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import DAY, MINUTE, YEAR, format_duration, parse_duration, parse_size
 from natsctl.client.asset_config import CREATED, new_stream

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import endpoints
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NotAuthorisedError
+from natsctl.api.errors import ApiResponseError, ErrCode, NotAuthorisedError
 from natsctl.desired.assets import AssetKey
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.times import is_zero, parse_time
 from natsctl.desired.assets import AssetKey, without_server_made

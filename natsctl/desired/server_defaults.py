@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from natsctl.api import codec, endpoints
+from natsctl.api import codec, consumer_config, endpoints, stream_config, stream_rules
 from natsctl.api.catalogue import ApiError
-from natsctl.api.config import (
-    consumer_check,
-    consumer_config,
-    feature_config,
-    stream_check,
-    stream_config,
-    stream_update,
-)
-from natsctl.api.config.consumer_config import ConsumerBounds
-from natsctl.api.config.stream_draft import Draft, no_origin
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.consumer_config import ConsumerBounds
 from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError
-from natsctl.api.model import INT64_MAX, Model
-from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.model import INT64_MAX, Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
+from natsctl.api.stream_rules import Draft, no_origin
 from natsctl.api.units import parse_duration
 from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, required_level_of
 from natsctl.desired.assets import AssetKey, DocumentSet
@@ -126,7 +117,7 @@ def _stream_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple[S
     if around.windows_for_sources and model.sources and not raw.get("duplicate_window"):
         model.duplicate_window = _default_window_ns(model, window_ns)
     if model.sealed:
-        stream_update.seal(model)  # as an update does that seals a stream
+        stream_config.seal(model)  # as an update does that seals a stream
     return model, next((refusal for refusal in refusals if refusal is not None), None)
 
 
@@ -135,14 +126,14 @@ def _consumer_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple
     model = _model(raw | {"name": key.consumer} | named, ConsumerConfig)
     stream = around.stream(key.stream) or StreamConfig(name=key.stream, num_replicas=1)
     bounds = around.bounds(stream.num_replicas)
-    refusal = consumer_config.normalise(model, stream, bounds) or consumer_check.check(model, stream, bounds)
+    refusal = consumer_config.normalise(model, stream, bounds) or consumer_config.check(model, stream, bounds)
     consumer_config.default_threshold(model, consumer_config.is_durable(model))
     return model, refusal
 
 
 def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
     """Return the duplicate window of a stream that gives none."""
-    return min(ns for ns in (stream_check.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
+    return min(ns for ns in (stream_rules.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
 
 
 def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
@@ -157,7 +148,7 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
     except ConfigRefusedError:
         return raw  # of a server so new that a field has another type
     draft = Draft(config=stream)
-    for correct in (stream_check.settle_replicas, stream_check.settle_limits, feature_config.check_persistence):
+    for correct in (stream_rules.settle_replicas, stream_rules.settle_limits, stream_rules.check_persistence):
         correct(draft)
     return _written(stream, raw, StreamConfig)
 

@@ -16,9 +16,9 @@ from natsctl.api.advisories import ActionType, Advised
 from natsctl.api.answers import AccountInfoAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.config.stream_draft import Draft
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
+from natsctl.api.stream_rules import Draft
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL

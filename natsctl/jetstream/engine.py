@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from natsctl.api.account import UNLIMITED, AccountLimits
-from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
 from natsctl.api.subjects import API_PREFIX, is_subset
+from natsctl.api.times import Clock
 from natsctl.broker.broker import Broker
 from natsctl.jetstream.account import JetStreamAccount
 from natsctl.jetstream.advisories import DiskFull

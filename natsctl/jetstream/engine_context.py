@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from natsctl.api.account import AccountLimits
-from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
+from natsctl.api.times import Clock
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
 
 if TYPE_CHECKING:

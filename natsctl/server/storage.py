@@ -179,9 +179,9 @@ def _meta_of(name: str, config: bytes) -> bytes:
     """Return the metadata of a stream with the configuration given as JSON. Raises UsageError."""
     import msgspec
 
-    from natsctl.api.config.stream_config import settle
-    from natsctl.api.config.stream_draft import Draft
     from natsctl.api.stream import StreamConfig
+    from natsctl.api.stream_config import settle
+    from natsctl.api.stream_rules import Draft
     from natsctl.jetstream.api_level import stamp
     from natsctl.jetstream.streams.stream import StreamMeta
 

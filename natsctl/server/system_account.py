@@ -25,7 +25,7 @@ from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system_events import AccountEvents, ConnectionEvents, Heartbeat, is_known
 
 if TYPE_CHECKING:
-    from natsctl.api.clock import Clock
+    from natsctl.api.times import Clock
     from natsctl.broker.account import Account
     from natsctl.broker.auth.credentials import Refusal
     from natsctl.broker.broker import Broker

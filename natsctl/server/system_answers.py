@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 import msgspec
 
 from natsctl.api.codec import encode
-from natsctl.api.model import Duration, Model, Uint64
-from natsctl.api.shapes import Field, Shape
+from natsctl.api.model import Duration, Field, Model, Shape, Uint64
 from natsctl.api.strict import DecodeError, read_plain
 from natsctl.api.subjects import is_literal, is_subset
 from natsctl.api.times import format_time

@@ -7,7 +7,7 @@ import pytest
 
 from natsctl.api import errors
 from natsctl.api.catalogue import ApiError, entries, error, lookup
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 
 
 def test_every_entry_can_be_made_into_an_error() -> None:

@@ -2,7 +2,7 @@
 
 from natsctl.api.catalogue import error
 from natsctl.api.codec import decode, encode
-from natsctl.api.messages import PubAck, StoredMsg
+from natsctl.api.requests import PubAck, StoredMsg
 
 
 def test_a_publish_ack_is_written_as_the_reference_writes_it() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.api.mapping_functions import partition, split
-from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping, partition, split
 
 INVALID = "invalid mapping destination"
 

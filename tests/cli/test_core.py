@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode
 from natsctl.cli.main import run
 from natsctl.cli.nouns import NOUNS
 from natsctl.cli.output import error_object, exit_code_of, render_error

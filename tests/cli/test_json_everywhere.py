@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.request_differential import Reference

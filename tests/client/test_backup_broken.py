@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UnreachableError
 from natsctl.client.backup import restore, transfer
 from natsctl.client.backup.restore import (
     OnExisting,

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from nats.js.api import StreamConfig
 
-from natsctl.api.errors import StorageError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, StorageError, UsageError
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.files import import_source as source_module

@@ -1,25 +1,241 @@
-"""Version 1 archives: a tar of nats-server's block files, what every released server reads and writes.
+"""Version 1 archives: a tar of nats-server's block files, readable and writable by every released server.
 
-`meta.inf` (configuration) and `meta.sum`, then `msgs/<i>.blk` with the messages (blocks.py), then for each consumer
+`meta.inf` (configuration) and `meta.sum`, then `msgs/<i>.blk` with the messages, then for each consumer
 `obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums are HighwayHash-64. Files of other names, which servers
 write for themselves, are passed over. Source: probes of nats-server 2.9 to 2.15, restored in both directions.
+
+A record of a block is: length (bit 31: it has a header block), sequence, time in ns, length of the subject; then
+subject, header block after its length, payload, and the HighwayHash-64 of all that but the lengths, keyed by the
+stream's name and the block's number. Bit 63 of a sequence marks a message as erased, bit 62 as gone. Hashing a record
+alone is slow (highwayhash.py), so both ways take as many records at once as memory allows (hash_lanes.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Generator, Iterator, Sequence
+from hashlib import sha256
+from struct import Struct
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from natsctl.api.archive import consumer_file
-from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveError, Feed, Item, MessageFields
-from natsctl.api.archive.blocks import BlockWriter, hasher_of, read_block
+from natsctl.api.archive.archive import (
+    PAUSE,
+    ArchivedConsumer,
+    ArchivedMessage,
+    ArchivedStream,
+    ArchiveError,
+    Feed,
+    Gone,
+    Item,
+    MessageFields,
+)
+from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.api.archive.tar import END, TarFile, entry, in_pieces, read_tar
 from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
+
+BLOCK_BYTES: Final = 1 << 20
+"""Size at which a block file of many records is closed; it is held in memory until then."""
+LARGE_BLOCK_BYTES: Final = 8 << 20
+"""Size at which one of few records is."""
+LANES: Final = 64
+"""Records that make many: hashing fewer at once costs more for each."""
+LANES_AT_ONCE: Final = 2048
+"""Records hashed together at most; the state of more does not stay in the processor's cache."""
+
+_HEAD: Final = Struct("<IQqH")
+_HASH_BYTES: Final = 8
+_LEAST: Final = _HEAD.size + _HASH_BYTES
+_HAS_HEADER: Final = 1 << 31
+_ERASED: Final = 1 << 63
+_TOMBSTONE: Final = 1 << 62
+_SEQ: Final = _TOMBSTONE - 1
+_PARSED_BYTES: Final = 64 << 10
+"""Least that is parsed in one step."""
+_PARSED_RECORDS: Final = 1024
+"""Records that are, where that is not more than a large block: 2 ms, and lanes enough."""
+_BATCH_RECORDS: Final = 512
+_BATCH_BYTES: Final = 1 << 20
+"""End of a batch of messages that are stored in one step."""
+_COMPRESSED_BLOCK: Final = b"cmp"
+_new: Final = tuple.__new__
+_PARTS: Final = 5
+"""Pieces of one record in BlockWriter._parts: head, subject, header with its length, payload, hash."""
+
+
+def hasher_of(key: str) -> HighwayHash64:
+    """Return what hashes the things of that name: a stream, `stream/consumer` or `stream-block`."""
+    return HighwayHash64(sha256(key.encode()).digest())
+
+
+def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None, None, bytes]:
+    """Return the hash of each, one after the other, and yield between pieces of long work."""
+    from natsctl.api.archive.hash_lanes import digests
+
+    found: list[bytes] = []
+    for at in range(0, len(hashed), LANES_AT_ONCE):
+        found.append((yield from digests(hasher, hashed[at : at + LANES_AT_ONCE])))
+        yield
+    return b"".join(found)
+
+
+class BlockWriter:
+    """Gathers the records of one block file after the other."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self.index = 1
+        self._parts: list[bytes] = []
+        self._hashed: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, messages: Sequence[MessageFields]) -> None:
+        """Take messages in; their hashes come when the block is closed."""
+        parts, hashed, pack = self._parts, self._hashed, _HEAD.pack
+        size = 0
+        for seq, ts_ns, subject, header, payload in messages:
+            if header:
+                length = _LEAST + 4 + len(subject) + len(header) + len(payload)
+                head = pack(length | _HAS_HEADER, seq, ts_ns, len(subject))
+                parts += (head, subject, len(header).to_bytes(4, "little") + header, payload, b"")
+                hashed.append(head[4:20] + subject + header + payload)
+            else:
+                length = _LEAST + len(subject) + len(payload)
+                head = pack(length, seq, ts_ns, len(subject))
+                parts += (head, subject, b"", payload, b"")
+                hashed.append(head[4:20] + subject + payload)
+            size += length
+        self._bytes += size
+
+    def add_erased(self, seq: int, ts_ns: int) -> None:
+        """Say that the sequence was given out, and holds nothing."""
+        self.add((ArchivedMessage(seq | _ERASED, ts_ns, b"", b"", b""),))
+
+    @property
+    def empty(self) -> bool:
+        """Return whether there is nothing to close."""
+        return not self._bytes
+
+    @property
+    def full(self) -> bool:
+        """Return whether the block is to be closed."""
+        return self._bytes >= (BLOCK_BYTES if len(self._hashed) >= LANES else LARGE_BLOCK_BYTES)
+
+    def close(self) -> Generator[None, None, bytes]:
+        """Return the file and begin the next one; yield between pieces of long work."""
+        parts, hashed = self._parts, self._hashed
+        self._parts, self._hashed, self._bytes = [], [], 0
+        hashes = yield from hashes_of(hasher_of(f"{self._stream}-{self.index}"), hashed)
+        parts[_PARTS - 1 :: _PARTS] = [hashes[at : at + _HASH_BYTES] for at in range(0, len(hashes), _HASH_BYTES)]
+        self.index += 1
+        return b"".join(parts)
+
+
+class _Records(NamedTuple):
+    """Content of a piece of a block file: records with the hashed bytes and the hash, and the start of the next one."""
+
+    items: list[ArchivedMessage | Gone]
+    hashed: list[bytes]
+    hashes: list[bytes]
+    end: int
+    next_bytes: int
+
+
+def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Item | None]:
+    """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveError."""
+    wanted, record, data = _PARSED_BYTES, _LEAST, b""
+    while file.left:
+        if record > file.left:
+            if data.startswith(_COMPRESSED_BLOCK):
+                raise ArchiveError(f"{file.name} is compressed by itself, which no archive of a server is")
+            raise ArchiveError(f"{file.name} ends too early")
+        size = min(file.left, max(wanted, record))
+        while (piece := file.peek(feed, size)) is None:
+            yield None
+        data = piece
+        records = _parsed(data, file.name)
+        yield PAUSE
+        hashes = hashes_of(hasher, records.hashed)
+        while True:
+            try:
+                next(hashes)
+            except StopIteration as end:
+                _compare(records, end.value, file.name)
+                break
+            yield PAUSE
+        yield from _batches(records.items)
+        file.skip(feed, records.end)
+        record = records.next_bytes
+        mean_bytes = records.end // max(len(records.items), 1)
+        wanted = min(max(_PARSED_BYTES, mean_bytes * _PARSED_RECORDS), LARGE_BLOCK_BYTES)
+
+
+def _parsed(data: bytes, name: str) -> _Records:
+    """Return the whole records at the beginning of `data`.
+
+    One loop, because a call per record costs a fifth of what reading it costs.
+    """
+    items: list[ArchivedMessage | Gone] = []
+    hashed: list[bytes] = []
+    hashes: list[bytes] = []
+    at, size, unpack = 0, len(data), _HEAD.unpack_from
+    least = _LEAST
+    while at + least <= size:
+        flagged, seq, ts_ns, subjects = unpack(data, at)
+        end = at + (flagged & ~_HAS_HEADER)
+        start, stop = at + _HEAD.size, end - _HASH_BYTES
+        body = start + subjects
+        if stop < body:
+            raise ArchiveError(f"a record of {name} is too short")
+        if end > size:
+            return _Records(items, hashed, hashes, at, end - at)
+        if flagged & _HAS_HEADER:
+            header_end = body + 4 + int.from_bytes(data[body : body + 4], "little")
+            if header_end > stop:
+                raise ArchiveError(f"a header in {name} is longer than its record")
+            hashed.append(b"%b%b%b" % (data[at + 4 : at + 20], data[start:body], data[body + 4 : stop]))
+            header, payload = data[body + 4 : header_end], data[header_end:stop]
+        else:
+            hashed.append(data[at + 4 : at + 20] + data[start:stop])
+            header, payload = b"", data[body:stop]
+        hashes.append(data[stop:end])
+        if 0 < seq <= _SEQ:
+            items.append(_new(ArchivedMessage, (seq, ts_ns, data[start:body], header, payload)))
+        elif seq & _SEQ:
+            items.append(Gone(seq & _SEQ, ts_ns))
+        at = end
+    return _Records(items, hashed, hashes, at, least)
+
+
+def _compare(records: _Records, hashes: bytes, name: str) -> None:
+    """Raise ArchiveError where a record is not what was hashed."""
+    if hashes != b"".join(records.hashes):
+        raise ArchiveError(f"a record of {name} does not match its hash")
+
+
+def _batches(items: list[ArchivedMessage | Gone]) -> Iterator[Item]:
+    """Yield messages that follow each other together."""
+    batch: list[ArchivedMessage] = []
+    size = 0
+    for item in items:
+        if isinstance(item, Gone):
+            if batch:
+                yield batch
+                batch, size = [], 0
+            yield item
+        else:
+            batch.append(item)
+            size += len(item.payload)
+            if len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
 
 T = TypeVar("T")
 

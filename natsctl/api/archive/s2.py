@@ -1,8 +1,8 @@
 """The outer layer of an archive: framed Snappy, which every S2 reader reads, and S2 frames, which nats-server writes.
 
 A frame is a type byte, a length of three bytes, and (types 0x00 compressed and 0x01 plain) a masked CRC-32C of its
-content. cramjam writes, and does the arithmetic of checks and plain Snappy blocks; only blocks with S2's own codes
-are decoded here (`s2_block`).
+content. cramjam writes, and does the arithmetic of checks and plain Snappy blocks; blocks with S2's own codes are
+rewritten as plain Snappy first (s2_rewrite.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,31 @@ from typing import Final
 
 import cramjam
 
-from natsctl.api.archive.s2_block import S2BlockError, decode_steps, decoded_size
+from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
+
+
+def decode_block(block: bytes) -> bytes:
+    """Return the content of one block. Raises S2BlockError."""
+    steps = decode_steps(block)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            content: bytes = end.value
+            return content
+
+
+def decode_steps(block: bytes) -> Generator[None, None, bytes]:
+    """Return what `decode_block` does, and yield between pieces of long work."""
+    parts: list[bytes] = []
+    for part in as_snappy(block):
+        parts.append(part)
+        yield
+    try:
+        return bytes(cramjam.snappy.decompress_raw(b"".join(parts)))
+    except cramjam.DecompressionError as fault:
+        raise S2BlockError(f"a block is damaged: {fault}") from fault
+
 
 _STREAM_ID: Final = 0xFF
 _MAGICS: Final = (b"S2sTwO", b"sNaPpY")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from natsctl.api.clock import Clock
 from natsctl.api.subjects import has_wildcard, is_subset, matches, overlaps
+from natsctl.api.times import Clock
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:

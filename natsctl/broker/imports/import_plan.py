@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from natsctl.api.mapping_functions import TransformError
-from natsctl.api.subject_transform import SubjectMapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.api.subjects import has_wildcard, is_literal, is_subset, is_valid_subject, overlaps
 from natsctl.broker.imports.account_config import (
     AccountConfig,

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from natsctl.api.mapping_functions import parse_function
-from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
+from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping, parse_function
 from natsctl.api.subjects import has_wildcard, is_subset, is_valid_subject, matches
 
 if TYPE_CHECKING:

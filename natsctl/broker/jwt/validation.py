@@ -14,8 +14,7 @@ from datetime import datetime, time, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlsplit
 
-from natsctl.api.mapping_functions import TransformError
-from natsctl.api.subject_transform import check_mapping
+from natsctl.api.subject_transform import TransformError, check_mapping
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.jwt.claims import (
     AccountBody,

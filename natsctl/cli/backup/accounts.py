@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.backup.transfer_flags import (

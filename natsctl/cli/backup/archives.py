@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.backup.selection import (
     After,
@@ -195,7 +194,7 @@ def _document(message: ArchivedMessage, subject: str) -> dict[str, object]:
     """Return the message as STREAM.MSG.GET returns it."""
     from msgspec import to_builtins
 
-    from natsctl.api.messages import StoredMsg
+    from natsctl.api.requests import StoredMsg
     from natsctl.api.times import format_time
 
     stored = StoredMsg(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api import endpoints
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
 from natsctl.cli import output

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.config.update_losses import consumer_losses
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.subjects import MAX_NAME, is_valid_name, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
+from natsctl.api.update_losses import consumer_losses
 from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.consumer.listing import existing, live_consumer, show_info
 from natsctl.cli.documents import own_metadata

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import (
     DURATION,

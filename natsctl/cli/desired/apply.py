@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from msgspec import field
 
-from natsctl.api.errors import UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned

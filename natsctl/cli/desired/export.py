@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, flagged, session_of
 
@@ -226,8 +225,7 @@ def _is_named(stream: str, name: str) -> bool:
 
 def _no_stream(name: str, known: list[str]) -> Exception:
     from natsctl.api.catalogue import error
-    from natsctl.api.err_codes import ErrCode
-    from natsctl.api.errors import ApiResponseError
+    from natsctl.api.errors import ApiResponseError, ErrCode
     from natsctl.cli.resolve import did_you_mean
 
     failure = ApiResponseError(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))

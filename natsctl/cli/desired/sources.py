@@ -9,8 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.flags import Json, flagged

@@ -264,8 +264,7 @@ async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str])
 
 async def _subjects_of(manager: Manager, stream: str, durable: str) -> list[str]:
     """Return the subjects of a durable consumer's messages; raises UsageError if it waits for acks."""
-    from natsctl.api.err_codes import ErrCode
-    from natsctl.api.errors import ApiResponseError
+    from natsctl.api.errors import ApiResponseError, ErrCode
 
     try:
         info = (await manager.consumer_info(stream, durable)).raw

@@ -9,8 +9,7 @@ from urllib.parse import quote, unquote
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, SparkFlags, flagged, session_of
 from natsctl.cli.resolve import did_you_mean

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, named
 from natsctl.cli.flags import Force, Json, SparkFlags, every_seconds, flagged, session_of

@@ -15,7 +15,7 @@ from natsctl.cli.render.text import stamp as local_stamp
 from natsctl.client.messaging.message_trace import CONNECTIONS
 
 if TYPE_CHECKING:
-    from natsctl.api.messages import PubAck
+    from natsctl.api.requests import PubAck
     from natsctl.client.messaging.message_trace import Report
 
 

@@ -64,8 +64,7 @@ def mappings(
     json: Json = False,
 ) -> None:
     """Check a subject mapping and show what it makes of subjects; asks no server."""
-    from natsctl.api.mapping_functions import TransformError
-    from natsctl.api.subject_transform import SubjectMapping, check_mapping
+    from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
 
     try:
         check_mapping(source, destination)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import field
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.units import plural
 from natsctl.cli import output

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.editing import warn_unless_taken
 from natsctl.cli.flags import (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from natsctl.api.config.update_losses import messages_lost, stream_losses
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import plural
+from natsctl.api.update_losses import messages_lost, stream_losses
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
 from natsctl.cli.documents import own_metadata

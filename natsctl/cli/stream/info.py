@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, StreamName, session_of
 from natsctl.cli.render.text import safe

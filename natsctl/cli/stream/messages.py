@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import plural
@@ -28,7 +27,7 @@ from natsctl.client.requests import Answer
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamMsgGetAnswer
-    from natsctl.api.messages import StoredMsg
+    from natsctl.api.requests import StoredMsg
     from natsctl.cli.session import Session
     from natsctl.client.stream_state import Purge, PurgeEffect
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named

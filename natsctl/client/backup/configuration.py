@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
-from natsctl.api.config.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.errors import ApiResponseError, StorageError, UsageError
+from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, checked_name, small_file
 from natsctl.client.backup.restore import StreamExistsError
 from natsctl.client.backup.rewrite import is_since

@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.answers import StreamCreateAnswer
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError, ProtocolError, UnreachableError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, ProtocolError, UnreachableError
 from natsctl.api.units import plural
 from natsctl.client.backup.archive_contents import OnRead, check_whole, run_in_thread, summarise
 from natsctl.client.backup.reader import OpenBackup, open_backup

@@ -35,8 +35,7 @@ from natsctl.api.archive.archive import Progress as Reached
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, ProtocolError
+from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import parse_time
 from natsctl.client.backup.archive_contents import FormatFinder, OnRead, ignore_read, run_in_thread, summarise

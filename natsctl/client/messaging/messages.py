@@ -22,7 +22,7 @@ from natsctl.client.messaging.outgoing import Outgoing
 from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, Answer, api_error, parse_object, patiently
 
 if TYPE_CHECKING:
-    from natsctl.api.messages import PubAck
+    from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
     from natsctl.client.message import HeaderLike, Message
 
@@ -63,7 +63,7 @@ async def publish(
 
 def ack_of(message: Message, subject: str) -> Answer[PubAck]:
     """Return the publish acknowledgement in a message; raises as `publish`."""
-    from natsctl.api.messages import PubAck
+    from natsctl.api.requests import PubAck
 
     raw = refused_by(message, subject)
     if "stream" not in raw:

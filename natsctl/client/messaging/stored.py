@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import codec, endpoints
 from natsctl.api import headers as blocks
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, ProtocolError
+from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.message import NO_HEADERS, Headers
 from natsctl.client.requests import patiently

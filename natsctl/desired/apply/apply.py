@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from natsctl.api.errors import NatsctlError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.manager import Manager

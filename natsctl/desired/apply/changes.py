@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import structs
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.errors import ApiResponseError, NatsctlError
-from natsctl.api.exit_codes import ExitCode
-from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
+from natsctl.api.model import Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.client.message import DryRunError, Planned
 from natsctl.desired.apply.execution import Done

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import field
 
-from natsctl.api.err_codes import ErrCode
 from natsctl.api.errors import (
     ApiResponseError,
+    ErrCode,
     NatsctlError,
     NotAuthorisedError,
     StorageError,

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ApiResponseError, ExitCode, NatsctlError, UnreachableError
 from natsctl.api.model import Model
 from natsctl.desired.assets import AssetKey
 from natsctl.desired.plan import Action, Change

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.documents import TOLD, DocumentFault, Untyped, did_you_mean, is_info, read_document
-from natsctl.api.model import Model
-from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import AssetKey, DesiredAsset, Kind, is_protected, without_labels, without_server_made
 from natsctl.desired.documents.bucket_fields import ALIASES, WORD_OF, WORDS, BucketFieldError, stream_fields

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from natsctl.api.config.stream_config import settle
-from natsctl.api.config.stream_draft import Draft
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Duration, Int, Model, Size32, Size64
 from natsctl.api.stream import Placement, RePublish, StorageType, StreamConfig, StreamSource
+from natsctl.api.stream_config import settle
+from natsctl.api.stream_rules import Draft
 from natsctl.client import asset_config
 from natsctl.client.buckets import KV, OBJECTS
 from natsctl.desired.assets import Kind, without_labels, without_server_made

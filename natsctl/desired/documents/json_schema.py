@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
-from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import Kind
 from natsctl.desired.documents.asset_documents import EXTRA, IGNORE

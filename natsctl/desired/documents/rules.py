@@ -1,6 +1,6 @@
 """Validation of a set of documents by the rules of servers, as far as these can be checked without one.
 
-Every configuration is normalised by the rules of natsctl's own server (api/config). Only the assets of the set are
+Every configuration is normalised by the rules of natsctl's own server (`api`). Only the assets of the set are
 known as neighbours: streams and consumers on the server are not. `SubjectTree` finds overlapping subjects without
 comparing each with each.
 """
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subjects import MAX_NAME, overlaps, subject_fault
 from natsctl.desired.assets import AssetKey, DesiredAsset

@@ -20,9 +20,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import acks as ack_subjects
-from natsctl.api.config import consumer_config as rules
-from natsctl.api.config.consumer_config import pause_until_ns
+from natsctl.api import consumer_config as rules
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
+from natsctl.api.consumer_config import pause_until_ns
 from natsctl.api.subjects import FC_PREFIX
 from natsctl.api.times import format_time
 from natsctl.jetstream.advisories import ConsumerAdvisories, nuid

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.acks import NEXT, TERM, AckKind, AckPayload, parse_ack_payload
-from natsctl.api.config.consumer_config import sample_percent
 from natsctl.api.consumer import AckPolicy
+from natsctl.api.consumer_config import sample_percent
 from natsctl.jetstream.consumers.pull import PullDelivery
 from natsctl.store.steps import STEP, Steps
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.subjects import is_subset
 from natsctl.api.times import parse_time
 from natsctl.jetstream.consumers.consumer_state import ConsumerState

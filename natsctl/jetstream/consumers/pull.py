@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.consumer import ConsumerConfig, PriorityPolicy
-from natsctl.api.messages import PullRequest
+from natsctl.api.requests import PullRequest
 from natsctl.api.strict import DecodeError, read_strict
 from natsctl.api.units import format_duration
 from natsctl.jetstream.api_level import is_refused

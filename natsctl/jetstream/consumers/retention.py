@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.config.consumer_config import filters_of
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy
 from natsctl.jetstream.consumers.pattern_index import PatternIndex
 from natsctl.store.filters import ALL

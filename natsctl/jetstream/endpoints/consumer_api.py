@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import answers, headers
+from natsctl.api import consumer_config as rules
 from natsctl.api.answers import ConsumerCreateAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
-from natsctl.api.config import consumer_config as rules
-from natsctl.api.config.consumer_check import check
-from natsctl.api.config.consumer_update import check_update
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.consumer_config import check, check_update
+from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.requests import (
     ConsumerAction,

@@ -26,7 +26,7 @@ from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.endpoints import AdvisoryPolicy, BodyRule, Endpoint
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.subjects import API_PREFIX
 from natsctl.api.times import format_time
 from natsctl.jetstream.advisories import nuid

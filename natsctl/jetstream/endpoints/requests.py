@@ -11,7 +11,7 @@ from natsctl.api.advisories import API_AUDIT, ApiAudit, ClientInfo
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSONError, decode, decode_plain, encode
 from natsctl.api.endpoints import Endpoint
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.times import format_time
 from natsctl.broker.imports.requester import requester_info

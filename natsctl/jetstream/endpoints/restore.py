@@ -18,16 +18,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
+from natsctl.api import consumer_config
+from natsctl.api import stream_config as rules
 from natsctl.api.advisories import ActionType, RestoreComplete, RestoreCreate
 from natsctl.api.answers import StreamCreateAnswer, StreamRestoreAnswer, as_error
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveError, Gone, Item
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
-from natsctl.api.config import consumer_config
-from natsctl.api.config import stream_config as rules
-from natsctl.api.config.consumer_check import check as check_consumer
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.consumer_config import check as check_consumer
+from natsctl.api.errors import ErrCode
 from natsctl.api.headers import LEGACY_MSG_ID
 from natsctl.api.requests import StreamRestoreRequest
 from natsctl.api.stream import StorageType, StreamConfig, StreamState

@@ -25,7 +25,7 @@ from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.headers import status_line
 from natsctl.api.requests import StreamSnapshotRequest
 from natsctl.api.stream import StorageType

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import answers, headers
+from natsctl.api import stream_config as rules
 from natsctl.api.advisories import ActionType
 from natsctl.api.answers import (
     LIST_PAGE,
@@ -40,13 +41,9 @@ from natsctl.api.answers import (
 )
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
-from natsctl.api.config import stream_config as rules
-from natsctl.api.config.source_config import check_filters
-from natsctl.api.config.stream_draft import invalid
-from natsctl.api.config.stream_update import check_update, seal
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.messages import StoredMsg
+from natsctl.api.errors import ErrCode
 from natsctl.api.requests import (
+    StoredMsg,
     StreamBlocksRequest,
     StreamCreateRequest,
     StreamInfoRequest,
@@ -56,7 +53,10 @@ from natsctl.api.requests import (
     StreamsRequest,
     StreamUpdateRequest,
 )
+from natsctl.api.source_rules import check_filters
 from natsctl.api.stream import ClusterInfo, StorageType, StreamConfig, StreamInfo
+from natsctl.api.stream_config import check_update, seal
+from natsctl.api.stream_rules import invalid
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.jetstream import api_level

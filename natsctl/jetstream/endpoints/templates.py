@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from natsctl.api import stream_config as rules
 from natsctl.api.answers import (
     NAMES_PAGE,
     StreamTemplateCreateAnswer,
@@ -31,8 +32,7 @@ from natsctl.api.answers import (
 )
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
-from natsctl.api.config import stream_config as rules
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.requests import PagedRequest, StreamTemplateConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.subjects import MAX_NAME, is_literal
@@ -41,7 +41,7 @@ from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, O
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsctl.api.config.stream_draft import Draft
+    from natsctl.api.stream_rules import Draft
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription

@@ -19,7 +19,7 @@ from natsctl.api import headers
 from natsctl.api.advisories import BatchAbandoned, BatchAbandonReason
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import go_quote
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.stream import DiscardPolicy
 from natsctl.api.versions import is_level_met
 from natsctl.jetstream.streams import counters

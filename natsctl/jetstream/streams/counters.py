@@ -15,7 +15,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage

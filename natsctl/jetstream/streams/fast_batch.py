@@ -18,8 +18,8 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.err_codes import ErrCode
-from natsctl.api.messages import BatchFlowAck, BatchFlowErr, BatchFlowGap, PubAck
+from natsctl.api.errors import ErrCode
+from natsctl.api.requests import BatchFlowAck, BatchFlowErr, BatchFlowGap, PubAck
 from natsctl.api.stream import DiscardPolicy
 from natsctl.api.versions import is_level_met
 from natsctl.jetstream.streams import publish_checks as checks

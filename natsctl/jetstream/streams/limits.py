@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream.consumers.redelivery import GONE
 from natsctl.store.index import BULK

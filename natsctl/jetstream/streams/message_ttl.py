@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.units import DAY, parse_duration
 from natsctl.jetstream.consumers.redelivery import GONE
 from natsctl.jetstream.timers import Alarm

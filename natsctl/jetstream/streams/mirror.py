@@ -17,7 +17,7 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamSource, StreamSourceInfo, StreamState
 from natsctl.api.subject_transform import SubjectMapping

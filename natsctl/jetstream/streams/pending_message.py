@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.headers import SCHEDULE_TIME_ZONE
-from natsctl.api.messages import PubAck
+from natsctl.api.requests import PubAck
 from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import go_quote
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.jetstream.streams import counters
 from natsctl.jetstream.streams.message_ttl import check_ttl, read_ttl
 from natsctl.jetstream.streams.pending_message import PendingMessage

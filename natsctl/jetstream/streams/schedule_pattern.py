@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.subjects import is_literal, is_valid_subject, matches
 from natsctl.api.times import ZERO_NS, format_time, parse_time
 from natsctl.jetstream.streams.message_ttl import parse_go_duration, parse_ttl

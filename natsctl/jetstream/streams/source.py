@@ -27,7 +27,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.streams import origin

@@ -27,7 +27,7 @@ import msgspec
 
 from natsctl.api import headers
 from natsctl.api.advisories import ActionType, StreamAction
-from natsctl.api.config.consumer_config import filters_of
+from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.jetstream.consumers.consumer import Consumer

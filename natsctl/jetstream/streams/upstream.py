@@ -22,7 +22,7 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.units import SECOND
 from natsctl.jetstream.advisories import nuid

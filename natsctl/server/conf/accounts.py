@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.codec import go_quote
-from natsctl.api.mapping_functions import TransformError
+from natsctl.api.subject_transform import TransformError
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.permissions import Permissions

@@ -9,7 +9,7 @@ import msgspec
 
 from natsctl.api.catalogue import error
 from natsctl.api.codec import go_quote
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.spark.files.formats import (
     CSV,
     DELTA,

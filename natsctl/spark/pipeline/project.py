@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from natsctl.api.errors import NatsctlError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.api.units import parse_duration
 from natsctl.spark.paths import local_path, spark_path
 from natsctl.spark.source.connection.asking import Asking

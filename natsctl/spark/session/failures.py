@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.spark.source import errors as source
 
 _INTERRUPTED = "KeyboardInterrupt while sending command."

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.spark.sql.catalogue import EVERYTHING, Catalogue, Table
 from natsctl.spark.sql.relations import Token, name_at, quote, quoted, relations, split_statements, tokens
 from natsctl.spark.sql.result import Result, of_arrow

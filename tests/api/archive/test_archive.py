@@ -25,9 +25,8 @@ from natsctl.api.archive.archive import (
     zigzag,
 )
 from natsctl.api.archive.archive_reader import ArchiveReader
-from natsctl.api.archive.archive_v1 import WriterV1
+from natsctl.api.archive.archive_v1 import LARGE_BLOCK_BYTES, WriterV1, hasher_of
 from natsctl.api.archive.archive_v2 import MAGIC, WriterV2
-from natsctl.api.archive.blocks import LARGE_BLOCK_BYTES, hasher_of
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
 from natsctl.api.stream import StreamConfig, StreamState

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsctl.api.archive import s2_rewrite
-from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2FrameError, crc32c, mask
-from natsctl.api.archive.s2_block import S2BlockError, decode_block
+from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2BlockError, S2FrameError, crc32c, decode_block, mask
 from tests.api.archive.s2_elements import block_of, elements
 
 STREAM_ID = b"\xff\x06\x00\x00S2sTwO"

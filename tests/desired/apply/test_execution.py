@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.catalogue import error
-from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ApiResponseError, ExitCode, NatsctlError, UnreachableError
 from natsctl.desired.apply.execution import Done, Execution
 from natsctl.desired.apply.results import Outcome, Result, Status
 from natsctl.desired.plan import Action, Change

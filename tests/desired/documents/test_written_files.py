@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from natsctl.api.errors import UsageError
-from natsctl.api.shapes import shape_of
+from natsctl.api.model import shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import parse_duration, parse_size
 from natsctl.desired.documents.asset_documents import known_of, merged, unknown_of

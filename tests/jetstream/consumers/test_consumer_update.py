@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.config.consumer_update import check_update
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.consumer_config import check_update
 from natsctl.testing.jet import SECOND, Jet, texts
 
 

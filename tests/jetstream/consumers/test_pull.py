@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from natsctl.api.consumer import ConsumerConfig, PriorityPolicy
-from natsctl.api.messages import PullRequest
+from natsctl.api.requests import PullRequest
 from natsctl.jetstream.consumers.pull import OpenRequest, PullRequestError, parse_request, refuse_request
 from natsctl.testing.jet import SECOND, Jet, numbers, texts
 

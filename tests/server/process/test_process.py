@@ -342,7 +342,8 @@ def mode_of(path: Path) -> str:
 NOT_AT_A_PLAIN_START = (
     "bcrypt", "click", "cramjam", "cryptography", "dataclasses", "h11", "hashlib", "json", "nacl", "nats", "nkeys",
     "numpy", "orjson", "pathlib", "pydantic", "rich", "tempfile", "typer", "wsproto", "yaml",
-    "natsctl.api.advisories", "natsctl.api.config", "natsctl.api.stream", "natsctl.broker.auth.static_auth",
+    "natsctl.api.advisories", "natsctl.api.consumer_config",
+    "natsctl.api.stream_config", "natsctl.api.stream", "natsctl.broker.auth.static_auth",
     "natsctl.broker.imports.service_imports", "natsctl.broker.jwt", "natsctl.broker.leaf.link", "natsctl.cli.globals",
     "natsctl.client", "natsctl.jetstream", "natsctl.desired", "natsctl.server.operator_mode",
     "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.http",

@@ -23,7 +23,7 @@ import sys
 from natsctl.cli import spark_work
 from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.flags import SparkFlags
-from natsctl.api.exit_codes import ExitCode
+from natsctl.api.errors import ExitCode
 
 def work(spark, options):
     java = spark.sparkContext._jvm.java.lang.System.getProperty("java.home")

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
 
-from natsctl.api.archive import blocks
+from natsctl.api.archive import archive_v1
 from natsctl.api.archive.archive import MessageFields
 from natsctl.client.backup.archive_contents import read_messages
 from natsctl.client.backup.reader import open_backup
@@ -52,7 +52,7 @@ ODD = "a b.\N{SNOWMAN}.>x.*y".encode()
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let little data be split, and have block files and what is looked at to find records as small."""
     monkeypatch.setattr(parts_module, "LEAST_BYTES", 1)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 64 << 10)
+    monkeypatch.setattr(archive_v1, "BLOCK_BYTES", 64 << 10)
     monkeypatch.setattr(cuts, "_WINDOWS_BYTES", (16 << 10, 256 << 10))
 
 

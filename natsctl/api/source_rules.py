@@ -11,10 +11,9 @@ from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import go_quote
-from natsctl.api.config.feature_config import mapping_fault
-from natsctl.api.config.stream_draft import Draft, invalid, pedantry
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StreamConfig, StreamConsumerSource, StreamSource, SubjectTransform
+from natsctl.api.stream_rules import Draft, invalid, mapping_fault, pedantry
 from natsctl.api.subjects import API_PREFIX, is_asset_name, is_literal, is_subset, is_valid_subject, overlaps
 
 MAX_ORIGINS: Final = 10_000

@@ -1,11 +1,75 @@
-"""Updates of existing streams: the fields that may change. Source: docs/compatibility.md#stream-updates."""
+"""Normalisation and validation of stream configurations, and the fields that an update may change.
+
+The order of `CHECKS` is that of nats-server: of two mistakes a client gets the same one. Source:
+docs/compatibility.md#stream-configuration and docs/compatibility.md#stream-updates.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.config.stream_draft import invalid
-from natsctl.api.err_codes import ErrCode
+from natsctl.api.errors import ErrCode
+from natsctl.api.source_rules import check_cycles, check_prefixes, check_sources, settle_mirror
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamConfig
+from natsctl.api.stream_rules import (
+    Check,
+    Draft,
+    check_age,
+    check_bytes,
+    check_counter,
+    check_discard_per_subject,
+    check_name,
+    check_persistence,
+    check_rollups,
+    check_size,
+    check_transform,
+    invalid,
+    settle_limits,
+    settle_markers,
+    settle_placement,
+    settle_replicas,
+    settle_republish,
+    settle_schedules,
+    settle_subjects,
+    settle_window,
+)
+
+CHECKS: Final[tuple[Check, ...]] = (
+    check_name,
+    check_size,
+    settle_replicas,
+    settle_limits,
+    check_age,
+    settle_window,
+    check_rollups,
+    check_counter,
+    check_discard_per_subject,
+    settle_markers,
+    settle_schedules,
+    check_persistence,
+    settle_mirror,
+    check_sources,
+    check_prefixes,
+    check_cycles,
+    settle_subjects,
+    check_bytes,
+    check_transform,
+    settle_republish,
+    settle_placement,
+)
+
+
+def settle(draft: Draft) -> ApiError | None:
+    """Normalise a configuration in place; return why it is refused, or None."""
+    return next((refusal for refusal in (check(draft) for check in CHECKS) if refusal is not None), None)
+
+
+def copy(config: StreamConfig) -> StreamConfig:
+    """Return an independent copy."""
+    return msgspec.convert(msgspec.to_builtins(config), StreamConfig)
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> ApiError | None:

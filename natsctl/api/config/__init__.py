@@ -1,1 +1,0 @@
-"""Normalisation and validation of stream and consumer configurations as a server does them, without I/O."""
