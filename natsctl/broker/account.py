@@ -378,7 +378,7 @@ class Account:
         self._deliver((((sub.session, sub, b""),), (), ()), subject, reply, header, payload, None)
 
     def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:
-        """True where a message on `subject` has a taker; with `queue`, where that group has a member.
+        """Return whether a message on `subject` has a receiver; with `queue`, whether that group has a member.
 
         A reply that a request from another account has here has the interest that its own one has there.
         """

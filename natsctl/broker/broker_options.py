@@ -25,17 +25,17 @@ class Clock(Protocol):
         """Wall clock, since the epoch."""
 
     def monotonic_ns(self) -> int:
-        """A clock that never goes back."""
+        """Return the time of a clock that never goes back."""
 
 
 class Rng(Protocol):
     """The part of random.Random that the broker draws from."""
 
     def random(self) -> float:
-        """A number from 0 up to, not including, 1."""
+        """Return a number from 0 up to, not including, 1."""
 
     def getrandbits(self, k: int, /) -> int:
-        """A number of `k` random bits."""
+        """Return a number of `k` random bits."""
 
 
 class WebSocketListener(msgspec.Struct):

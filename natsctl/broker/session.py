@@ -328,7 +328,7 @@ class Session:
         self.account.slow_consumers += 1
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
-        """The transport is gone: forget the session; `reason` counts where the broker had none."""
+        """Forget the session, whose transport is gone; `reason` counts where the broker had none."""
         broker = self.broker
         if broker.sessions.pop(self.cid, None) is None:
             return

@@ -327,7 +327,7 @@ def edit(
 
 
 def _said(session: Session, description: str | None) -> Document:
-    """The keys that the flags set."""
+    """Return the keys that the flags set."""
     said = document_of(session.options.settings())
     if session.options.timeout is not None and not session.json:
         output.note("--timeout is not saved in contexts: it only applies to this command")

@@ -286,6 +286,7 @@ class Flagged:
         self._table = table
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call the function with the flags of its table as `given`, and its bundles."""
         given: Given = {}
         for flag in self._table:
             value = keywords.pop(flag.parameter, None)

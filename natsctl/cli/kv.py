@@ -122,7 +122,7 @@ def revert(
 
 
 def open_bucket(session: Session, bucket: str) -> OpenBucket:
-    """The bucket of that name."""
+    """Return the bucket of that name."""
     from natsctl.client.kv import Bucket as OpenBucket
 
     return session.run(lambda manager: OpenBucket.open(manager, bucket))

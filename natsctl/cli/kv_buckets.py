@@ -306,7 +306,7 @@ def _remove_key(
 
 
 def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
-    """What the key holds; None where it holds nothing and that is well. Raises KeyNotFoundError."""
+    """Return the entry of a key; None without one if `missing_ok`. Raises KeyNotFoundError."""
     from natsctl.client.kv import KeyNotFoundError
 
     try:

@@ -317,7 +317,7 @@ def _fetch(
 
 
 def open_bucket(session: Session, bucket: str) -> ObjectBucket:
-    """The bucket of that name."""
+    """Return the bucket of that name."""
     from natsctl.client.object_store import ObjectBucket
 
     return session.run(lambda manager: ObjectBucket.open(manager, bucket))
@@ -441,7 +441,7 @@ def _remove_object(
 
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
-    """The object; None where there is none and that is well. Raises ObjectNotFoundError."""
+    """Return the object; None without one if `missing_ok`. Raises ObjectNotFoundError."""
     from natsctl.client.object_store import ObjectNotFoundError
 
     try:

@@ -100,7 +100,7 @@ class RemoteConnection(ClientConnection):
             self._ready()
 
     def _ready(self) -> None:
-        """The bytes that follow are for the link."""
+        """Pass the bytes that follow to the link."""
         self._open_link("tls" if self._secure else "tcp")
 
     def _open_link(self, kind: str) -> None:

@@ -318,7 +318,7 @@ class Upgrader:
     """Checks and answers upgrade requests of a listener; `options` may be replaced while it is open."""
 
     def __init__(self, options: WebSocketOptions, max_payload: int) -> None:
-        """Raises ValueError where an allowed origin is none."""
+        """Take the options. Raises ValueError for an allowed origin that is not one."""
         self.max_payload = max_payload
         self.waiting: set[Transport] = set()
         """Connections that have not shown a request yet."""

@@ -77,7 +77,7 @@ class LocalCluster:
         return self._daemons[1:]
 
     def executor_pids(self) -> list[int]:
-        """The executors that run, oldest first."""
+        """Return the process ids of the running executors, oldest first."""
         return sorted(pid for worker in self.workers for pid in worker.children(_EXECUTOR))
 
     def kill_executor(self, within_s: float = START_WITHIN_S) -> int:

@@ -69,7 +69,7 @@ class FileImage:
         self.dirty.clear()
 
     def _fate(self, rng: random.Random, start: int, stale: Sequence[bytes]) -> bytes:
-        """The content of a dirty sector afterwards: old or new as a whole; a never written one may hold anything."""
+        """Return the content of a dirty sector afterwards: old or new, or anything if it was never written."""
         old = bytes(self.durable[start : start + SECTOR_BYTES])
         new = bytes(self.cache[start : start + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
         draw = rng.random()

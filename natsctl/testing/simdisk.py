@@ -66,12 +66,12 @@ Plan = Callable[[str, str], Fault | None]
 
 
 def no_faults(call: str, path: str) -> Fault | None:
-    """The plan of a disk on which nothing goes wrong."""
+    """Inject nothing: the plan of a disk on which nothing goes wrong."""
     return None
 
 
 def crash_at(call_number: int) -> Plan:
-    """A plan that stops the machine at its n-th call of the disk."""
+    """Return a plan that stops the machine at its n-th call of the disk."""
     seen = 0
 
     def plan(call: str, path: str) -> Fault | None:
@@ -244,11 +244,11 @@ class SimDisk:
         return bytes(self._file(path).cache)
 
     def files(self) -> list[str]:
-        """The paths of all files, sorted."""
+        """Return the paths of all files, sorted."""
         return sorted(file_paths(self._root, ""))
 
     def size_of(self, path: str) -> int:
-        """The cached length of a file in bytes."""
+        """Return the cached length of a file in bytes."""
         return len(self._file(path).cache)
 
     def byte_at(self, path: str, offset: int) -> int:

@@ -325,7 +325,7 @@ class LeafLink(Session):
     # --- the end
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
-        """The transport is gone: forget the link."""
+        """Forget the link, whose transport is gone."""
         joined = self.cid in self.broker.leafs
         if not self._leafs.forget(self):
             return
@@ -405,7 +405,7 @@ class LeafLink(Session):
         return self._leafs.options.auth_timeout_ns
 
     def _late(self) -> None:
-        """The handshake took too long."""
+        """End a link whose handshake took too long."""
         self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
 
     # --- input
@@ -468,7 +468,7 @@ class LeafLink(Session):
             self._ping_sent_ns = 0
 
     def _take_error(self, text: str) -> None:
-        """The other side says what it does not like; it closes where it has to."""
+        """Log the error that the other side reports; it closes the link itself where it has to."""
         self._leafs.log.error(f"{self.label} - Leafnode Error {text}")
         if "Loop detected" in text:
             self.loop_found(tell=False)

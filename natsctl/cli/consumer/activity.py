@@ -136,7 +136,7 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
 
 
 def _load(session: Session, stream: str) -> Progress:
-    """The stream's consumers and how many messages it has. Raises ApiResponseError, with what may have been meant."""
+    """Return the stream's consumers and its number of messages. Raises ApiResponseError, with similar names."""
     from natsctl.client.stream_state import progress
 
     with suggesting(session, stream):

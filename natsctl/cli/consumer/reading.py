@@ -138,7 +138,7 @@ class Asked(NamedTuple):
 
 
 def asked_for(session: Session, given: Given) -> Asked:
-    """What the flags of `READING` say. Raises UsageError for those that exclude each other."""
+    """Return the values of the flags of `READING`. Raises UsageError for those that exclude each other."""
     from natsctl.client.messaging.consumers import GroupPlace
 
     said: Config = {"fail_empty": True, "place": {}}

@@ -42,7 +42,7 @@ ServerName = Annotated[str, typer.Argument(metavar="SERVER", help="the server, b
 
 
 def scope_of(given: Given, expect: int = 0) -> Scope:
-    """The servers that the flags mean."""
+    """Return the servers that the flags select."""
     from natsctl.client.system.system_account import Scope
 
     return Scope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)

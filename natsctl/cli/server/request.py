@@ -157,16 +157,16 @@ def _raise_refused(answers: list[ServerAnswer]) -> None:
         raise NatsctlError("; ".join(f"{name}: {failure}" for name, failure in refused))
 
 
-accounts = _asking("ACCOUNTZ", "The accounts of each server, or details of one.")
-connections = _asking("CONNZ", "The connections of each server.")
-ipqueue = _asking("IPQUEUESZ", "The internal queues of each server.")
-jetstream_health = _asking("HEALTHZ", "The health of each server, by its own account.")
-jetstream = _asking("JSZ", "What JetStream holds on each server.")
-leafnodes = _asking("LEAFZ", "The leaf nodes of each server.")
-raft = _asking("RAFTZ", "The Raft groups of each server.")
-routes = _asking("ROUTEZ", "The routes of each server.")
-subscriptions = _asking("SUBSZ", "The subscriptions of each server.")
-variables = _asking("VARZ", "Configuration and statistics of each server.")
+accounts = _asking("ACCOUNTZ", "Show the accounts of each server, or details of one.")
+connections = _asking("CONNZ", "Show the connections of each server.")
+ipqueue = _asking("IPQUEUESZ", "Show the internal queues of each server.")
+jetstream_health = _asking("HEALTHZ", "Show the health of each server, by its own account.")
+jetstream = _asking("JSZ", "Show what JetStream holds on each server.")
+leafnodes = _asking("LEAFZ", "Show the leaf nodes of each server.")
+raft = _asking("RAFTZ", "Show the Raft groups of each server.")
+routes = _asking("ROUTEZ", "Show the routes of each server.")
+subscriptions = _asking("SUBSZ", "Show the subscriptions of each server.")
+variables = _asking("VARZ", "Show configuration and statistics of each server.")
 
 
 @flagged((*KINDS["GATEWAYZ"], *SCOPE))
@@ -177,7 +177,7 @@ def gateways(
     name: Annotated[str, typer.Argument(metavar="NAME", help="as --filter-name", show_default=False)] = "",
     json: Json = False,
 ) -> None:
-    """The gateways of each server."""
+    """Show the gateways of each server."""
     _ask(ctx, "GATEWAYZ", {**given, "--filter-name": name} if name else given, expect)
 
 

@@ -258,7 +258,7 @@ def _find_names(session: Session, given: Given, all_streams: bool) -> None:
 
 
 def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:
-    """What is asked of streams, the subject that they store, and whether the opposite of all else is meant."""
+    """Return the conditions on streams, the subject that they store, and whether all other conditions are inverted."""
     from natsctl.client.search import CRITERIA
 
     wanted = fields_of(FIND, given)

@@ -171,7 +171,7 @@ def _since(session: Session, name: str, since: str) -> int:
 
 
 def _messages(session: Session, name: str, seq: int, subject: str) -> Iterator[Answer[StreamMsgGetAnswer]]:
-    """The messages on `subject` from `seq` on, each asked for when it is wanted."""
+    """Yield the messages on `subject` from `seq` on, each requested when it is wanted."""
     from natsctl.client.stream_state import next_answer
 
     while True:
@@ -291,7 +291,7 @@ def _live(session: Session, name: str) -> Answer[StreamInfoAnswer]:
 def _purge(
     session: Session, live: Answer[StreamInfoAnswer], subject: str, seq: int, keep: int, before_ns: int
 ) -> Purge:
-    """What to ask of one stream; a moment becomes the sequence that it lies at."""
+    """Return the purge request for one stream; a time becomes the sequence that it lies at."""
     from natsctl.client.stream_state import Purge, sequence_at
 
     if before_ns:
@@ -313,7 +313,7 @@ def _documents(effects: dict[str, PurgeEffect]) -> dict[str, Any]:
 
 
 def _told(effect: PurgeEffect, name: str) -> str:
-    """What would go, for a person who is about to be asked."""
+    """Return a description of what would be removed, for the question to the user."""
     from natsctl.api.units import format_size
 
     if not effect.messages:

@@ -189,7 +189,7 @@ class RecordReader:
         return found[0]
 
     def _one_by_one(self, head: Head | None) -> Rows:
-        """Records from that one on."""
+        """Return the records from that one on."""
         found = _Singles(self._shape)
         size = 0
         while head is not None and size < _PIECE_BYTES:

@@ -41,7 +41,7 @@ def _expression(pattern: str) -> bytes:
 
 
 def _taken(rows: Rows, keep: list[int]) -> Rows:
-    """Some of the rows."""
+    """Return some of the rows."""
     places = int_array(keep)
     return Rows(
         rows.seqs.take(places),
@@ -51,7 +51,7 @@ def _taken(rows: Rows, keep: list[int]) -> Rows:
 
 
 def _some(column: Sequence[bytes] | pa.Array, places: pa.Int64Array, keep: list[int]) -> Sequence[bytes] | pa.Array:
-    """Some of a column, which may be empty as a whole."""
+    """Return some values of a column, which may be empty as a whole."""
     if isinstance(column, pa.Array):
         return column.take(places) if len(column) else column
     return [column[at] for at in keep] if column else ()

@@ -45,7 +45,7 @@ def key_text(said: str) -> str:
 
 
 def flag(said: str) -> bool:
-    """`true` or `false`."""
+    """Return the value of `true` or `false`."""
     if said.strip().lower() not in ("true", "false"):
         raise ValueError("it is true or false")
     return said.strip().lower() == "true"
