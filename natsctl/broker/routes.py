@@ -2,7 +2,7 @@
 
 Theory of operation. `exact` maps a subject to its route and is what the hot path looks into; `find` is the miss. Inbox
 replies and ack subjects are new with every message, so a route that the trie decided on leading tokens only
-(sublist.py) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
+(api.subject_index) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
 (`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. Where nothing but `>` is left, the route of every
 longer subject is kept under the stem (`orders.`). A subject that no prefix decides costs the walk through the trie,
 but its route is made once for each set of nodes that is reached.
@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from natsctl.api.subject_index import IndexNode, SubjectIndex
 from natsctl.api.subjects import is_literal
-from natsctl.broker.sublist import Node, SubList
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class Routes:
     __slots__ = ("_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "_leaving", "exact", "subs", "walks")
 
     def __init__(self) -> None:
-        self.subs = SubList()
+        self.subs: SubjectIndex[Subscription] = SubjectIndex()
         self.exact: dict[bytes, Route] = {}
         self._by_prefix: dict[bytes, Route] = {}
         self._by_ack_prefix: dict[bytes, Route] = {}
         self._by_stem: dict[bytes, Route] = {}
-        self._by_nodes: dict[tuple[Node, ...], Route] = {}
+        self._by_nodes: dict[tuple[IndexNode[Subscription], ...], Route] = {}
         self._cost = 0
         self._leaving = 0
         self.walks = 0
@@ -67,12 +67,12 @@ class Routes:
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription and forget the routes that it changes."""
-        self.subs.insert(sub)
+        self.subs.add(sub.subject, sub)
         self._forget(sub.subject)
 
     def remove(self, sub: Subscription) -> bool:
         """Take a subscription out and forget the routes that it changes; False where it was not in."""
-        if not self.subs.remove(sub):
+        if not self.subs.remove(sub.subject, sub):
             return False
         self._forget(sub.subject)
         return True
@@ -154,7 +154,7 @@ class Routes:
         self.walks += 1
         nodes, decided, stem = self.subs.match(tokens)
         if decided == len(tokens) and len(nodes) == 1:
-            subs = nodes[0].subs
+            subs = nodes[0].owners
             if len(subs) == 1 and not self._leaving:
                 (sub,) = subs
                 if sub.subject == subject:  # nothing else comes this way: no other entry would be of use
@@ -182,9 +182,9 @@ class Routes:
         self.exact[subject] = route
         return route
 
-    def _make(self, nodes: tuple[Node, ...], subject: bytes) -> tuple[Route, Route]:
+    def _make(self, nodes: tuple[IndexNode[Subscription], ...], subject: bytes) -> tuple[Route, Route]:
         """Return the route of one subject to what is at `nodes`, and the one of every subject that reaches them."""
-        subs = [sub for node in nodes for sub in node.subs]
+        subs = [sub for node in nodes for sub in node.owners]
         if self._leaving:
             subs = [sub for sub in subs if not sub.has_left()]
         clients = [sub for sub in subs if not sub.queue and sub.session is not None]

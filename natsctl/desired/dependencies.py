@@ -8,8 +8,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar
 
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.desired.assets import AssetKey
-from natsctl.desired.documents.rules import SubjectTree
+from natsctl.desired.documents.rules import pattern_of
 from natsctl.desired.live import LiveState
 from natsctl.desired.plan import Action, Change
 
@@ -160,13 +161,13 @@ def _is_queue(stream: AssetKey, changes: Mapping[AssetKey, Change], live_state: 
 
 def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey, AssetKey]]:
     """Return pairs of assets of which the second takes subjects that the first gives up."""
-    given: SubjectTree[AssetKey] = SubjectTree()
+    given: SubjectIndex[AssetKey] = SubjectIndex()
     for key, change in changes.items():
         for subject in given_up(change):
-            given.add(subject, key)
+            given.add(pattern_of(subject), key)
     for taker, change in changes.items():
         for subject in taken(change):
-            yield from ((giver, taker) for giver in given.overlapping(subject) if giver != taker)
+            yield from ((giver, taker) for giver in given.overlapping(pattern_of(subject)) if giver != taker)
 
 
 def given_up(change: Change) -> set[str]:
@@ -204,7 +205,7 @@ def refuse_clashes(changes: Mapping[AssetKey, Change], live_state: LiveState) ->
     """Refuse changes by which a stream would take subjects that another one keeps."""
     if not subjects_taken(changes):
         return
-    kept: SubjectTree[str] = SubjectTree()
+    kept: SubjectIndex[str] = SubjectIndex()
     for key, live in live_state.assets.items():
         change = changes.get(key)
         if key.consumer or (change is not None and change.action in (Action.DELETE, Action.REPLACE)):
@@ -212,12 +213,12 @@ def refuse_clashes(changes: Mapping[AssetKey, Change], live_state: LiveState) ->
         gone = given_up(change) if change is not None else set()
         for subject in live.config.get("subjects") or ():
             if subject not in gone:
-                kept.add(subject, key.stream)
+                kept.add(pattern_of(subject), key.stream)
     for key, change in changes.items():
         if key.consumer or change.refused:
             continue
         for subject in sorted(taken(change)):
-            others = sorted({name for name in kept.overlapping(subject) if name != key.stream})
+            others = sorted({name for name in kept.overlapping(pattern_of(subject)) if name != key.stream})
             if others:
                 change.refused = f"subjects overlap with an existing stream: {subject} is taken by {', '.join(others)}"
                 change.hint = "leave it out, or describe both streams so that only one has it"

@@ -8,7 +8,7 @@ their names, and stay untouched until they are deleted (STREAM.DELETE), until wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.account import AccountLimits, ApiStats, Tier
@@ -19,6 +19,7 @@ from natsctl.api.codec import encode
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.stream_rules import Draft
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
@@ -28,7 +29,6 @@ from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
 from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.quota import AccountUsage, Quota
 from natsctl.jetstream.streams.stream import Stream, StreamMeta
-from natsctl.jetstream.subject_index import SubjectIndex
 from natsctl.store.errors import StoreError
 from natsctl.store.stream import StreamStore
 
@@ -85,6 +85,39 @@ class ApiServer(Protocol):
         """Stop taking requests."""
 
 
+class StreamSubjects:
+    """The subjects and reserved bytes of an account's streams, so that adding one costs nothing for all others."""
+
+    __slots__ = ("_configs", "_index", "reserved")
+
+    def __init__(self) -> None:
+        self.reserved = dict.fromkeys(StorageType, 0)
+        self._configs: dict[str, StreamConfig] = {}
+        self._index: SubjectIndex[str] = SubjectIndex()
+
+    def put(self, config: StreamConfig) -> None:
+        """Add a stream, or update a changed one."""
+        self.drop(config.name)
+        self._configs[config.name] = config
+        self.reserved[config.storage] += max(config.max_bytes, 0)
+        for subject in dict.fromkeys(config.subjects):
+            self._index.add(subject.encode(), config.name)
+
+    def drop(self, name: str) -> None:
+        """Remove a stream, if it is there."""
+        config = self._configs.pop(name, None)
+        if config is None:
+            return
+        self.reserved[config.storage] -= max(config.max_bytes, 0)
+        for subject in dict.fromkeys(config.subjects):
+            self._index.remove(subject.encode(), name)
+
+    def taken(self, config: StreamConfig) -> bool:
+        """Return whether another stream captures part of a stream's subjects."""
+        taken = (self._index.overlapping(subject.encode()) for subject in config.subjects)
+        return any(name != config.name for names in taken for name in names)
+
+
 class JetStreamAccount:
     """The streams of one account."""
 
@@ -100,7 +133,7 @@ class JetStreamAccount:
         self.account = account
         self.name = account.name
         self.streams: dict[str, Stream] = {}
-        self.subject_index = SubjectIndex()
+        self.subjects = StreamSubjects()
         self.quota = Quota(self, limits)
         self.usage = {
             StorageType.MEMORY: AccountUsage(engine.usage[StorageType.MEMORY], limits.max_memory),
@@ -162,7 +195,7 @@ class JetStreamAccount:
 
     def _add(self, stream: Stream) -> Stream:
         self.streams[stream.name] = stream
-        self.subject_index.put(stream.config)
+        self.subjects.put(stream.config)
         self.templates.stream_created(stream.config)
         stream.start()
         return stream
@@ -184,7 +217,7 @@ class JetStreamAccount:
 
     def refuse_overlap(self, config: StreamConfig) -> ApiError | None:
         """Return the error where another stream captures part of the subjects, or None."""
-        return error(ErrCode.STREAM_SUBJECT_OVERLAP) if any(self.overlapping(config.subjects, config.name)) else None
+        return error(ErrCode.STREAM_SUBJECT_OVERLAP) if self.subjects.taken(config) else None
 
     def refuse_stream(self, config: StreamConfig) -> ApiError | None:
         """Return why the account cannot take one more stream of this checked configuration, or None."""
@@ -220,7 +253,7 @@ class JetStreamAccount:
         """Stop serving a stream and leave its stored data unchanged."""
         stream.stop(deleted=True)
         del self.streams[stream.name]
-        self.subject_index.drop(stream.name)
+        self.subjects.drop(stream.name)
         self.templates.stream_deleted(stream.config)
         stream.work.stop()
 
@@ -251,19 +284,13 @@ class JetStreamAccount:
             return list(streams)
         return [stream for stream in streams if any(overlaps(own, subject) for own in stream.config.subjects)]
 
-    def overlapping(self, subjects: Iterable[str], but: str) -> Iterator[Stream]:
-        """Yield streams other than `but` that capture part of `subjects`."""
-        for name in dict.fromkeys(self.subject_index.overlapping(subjects)):
-            if name != but:
-                yield self.streams[name]
-
     def used(self, storage: StorageType) -> int:
         """Return the bytes of messages in streams of one storage type."""
         return sum(s.store.bytes for s in self.streams.values() if s.config.storage is storage)
 
     def reserved(self, storage: StorageType) -> int:
         """Return the sum of the max_bytes of streams of one storage type."""
-        return self.subject_index.reserved[storage]
+        return self.subjects.reserved[storage]
 
     def info(self) -> AccountInfoAnswer:
         """Return the answer to INFO; everything on a single node belongs to the tier R1."""

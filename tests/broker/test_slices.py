@@ -256,7 +256,7 @@ def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_rem
     house.tick()
     while house.long_work:
         house.tick()
-    assert house.account("$G").routes.subs.taking(b"t.5") == []
+    assert house.account("$G").routes.subs.matching(b"t.5") == []
 
 
 def test_who_comes_back_is_served_while_the_old_subscriptions_are_removed() -> None:

@@ -1,8 +1,7 @@
 """Validation of a set of documents by the rules of servers, as far as these can be checked without one.
 
-Every configuration is normalised by the rules of natsctl's own server (`api`). Only the assets of the set are
-known as neighbours: streams and consumers on the server are not. `SubjectTree` finds overlapping subjects without
-comparing each with each.
+Every configuration is normalised by the rules of natsctl's own server (`api`). Only the assets of the set are known as
+neighbours: streams and consumers on the server are not.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy, StreamConfig
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.api.subjects import MAX_NAME, overlaps, subject_fault
 from natsctl.desired.assets import AssetKey, DesiredAsset
 from natsctl.desired.server_defaults import (
@@ -25,55 +24,6 @@ from natsctl.desired.server_defaults import (
     normalised_consumer,
     normalised_stream,
 )
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Level(Generic[T]):
-    """The tokens that follow a prefix of subjects, and the items whose subjects end here."""
-
-    below: dict[str, _Level[T]] = field(default_factory=dict)
-    here: list[T] = field(default_factory=list)
-
-
-class SubjectTree(Generic[T]):
-    """Items by their subjects, which may have wildcards."""
-
-    def __init__(self) -> None:
-        self._root: _Level[T] = _Level()
-
-    def add(self, subject: str, item: T) -> None:
-        """Add an item."""
-        level = self._root
-        for token in subject.split("."):
-            level = level.below.setdefault(token, _Level())
-        level.here.append(item)
-
-    def overlapping(self, subject: str) -> Iterator[T]:
-        """Yield the items that share a literal subject with `subject`."""
-        # Pending levels are kept in a list: subjects may have thousands of tokens.
-        waiting, tokens = [(self._root, 0)], subject.split(".")
-        while waiting:
-            level, at = waiting.pop()
-            if at == len(tokens):
-                yield from level.here
-                continue
-            if ">" in level.below:
-                yield from level.below[">"].here
-            if tokens[at] == ">":
-                yield from _all_below(level)
-                continue
-            wanted = level.below if tokens[at] == "*" else {tokens[at], "*"}
-            waiting.extend((level.below[token], at + 1) for token in wanted if token in level.below and token != ">")
-
-
-def _all_below(level: _Level[T]) -> Iterator[T]:
-    waiting = [below for token, below in level.below.items() if token != ">"]
-    while waiting:
-        one = waiting.pop()
-        yield from one.here
-        waiting.extend(one.below.values())
 
 
 class RuleFinding(NamedTuple):
@@ -180,24 +130,29 @@ def _judged_origins(wanted: Mapping[AssetKey, DesiredAsset], streams: dict[str, 
             yield _refused(key, wanted[key], refusal)
 
 
+def pattern_of(subject: str) -> bytes:
+    """Return a subject as the index takes it; a document may hold characters that UTF-8 has no bytes for."""
+    return subject.encode("utf-8", "surrogatepass")
+
+
 def _judged_subjects(
     wanted: Mapping[AssetKey, DesiredAsset], streams: Mapping[str, StreamConfig]
 ) -> Iterator[RuleFinding]:
     """Refuse streams that store the same subjects as an earlier one, also if another of their fields is refused."""
-    tree: SubjectTree[tuple[str, str]] = SubjectTree()
+    index: SubjectIndex[tuple[str, str]] = SubjectIndex()
     for name, asset in ((key.stream, asset) for key, asset in wanted.items() if not key.consumer):
         told: set[str] = set()
         subjects = (
             streams[name].subjects if name in streams else list(dict.fromkeys(asset.config.get("subjects") or ()))
         )
         for subject in subjects:
-            for other, taken in tree.overlapping(subject):
+            for other, taken in index.overlapping(pattern_of(subject)):
                 if other not in told:
                     told.add(other)
                     reason = f"subject {subject} overlaps with {taken} of stream {other}"
                     yield RuleFinding(AssetKey(name), reason, ("subjects", "name"))
         for subject in subjects:
-            tree.add(subject, (name, subject))
+            index.add(pattern_of(subject), (name, subject))
 
 
 def _judged_consumer(
@@ -238,14 +193,14 @@ def _judged_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, Cons
 
 def _judged_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
     """Refuse consumers of a work queue that would receive the same messages."""
-    tree: SubjectTree[AssetKey] = SubjectTree()
+    index: SubjectIndex[AssetKey] = SubjectIndex()
     for key, config in consumers:
         if config.deliver_policy is not DeliverPolicy.ALL:
             yield RuleFinding(key, "a consumer of a workqueue has to deliver all", ("deliver_policy",))
         filters = filters_of(config) or [">"]
-        other = next((other for one in filters for other in tree.overlapping(one)), None)
+        other = next((other for one in filters for other in index.overlapping(pattern_of(one))), None)
         if other is not None:
             reason = f"on a workqueue each message has one consumer: its filter overlaps with that of {other.consumer}"
             yield RuleFinding(key, reason, ("filter_subject", "filter_subjects"))
         for one in filters:
-            tree.add(one, key)
+            index.add(pattern_of(one), key)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy
-from natsctl.jetstream.consumers.pattern_index import PatternIndex
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.store.filters import ALL
 from natsctl.store.steps import STEP, Steps, pieces
 
@@ -54,7 +54,7 @@ class Interest:
         self._everyone: dict[ConsumerContext, None] = {}
         self._everyone_listed: Consumers | None = None
         self._filters: dict[ConsumerContext, tuple[bytes, ...]] = {}
-        self._patterns: PatternIndex[ConsumerContext] = PatternIndex()
+        self._patterns: SubjectIndex[ConsumerContext] = SubjectIndex()
         self._known: dict[bytes, Consumers] = {}
         self._known_size = 0
 
@@ -108,7 +108,7 @@ class Interest:
             if self._known_size > MAX_KNOWN:
                 self._known.clear()
                 self._known_size = 0
-            known = self._known[subject] = tuple(self._patterns.match(subject))
+            known = self._known[subject] = tuple(self._patterns.matching(subject))
             self._known_size += len(known) + 1
         return known
 

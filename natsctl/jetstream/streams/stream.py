@@ -293,7 +293,7 @@ class Stream:
     def _derive(self) -> None:
         """Derive everything from the configuration."""
         if self.js.streams.get(self.name) is self:
-            self.js.subject_index.put(self.config)
+            self.js.subjects.put(self.config)
         self._release()
         self.dedupe.configure()
         self.retention.configure()

@@ -433,7 +433,7 @@ def subsz_in_pieces(server: ServerView, options: SubszOptions) -> dict[str, Any]
 def _found(accounts: list[Account], test: bytes) -> tuple[int, Iterator[tuple[Account, Subscription]]]:
     """Return how many subscriptions there are, and all of them; a subject in `test` is one they must take."""
     if test:
-        taking = [(account, sub) for account in accounts for sub in account.routes.subs.taking(test)]
+        taking = [(account, sub) for account in accounts for sub in account.routes.subs.matching(test)]
         return len(taking), iter(taking)
     every = ((account, sub) for account in accounts for sub in account.routes.subs)
     return sum(account.subscriptions for account in accounts), every

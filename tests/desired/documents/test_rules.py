@@ -3,12 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from natsctl.api.subjects import overlaps
 from natsctl.desired.documents import read_documents
-from natsctl.desired.documents.rules import SubjectTree
 
 
 @pytest.mark.parametrize(
@@ -114,18 +110,6 @@ def test_what_excludes_each_other_in_a_set_is_told(tmp_path: Path) -> None:
 def test_what_the_server_has_may_be_right(read) -> None:
     consumer = "stream: ELSEWHERE\nname: C\nnum_replicas: 3\nfilter_subject: any.thing\n"
     assert len(read(f"{consumer}---\nname: A\nmirror: {{name: ELSEWHERE}}\n").wanted) == 2
-
-
-TOKENS = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=4)
-SUBJECTS = st.builds(lambda tokens, end: ".".join([*tokens, *end]), TOKENS, st.sampled_from([[], [">"]]))
-
-
-@given(st.lists(SUBJECTS | st.just(">"), max_size=8), SUBJECTS | st.just(">"))
-def test_the_tree_of_subjects_finds_what_overlaps(subjects: list[str], wanted: str) -> None:
-    tree: SubjectTree[int] = SubjectTree()
-    for at, subject in enumerate(subjects):
-        tree.add(subject, at)
-    assert sorted(tree.overlapping(wanted)) == [at for at, one in enumerate(subjects) if overlaps(one, wanted)]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_an_index_that_everybody_left_holds_nothing() -> None:
     for listener in listeners:
         interest.leave(listener)
     assert interest.takers(b"a.b.c") == ()
-    assert not interest._patterns
+    assert not interest._patterns.count
 
 
 def test_many_consumers_are_told_of_their_own_messages_alone() -> None:

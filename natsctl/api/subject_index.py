@@ -1,0 +1,190 @@
+"""An index of subject patterns: the owners of those that match a subject, or that overlap another pattern.
+
+Theory of operation. Patterns live in a trie of their tokens, with `*` and `>` as ordinary children, so that the cost of
+a lookup depends on its tokens and not on the number of patterns. A literal subject is matched by walking all nodes that
+its tokens can reach, one level at a time. The walk also finds on how many leading tokens the result depends: below the
+last level where a reached node has a literal child, every subject with the same number of tokens has the same result;
+and where no reached node has a child but `>`, every longer subject has it. The broker's routes are cached by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+ANY: Final = b"*"
+REST: Final = b">"
+
+FEW: Final = 4
+"""Owners at a node that are kept in a tuple: most nodes have one, and a dict for it takes four times the memory."""
+
+
+class IndexNode(Generic[T]):
+    """The owners of the pattern that ends here, in the order of their arrival, and the tokens that lead on."""
+
+    __slots__ = ("children", "owners")
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, IndexNode[T]] = _CHILDLESS
+        self.owners: tuple[T, ...] | dict[T, None] = ()
+
+    def add(self, owner: T) -> None:
+        """Add an owner that is not here yet."""
+        owners = self.owners
+        if isinstance(owners, dict):
+            owners[owner] = None
+        elif len(owners) < FEW:
+            self.owners = (*owners, owner)
+        else:
+            self.owners = dict.fromkeys((*owners, owner))
+
+    def discard(self, owner: T) -> None:
+        """Remove an owner that is here."""
+        owners = self.owners
+        if isinstance(owners, dict):
+            del owners[owner]
+        else:
+            self.owners = tuple([one for one in owners if one != owner])
+
+
+_CHILDLESS: Final[dict[bytes, IndexNode[Any]]] = {}
+"""The children of every node that has none: it is never written to."""
+
+
+class SubjectIndex(Generic[T]):
+    """Subject patterns with their owners."""
+
+    __slots__ = ("_root", "count", "inserted")
+
+    def __init__(self) -> None:
+        self._root: IndexNode[T] = IndexNode()
+        self.count = 0
+        """Patterns in the index, once for each owner."""
+        self.inserted = 0
+        """Patterns that were ever added; those that are not counted any more were removed."""
+
+    def add(self, pattern: bytes, owner: T) -> None:
+        """Add an owner of a valid pattern, which is not its owner yet."""
+        node = self._root
+        for token in pattern.split(b"."):
+            children = node.children
+            child = children.get(token)
+            if child is None:
+                if children is _CHILDLESS:
+                    children = node.children = {}
+                child = children[token] = IndexNode()
+            node = child
+        if node.owners:
+            node.add(owner)
+        else:
+            node.owners = (owner,)
+        self.count += 1
+        self.inserted += 1
+
+    def remove(self, pattern: bytes, owner: T) -> bool:
+        """Remove an owner of a pattern, and the nodes that only it needed; False where it was not in."""
+        node = self._root
+        path: list[tuple[IndexNode[T], bytes]] = []
+        for token in pattern.split(b"."):
+            path.append((node, token))
+            child = node.children.get(token)
+            if child is None:
+                return False
+            node = child
+        if owner not in node.owners:
+            return False
+        node.discard(owner)
+        for parent, token in reversed(path):
+            if node.children or node.owners:
+                break
+            del parent.children[token]
+            node = parent
+        self.count -= 1
+        return True
+
+    def match(self, tokens: list[bytes]) -> tuple[list[IndexNode[T]], int, int]:
+        """Return the nodes whose patterns match, and the number of leading tokens that decided it.
+
+        The last number is how many leading tokens decided it for subjects of every length above that; 0: none.
+        """
+        found: list[IndexNode[T]] = []
+        level = [self._root]
+        decided = 0
+        for index, token in enumerate(tokens, 1):
+            reached: list[IndexNode[T]] = []
+            for node in level:
+                children = node.children
+                known = 0
+                rest = children.get(REST)
+                if rest is not None:
+                    known = 1
+                    found.append(rest)
+                child = children.get(ANY)
+                if child is not None:
+                    known += 1
+                    reached.append(child)
+                if len(children) > known:
+                    decided = index
+                    child = children.get(token)
+                    if child is not None and token != ANY and token != REST:
+                        reached.append(child)
+            if not reached:
+                return found, decided, index - 1 if decided < index else 0
+            level = reached
+        return found + level, decided, 0
+
+    def matching(self, subject: bytes) -> list[T]:
+        """Return the owners of the patterns that a literal subject matches, once for each pattern."""
+        found: list[T] = []
+        level = [self._root]
+        for token in subject.split(b"."):
+            reached: list[IndexNode[T]] = []
+            for node in level:
+                children = node.children
+                if (rest := children.get(REST)) is not None:
+                    found += rest.owners
+                if (child := children.get(ANY)) is not None:
+                    reached.append(child)
+                if (child := children.get(token)) is not None and token != ANY and token != REST:
+                    reached.append(child)
+            level = reached
+            if not level:
+                return found
+        return found + [owner for node in level for owner in node.owners]
+
+    def overlapping(self, pattern: bytes) -> dict[T, None]:
+        """Return the owners of the patterns that match a subject which `pattern` matches as well."""
+        found: dict[T, None] = {}
+        level = [self._root]
+        for token in pattern.split(b"."):
+            for node in level:
+                if (rest := node.children.get(REST)) is not None:
+                    found.update(dict.fromkeys(rest.owners))
+            if token == REST:
+                level = [child for node in level for child in node.children.values()]
+                while level:
+                    node = level.pop()
+                    found.update(dict.fromkeys(node.owners))
+                    level += node.children.values()
+                return found
+            level = [child for node in level for child in _meeting(node.children, token)]
+        for node in level:
+            found.update(dict.fromkeys(node.owners))
+        return found
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the owners; the index may change meanwhile, and changes may show or not."""
+        waiting = [self._root]
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children.values()
+            yield from tuple(node.owners)
+
+
+def _meeting(children: dict[bytes, IndexNode[T]], token: bytes) -> list[IndexNode[T]]:
+    """Return the children that a token of a pattern can meet, `>` apart."""
+    if token == ANY:
+        return [child for name, child in children.items() if name != REST]
+    return [child for name in (token, ANY) if (child := children.get(name)) is not None]

@@ -1,0 +1,36 @@
+"""The index of subject patterns agrees with a comparison of each pattern."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subjects import is_subset, overlaps
+
+LITERALS = st.lists(st.sampled_from([b"a", b"b"]), min_size=1, max_size=4).map(b".".join)
+TOKENS = st.lists(st.sampled_from([b"a", b"b", b"*"]), min_size=1, max_size=4)
+PATTERNS = st.builds(lambda tokens, end: b".".join([*tokens, *end]), TOKENS, st.sampled_from([[], [b">"]]))
+PATTERNS |= st.just(b">")
+
+
+@given(st.lists(PATTERNS, max_size=12), st.sets(st.integers(0, 11)), PATTERNS, LITERALS)
+def test_the_index_finds_what_overlaps_and_what_matches(
+    patterns: list[bytes], removed: set[int], wanted: bytes, subject: bytes
+) -> None:
+    index: SubjectIndex[int] = SubjectIndex()
+    for at, pattern in enumerate(patterns):
+        index.add(pattern, at)
+    kept = dict(enumerate(patterns))
+    for at in removed:
+        assert index.remove(kept.pop(at, b"unknown"), at) is (at < len(patterns))
+    assert sorted(index.overlapping(wanted)) == [at for at, one in kept.items() if overlaps(one, wanted)]
+    assert sorted(index.matching(subject)) == [at for at, one in kept.items() if is_subset(subject, one)]
+    assert sorted(index) == list(kept) and index.count == len(kept)
+
+
+@given(st.lists(PATTERNS, max_size=12))
+def test_nothing_is_left_of_removed_patterns(patterns: list[bytes]) -> None:
+    index: SubjectIndex[str] = SubjectIndex()
+    for pattern in patterns:
+        index.add(pattern, "owner")
+    assert all(index.remove(pattern, "owner") for pattern in dict.fromkeys(patterns))
+    assert not index._root.children
