@@ -141,7 +141,8 @@ _IDS = {
     "client.latency:Trips": OURS + "rtt.v1.trips",
     "cli.spark:SparkServer": OURS + "shapes.v1.spark_server",
     "cli.spark:WarmStart": OURS + "shapes.v1.warm_start",
-    "spark.files.export:Exported": OURS + "export.v1.exported",
+    "spark.files.file_export:Exported": OURS + "export.v1.exported",
+    "spark.stream_report:DeepReport": OURS + "report.v1.deep_report",
 }
 """Ids that do not follow from the module of a type: they stay when a type moves."""
 _EVERYWHERE = ("schema:Failed", "schema:DryRun", "schema:Names")

@@ -16,15 +16,14 @@ from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.flags import Json, Rounds, SparkFlags, Watch, flagged, session_of, watch_seconds
-from natsctl.spark.sql.relations import tokens
+from natsctl.spark.sql_tables import tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.cli.session import Session
-    from natsctl.spark.sql.catalogue import Catalogue
-    from natsctl.spark.sql.queries import Queries
-    from natsctl.spark.sql.result import Result
+    from natsctl.spark.sql_queries import Queries, Result
+    from natsctl.spark.sql_tables import Catalogue
 
 
 Rows = list[dict[str, Any]]
@@ -88,7 +87,7 @@ class ServerTables:
     on_server = True
 
     def __init__(self, session: Session) -> None:
-        from natsctl.spark.sql.catalogue import Catalogue
+        from natsctl.spark.sql_tables import Catalogue
 
         self._session = session
         self.catalogue = Catalogue(session.run(lambda manager: manager.stream_names()))
@@ -108,7 +107,7 @@ class BackupTables:
     on_server = False
 
     def __init__(self, path: Path) -> None:
-        from natsctl.spark.sql.catalogue import Catalogue
+        from natsctl.spark.sql_tables import Catalogue
 
         self._paths = backups_by_stream(path)
         self.catalogue = Catalogue(self._paths)
@@ -238,7 +237,7 @@ class SparkQueries:
         """Raise UsageError and UnknownTableError for faults that are found without Spark."""
         from natsctl.cli.resolve import did_you_mean
         from natsctl.spark.session.connect import remote_for
-        from natsctl.spark.sql.queries import check_changes_nothing, check_named
+        from natsctl.spark.sql_queries import check_changes_nothing, check_named
 
         check_changes_nothing(text, self._tables.catalogue)
         options = self._spark.options
@@ -263,7 +262,7 @@ class SparkQueries:
 
     def _messages(self, text: str) -> int:
         """Return the number of messages in the tables of a query."""
-        from natsctl.spark.sql.relations import relations
+        from natsctl.spark.sql_tables import relations
 
         found = self._tables.catalogue.find_all(named.name for named in relations(text))
         streams = {table.stream for table in found if table.kind != "subjects"}
@@ -283,7 +282,7 @@ class SparkQueries:
     def _queries(self, opened: SparkSession, options: dict[str, str]) -> Queries:
         """Return the queries of that session, with the views that they have created there."""
         from natsctl.cli.resolve import did_you_mean
-        from natsctl.spark.sql.queries import Queries
+        from natsctl.spark.sql_queries import Queries
 
         if self._known is None or self._known[0] is not opened:
             tables = self._tables
@@ -398,7 +397,7 @@ def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Ans
 
     None for others.
     """
-    from natsctl.spark.sql.queries import listed
+    from natsctl.spark.sql_queries import listed
 
     if (found := listed(text, tables.catalogue)) is not None:
         return lambda: found
@@ -407,8 +406,8 @@ def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Ans
 
 def counting(session: Session, tables: Tables, text: str) -> Answer | None:
     """Return the answer to a query from the server's counts; None if messages must be read."""
-    from natsctl.spark.sql.counted import counted_query, facts_for
-    from natsctl.spark.sql.result import Result
+    from natsctl.spark.counted_queries import counted_query, facts_for
+    from natsctl.spark.sql_queries import Result
 
     found = counted_query(text, tables.catalogue)
     if found is None:
@@ -469,7 +468,7 @@ class Prompt:
 
     def _answer(self, text: str) -> None:
         from natsctl.cli.output import render_error
-        from natsctl.spark.sql.relations import split_statements
+        from natsctl.spark.sql_tables import split_statements
 
         if not split_statements(text):
             return
@@ -497,7 +496,7 @@ def _asking(tables: Tables) -> Any:
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.output import create_output
 
-    from natsctl.spark.sql.catalogue import BUCKET_COLUMNS, STREAM_COLUMNS
+    from natsctl.spark.sql_tables import BUCKET_COLUMNS, STREAM_COLUMNS
 
     words = [*_KEYWORDS, *dict.fromkeys((*STREAM_COLUMNS, *BUCKET_COLUMNS)), *tables.catalogue.names]
     path = history_path()

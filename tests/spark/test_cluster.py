@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.local_cluster import LocalCluster
 from natsctl.spark.session.failures import SparkStartError
+from tests.support.local_spark_cluster import LocalCluster
 
 STARTS_S = 300
 

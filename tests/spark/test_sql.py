@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from nats.js.api import StreamConfig
 
 from natsctl.cli.resolve import did_you_mean
-from natsctl.spark.sql.catalogue import Catalogue
-from natsctl.spark.sql.counted import Facts, counted
-from natsctl.spark.sql.queries import Queries, UnknownTableError
+from natsctl.spark.counted_queries import Facts, counted
+from natsctl.spark.sql_queries import Queries, UnknownTableError
+from natsctl.spark.sql_tables import Catalogue
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:

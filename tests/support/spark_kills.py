@@ -36,9 +36,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from natsctl.spark.local_cluster import LocalCluster
 from natsctl.spark.session.spark_options import QUICK
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support.local_spark_cluster import LocalCluster
 from tests.support.raw_client import RawClient
 from tests.support.servers import quiet_ports
 

@@ -89,7 +89,7 @@ def init(
 
     from natsctl.api.subjects import is_asset_name
     from natsctl.cli.pipeline.answers import Initialised
-    from natsctl.spark.pipeline.scaffold import write_project
+    from natsctl.spark.pipeline.project import write_project
 
     if not is_asset_name(stream):
         raise UsageError(f"--stream {stream}: no stream can have that name")
@@ -143,8 +143,8 @@ def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", jso
 def _check(session: Session, spark: SparkFlags, project: Project) -> None:
     """Check the files and streams first, without Spark, which takes seconds to start."""
     from natsctl.cli.spark_work import run_on_spark, server_options
+    from natsctl.spark.pipeline.pipeline_session import session_for
     from natsctl.spark.pipeline.project import check_streams
-    from natsctl.spark.pipeline.served import session_for
 
     take_context(session, project)
     check_streams(project, server_options(session))

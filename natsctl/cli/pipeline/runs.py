@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.cli.session import GlobalOptions, Session
-    from natsctl.spark.pipeline.events import Event
     from natsctl.spark.pipeline.project import Project
-    from natsctl.spark.pipeline.runner import RunPlan
+    from natsctl.spark.pipeline.run_record import Event
+    from natsctl.spark.pipeline.update import RunPlan
 
 
 @flagged()
@@ -95,7 +95,7 @@ def _run_plan(project: Project, once: bool, interval: str, full_refresh: list[st
 
     Raises UsageError.
     """
-    from natsctl.spark.pipeline.runner import RunPlan
+    from natsctl.spark.pipeline.update import RunPlan
 
     interval_s = 0.0 if once else every_seconds(interval, "--interval") if interval else project.own.interval_s
     return RunPlan(interval_s, tuple(full_refresh), full_refresh_all)
@@ -109,14 +109,14 @@ def _may_empty(session: Session, tables: list[str], force: bool) -> bool:
 
 def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:
     from natsctl.cli.spark_work import run_on_spark, server_options
+    from natsctl.spark.pipeline.pipeline_session import session_for
     from natsctl.spark.pipeline.project import check_streams
     from natsctl.spark.pipeline.run_record import Recorder, only_run
-    from natsctl.spark.pipeline.served import session_for
 
     over = threading.Event()
 
     def work(connected: SparkSession, server: dict[str, str]) -> None:
-        from natsctl.spark.pipeline.runner import Run
+        from natsctl.spark.pipeline.update import Run
 
         Run(connected, project, server, recorder, event_printer(session)).go(plan, over.wait)
 

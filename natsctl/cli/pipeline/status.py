@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from natsctl.cli.pipeline.answers import FlowStatus, Status
     from natsctl.cli.session import Session
     from natsctl.spark.pipeline.checkpoints import Progress
-    from natsctl.spark.pipeline.events import Event
     from natsctl.spark.pipeline.project import Project
-    from natsctl.spark.pipeline.run_record import FlowRecord
+    from natsctl.spark.pipeline.run_record import Event, FlowRecord
 
 
 def status(
@@ -92,7 +91,7 @@ def _of_project(session: Session, project: Project) -> Status:
 
 def _of_checkpoint(session: Session, checkpoint: str) -> Status:
     from natsctl.cli.pipeline.answers import Status
-    from natsctl.spark.paths import local_path
+    from natsctl.spark.files.file_formats import local_path
     from natsctl.spark.pipeline.checkpoints import read_progress
     from natsctl.spark.pipeline.project import PipelineNotFoundError
 
@@ -224,7 +223,7 @@ def logs(
 
 def _events(path: Path) -> Iterator[Event]:
     """Return the events of a log; other lines, such as a failure of the command itself, become messages of events."""
-    from natsctl.spark.pipeline.events import Event
+    from natsctl.spark.pipeline.run_record import Event
 
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from natsctl.cli.pipeline.answers import FlowStatus, Known, Status
     from natsctl.cli.render.tables import Table
     from natsctl.cli.spark import SparkServer, WarmStart
-    from natsctl.spark.pipeline.events import Event
-    from natsctl.spark.report.model import DeepReport, Repeats
+    from natsctl.spark.pipeline.run_record import Event
     from natsctl.spark.session.doctor import Checkup
-    from natsctl.spark.sql.result import Result
+    from natsctl.spark.sql_queries import Result
+    from natsctl.spark.stream_report import DeepReport, Repeats
 
 
 def event_line(event: Event) -> str:
@@ -139,7 +139,7 @@ LONGEST_CELL = 1000
 
 def render_result(result: Result) -> Table:
     """Return the rows as a table below their number."""
-    from natsctl.spark.sql.result import shown, unique
+    from natsctl.spark.sql_queries import shown, unique
 
     columns = unique(result.columns)
     renamed = dict(zip(columns, result.columns, strict=True))
@@ -155,7 +155,7 @@ def _cut(text: str) -> str:
 
 def csv_text(result: Result, harmless: Callable[[str], str] = str) -> str:
     """Return the rows as CSV with a line of names; `harmless` is for values that a terminal may see."""
-    from natsctl.spark.sql.result import cell
+    from natsctl.spark.sql_queries import cell
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -244,7 +244,7 @@ def _subjects(report: DeepReport) -> RenderableType:
 def deep_plot(report: DeepReport, width: int) -> str:
     """Return messages over time, as a plot of characters `width` columns wide."""
     from natsctl.cli.render.plot import counted, plot_lines
-    from natsctl.spark.report.page import slot_text
+    from natsctl.spark.report_page import slot_text
 
     # Bars of one width, each as many slots as the room asks for.
     per_bar = max(1, -(-len(report.slots) // max(1, width - 12)))

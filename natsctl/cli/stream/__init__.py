@@ -53,7 +53,7 @@ VERBS = (
     Verb(
         "report",
         reports.report,
-        answer="cli.stream.reports:StreamReport|cli.stream.reports:StreamReport*|spark.report.model:DeepReport",
+        answer="cli.stream.reports:StreamReport|cli.stream.reports:StreamReport*|spark.stream_report:DeepReport",
         examples=(
             "natsctl stream report --sort messages --watch 5s",
             "natsctl stream report ORDERS --deep --html orders.html",
@@ -124,7 +124,7 @@ VERBS = (
     Verb(
         "export",
         transfer.export,
-        answer="spark.files.export:Exported",
+        answer="spark.files.file_export:Exported",
         examples=(
             "natsctl stream export ORDERS orders.parquet",
             "natsctl stream export ORDERS orders/ --partition-by date --incremental",

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.requests import Answer
     from natsctl.client.stream_state import Gap
-    from natsctl.spark.report.model import DeepReport
+    from natsctl.spark.stream_report import DeepReport
 
 
 NEVER = "1970-01-01T00:00:00Z"
@@ -86,7 +86,7 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
     from natsctl.api.times import parse_time
     from natsctl.cli.spark_work import run_on_spark
     from natsctl.cli.stream.transfer import checked_tables
-    from natsctl.spark.report.digest import slot_length
+    from natsctl.spark.stream_report import slot_length
 
     tables = checked_tables(session, stream, flags.backup)
     state = tables.state(stream)
@@ -94,7 +94,7 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
     last_seq = int(state.get("last_seq") or 0)
 
     def work(opened: SparkSession, options: dict[str, str]) -> DeepReport:
-        from natsctl.spark.report.digest import deep_report as report_on
+        from natsctl.spark.stream_report import deep_report as report_on
 
         located = {**tables.options(options, stream), "failOnDataLoss": "false"}
         if tables.on_server:
@@ -112,7 +112,7 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
 def _write_page(found: DeepReport, path: Path) -> None:
     from natsctl.cli.render.text import stamp
     from natsctl.client.atomic_file import atomic_write
-    from natsctl.spark.report.page import html_page
+    from natsctl.spark.report_page import html_page
 
     try:
         with atomic_write(path) as file:

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from natsctl.client.backup.save import SavedStream
     from natsctl.client.backup.transfer import Progress as Transferred
     from natsctl.client.manager import Manager
-    from natsctl.spark.files.export import Exported, Target
+    from natsctl.spark.files.file_export import Exported, Target
+    from natsctl.spark.files.file_import import Content
     from natsctl.spark.files.parquet_import import ParquetExport
-    from natsctl.spark.files.stream_import import Content
 
 
 def backup(
@@ -309,7 +309,7 @@ class ExportForm(NamedTuple):
 
     def target(self, path: str) -> Target:
         """Return where and as what messages are written. Raises UsageError."""
-        from natsctl.spark.files.export import target_of
+        from natsctl.spark.files.file_export import target_of
 
         return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
 
@@ -345,15 +345,15 @@ def export(
 
         raise DryRunError(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
     if where.incremental:
-        from natsctl.spark.files.incremental_export import Note, prepare
+        from natsctl.spark.files.file_export import Note, prepare
 
         chosen.setdefault("startingOffsets", "earliest")
         note = Note(stream=stream, subject=part.subject, format=where.format.name, partition_by=where.partition_by)
         prepare(where, note)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Exported:
-        from natsctl.spark.files.export import export as export_all
-        from natsctl.spark.files.incremental_export import export_more
+        from natsctl.spark.files.file_export import export as export_all
+        from natsctl.spark.files.file_export import export_more
 
         run = export_more if where.incremental else export_all
         return run(opened, {**tables.options(options, stream), **chosen}, stream, where)
@@ -449,7 +449,7 @@ def load(
     other headers, whose order is kept. Headers that servers obey, such as Nats-Expected-… and Nats-Rollup, are left out
     and counted; Nats-TTL and Nats-Schedule only where the stream takes none. With --dry-run the rows are counted.
     """
-    from natsctl.spark.files.import_source import source_of
+    from natsctl.spark.files.file_import import source_of
     from natsctl.spark.files.message_columns import IDS, left_out
     from natsctl.spark.files.parquet_import import parquet_export
 
@@ -479,8 +479,15 @@ def load(
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         from natsctl.client.message import DryRunError
-        from natsctl.spark.files.import_source import read_once, read_rows
-        from natsctl.spark.files.stream_import import check_subjects, look, messages, store, subjects_of
+        from natsctl.spark.files.file_import import (
+            check_subjects,
+            look,
+            messages,
+            read_once,
+            read_rows,
+            store,
+            subjects_of,
+        )
 
         with read_once(read_rows(opened, what), what.format) as rows:
             content = export.content if export else look(rows, before.config.subjects, left)
@@ -500,7 +507,7 @@ def _publish_export(session: Session, export: ParquetExport, config: StreamConfi
     """Publish the messages of files without Spark. Raises UsageError for subjects that the stream does not take."""
     from natsctl.cli.live import progress
     from natsctl.cli.spark_work import server_options, spark_failures
-    from natsctl.spark.files.stream_import import check_subjects
+    from natsctl.spark.files.file_import import check_subjects
 
     check_subjects(config.name, config.subjects, export.content)
     if session.dry_run:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.spark.files.export import BASE64
+from natsctl.spark.files.file_export import BASE64
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -16,15 +16,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from natsctl.spark.files.formats import PARQUET, is_url
-from natsctl.spark.files.import_source import Source, files_of
+from natsctl.spark.files.file_formats import PARQUET, is_url
+from natsctl.spark.files.file_import import Source, files_of
 from natsctl.spark.files.message_columns import MSG_ID, Obeyed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from natsctl.spark.files.stream_import import Content
+    from natsctl.spark.files.file_import import Content
 
 MOST_MESSAGES: Final = 2_000_000
 MOST_BYTES: Final = 1 << 30
@@ -65,12 +65,12 @@ class ParquetExport(NamedTuple):
     def publish(self, options: Mapping[str, str], ids: str, name: str, progress: Callable[[int], object]) -> None:
         """Publish messages that are in order from this process, as a single task of Spark would: all acknowledged.
 
-        `options` and `name` are those of `stream_import.store`; `progress` is given the number of messages read so
+        `options` and `name` are those of `file_import.store`; `progress` is given the number of messages read so
         far. Raises JetStreamSourceError.
         """
         from pyspark.sql.types import BinaryType, StringType, StructType
 
-        from natsctl.spark.files.stream_import import write_options
+        from natsctl.spark.files.file_import import write_options
         from natsctl.spark.source.columns.rows import HEADERS
         from natsctl.spark.source.options.table import BATCH_WRITE
         from natsctl.spark.source.publish.job import write_job
@@ -82,7 +82,7 @@ class ParquetExport(NamedTuple):
         write_partition(job, name, 0, self._followed(ids, progress))
 
     def batches(self, ids: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that `stream_import.messages` has Spark send, ids that occur twice apart."""
+        """Yield the rows that `file_import.messages` has Spark send, ids that occur twice apart."""
         rows = min(max(_BATCH_BYTES // max(self.largest, 1), 1), _BATCH_ROWS)
         for file in _opened(self.source):
             for batch in file.iter_batches(rows, columns=["stream", "seq", "subject", "headers", "value"]):
@@ -230,7 +230,7 @@ class _Look:
 
     def export(self) -> ParquetExport:
         """Return what was gathered."""
-        from natsctl.spark.files.stream_import import Content
+        from natsctl.spark.files.file_import import Content
 
         subjects = self._subjects if self._rows else ()
         refused = min((one for one in subjects if not self._taken.fullmatch(one)), default=None)

@@ -32,10 +32,9 @@ from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectG
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
 from natsctl.spark.pipeline.checkpoints import Progress
-from natsctl.spark.pipeline.events import Event, name_parts, short_name, told_error
 from natsctl.spark.pipeline.project import FILE, Fault, Project, StreamSink, StreamView
-from natsctl.spark.sql.relations import Token, quote, tokens
-from natsctl.spark.sql.views import FORMAT
+from natsctl.spark.pipeline.run_record import Event, name_parts, short_name, told_error
+from natsctl.spark.sql_tables import FORMAT, Token, quote, tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

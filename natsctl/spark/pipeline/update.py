@@ -7,6 +7,8 @@ Tables of earlier sessions. Spark's own catalog on one machine forgets them, whi
 to create a table where files are. So the statement of each table is kept beside the project, and a new session creates
 the tables again with their files moved aside for the moment. A metastore would do as well, for twelve more seconds of
 CPU at each start, and with one process at a time.
+
+A pipeline's run: updates in one session, once or repeatedly, with a record for other commands.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import json
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -25,13 +29,14 @@ from pyspark.errors import PySparkException
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
 from natsctl.client.atomic_file import atomic_write
-from natsctl.spark.paths import local_path, spark_path
+from natsctl.spark.files.file_formats import local_path, spark_path
 from natsctl.spark.pipeline.checkpoints import pipeline_progress
-from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event, short_name, without_counters
 from natsctl.spark.pipeline.graph import Filling, Graph, left_by_others, shared
 from natsctl.spark.pipeline.project import Fault, PipelineError, Project, check_streams, check_tables, find_project
+from natsctl.spark.pipeline.run_record import UNRESOLVED, Event, Recorder, parse_event, short_name, without_counters
 from natsctl.spark.session.sessions import is_remote
-from natsctl.spark.sql.relations import quote
+from natsctl.spark.source.reading.offsets import Position
+from natsctl.spark.sql_tables import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -213,3 +218,99 @@ class Updates:
 def _moment(timestamp: object) -> datetime:
     found: datetime = timestamp.ToDatetime()  # type: ignore[attr-defined]  # of protobuf
     return found
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The plan of a run; with `interval_s` 0 one update, else one each interval, from begin to begin."""
+
+    interval_s: float = 0.0
+    full_refresh: Sequence[str] = ()
+    full_refresh_all: bool = False
+
+
+class Run:
+    """One run; `tell` is called with every event, also those of the run itself."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        project: Project,
+        server: Mapping[str, str],
+        recorder: Recorder,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._spark, self._project, self._recorder, self._tell = spark, project, recorder, tell
+        self._updates = Updates(spark, project, server, self._hear)
+        self._pause: Callable[[float], bool] = lambda seconds: False
+        self._remembered = False
+        self._begun: dict[str, dict[str, Position]] = {}
+
+    def go(self, plan: RunPlan, pause: Callable[[float], bool]) -> None:
+        """Update until the plan is done, or `pause(seconds)` returns that the run ends.
+
+        A failed update is reported, and tried again by the next; the first one ends the run. Raises what ends it.
+        """
+        self._pause = pause
+        restore_tables(self._spark, self._project)
+        if plan.full_refresh or plan.full_refresh_all:
+            self._update(plan.full_refresh, plan.full_refresh_all)
+        first = True
+        while True:
+            began_s = time.monotonic()
+            try:
+                if not (first and plan.full_refresh_all):
+                    self._update()
+            except Exception as failure:  # of Spark, of the server, or of a file that is being edited
+                if not plan.interval_s or first or pause(0.0):
+                    raise
+                self._say("FAILED", _told(failure))
+            first = False
+            left_s = plan.interval_s - (time.monotonic() - began_s)
+            if not plan.interval_s or pause(max(left_s, 0.0)):
+                return
+
+    def _update(self, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
+        self._recorder.state("updating")
+        self._remembered = False
+        self._begun = self._positions()
+        try:
+            self._updates.run(full_refresh=full_refresh, full_refresh_all=full_refresh_all)
+        except Exception as failure:  # whatever it is, who asks for the status is to see it
+            if not self._pause(0.0):  # else it is the end that was asked for
+                self._recorder.updated(_told(failure))
+            raise
+        self._recorder.updated()
+
+    def _hear(self, event: Event) -> None:
+        if event.state == "STARTING" and not self._remembered:
+            # All tables are made by now, and a killed run would leave nothing in them that is not recorded.
+            remember_tables(self._spark, self._project)
+            self._remembered = True
+        if event.flow and event.state == "COMPLETED":
+            event = replace(event, read=self._read(event.flow))
+        if event.flow and event.state:
+            self._recorder.flow(event.flow, event.state, event.error)
+        elif event.state == "COMPLETED":
+            self._recorder.completed()
+        self._tell(event)
+
+    def _positions(self) -> dict[str, dict[str, Position]]:
+        """Return the positions of each flow; none where the checkpoints are not on this machine."""
+        folder = self._project.checkpoints
+        return {each.flow: each.streams for each in pipeline_progress(folder)} if folder else {}
+
+    def _read(self, flow: str) -> dict[str, int]:
+        """Return by stream the number of sequences that a flow has read since the update began."""
+        before, now = self._begun.get(flow, {}), self._positions().get(flow, {})
+        begun = {name: before[name].seq if name in before else 0 for name in now}
+        return {name: now[name].seq - begun[name] for name in now if now[name].seq > begun[name]}
+
+    def _say(self, state: str, error: str) -> None:
+        self._tell(Event(datetime.now(UTC), "", state, "Update has FAILED.", error))
+
+
+def _told(failure: BaseException) -> str:
+    from natsctl.spark.session.failures import translated
+
+    return translated(failure).text

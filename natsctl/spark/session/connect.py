@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.atomic_file import PRIVATE, atomic_write
 from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissingError, SparkStartError, quieten
-from natsctl.spark.session.spark_home import cache_folder, compiled_imports, key_of, pyspark_folder
+from natsctl.spark.session.installation import cache_folder, compiled_imports, key_of, pyspark_folder
 from natsctl.spark.session.spark_options import LOCAL, SparkOptions, session_settings
 from natsctl.spark.session.virtual_machine import END_WAIT_S, Launch, launch_of, wait_until
 

@@ -23,9 +23,16 @@ from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.units import format_size
 from natsctl.spark.session.connect import running_server
 from natsctl.spark.session.failures import INSTALL_PIPELINES, INSTALL_SPARK, ExtraMissingError, JavaUnsuitableError
-from natsctl.spark.session.java import OLDEST, Java, choose_java, find_javas
+from natsctl.spark.session.installation import (
+    OLDEST,
+    Java,
+    cache_folder,
+    choose_java,
+    find_javas,
+    installed_spark,
+    quick_home,
+)
 from natsctl.spark.session.sessions import own_session
-from natsctl.spark.session.spark_home import cache_folder, installed_spark, quick_home
 from natsctl.spark.session.spark_options import SparkOptions, machine_memory_bytes, memory_option
 from natsctl.spark.session.virtual_machine import (
     Launch,

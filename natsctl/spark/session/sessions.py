@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from natsctl.spark.session.connect import remote_for, remote_session
 from natsctl.spark.session.failures import quieten, quieten_interrupts
-from natsctl.spark.session.spark_home import compiled_imports, pyspark_folder
+from natsctl.spark.session.installation import compiled_imports, pyspark_folder
 from natsctl.spark.session.spark_options import SparkOptions, application_settings, python_program, session_settings
 from natsctl.spark.session.virtual_machine import Launch, VirtualMachine, launch_of, running_machine
 

@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import IO, Final
 
 from natsctl.spark.session.failures import SparkStartError
-from natsctl.spark.session.java import Java, choose_java
-from natsctl.spark.session.spark_home import (
+from natsctl.spark.session.installation import (
+    Java,
     SparkHome,
     cache_folder,
+    choose_java,
     installed_spark,
     java_options,
     key_of,

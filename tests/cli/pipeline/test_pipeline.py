@@ -171,7 +171,7 @@ import sys
 from pathlib import Path
 from natsctl.spark.pipeline.project import PipelineError
 from natsctl.spark.pipeline.project import find_project
-from natsctl.spark.pipeline.served import session_for
+from natsctl.spark.pipeline.pipeline_session import session_for
 from natsctl.spark.pipeline.update import restore_tables
 from natsctl.spark.pipeline.update import Updates
 from natsctl.spark.session.spark_options import SparkOptions

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from natsctl.cli.main import run
-from natsctl.spark.session import java as java_room
+from natsctl.spark.session import installation as java_room
 from tests.spark.session.fakes import java
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")

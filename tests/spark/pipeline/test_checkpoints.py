@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from natsctl.spark.pipeline.checkpoints import Behind, Progress, lags, pipeline_progress, read_progress
-from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project
+from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project, write_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
-from natsctl.spark.pipeline.scaffold import write_project
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings

@@ -14,10 +14,10 @@ from natsctl.spark.pipeline.project import (
     StreamView,
     find_project,
     load_own_settings,
+    write_project,
 )
 from natsctl.spark.pipeline.run_record import Recorder, only_run, read_record
-from natsctl.spark.pipeline.scaffold import write_project
-from natsctl.spark.sql.relations import literal
+from natsctl.spark.sql_tables import literal
 
 SPECIFICATION = "name: shop\nstorage: storage\nlibraries:\n  - glob:\n      include: transformations/**\n"
 

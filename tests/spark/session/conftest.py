@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.spark.session import java as java_room
+from natsctl.spark.session import installation as java_room
 
 
 @pytest.fixture

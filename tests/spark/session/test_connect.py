@@ -38,7 +38,7 @@ from natsctl.spark.session.connect import (
 )
 from natsctl.spark.session.doctor import MESSAGES, write_backup
 from natsctl.spark.session.failures import SparkStartError
-from natsctl.spark.session.spark_home import installed_spark, quick_home
+from natsctl.spark.session.installation import installed_spark, quick_home
 from natsctl.spark.session.spark_options import SparkOptions
 from tests.spark.session.fakes import java
 from tests.spark.source.backups import rows

@@ -17,8 +17,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.session import doctor
 from natsctl.spark.session.failures import SparkStartError
-from natsctl.spark.session.java import Java, choose_java
-from natsctl.spark.session.spark_home import SparkHome
+from natsctl.spark.session.installation import Java, SparkHome, choose_java
 from natsctl.spark.session.spark_options import MANY_MESSAGES, QUICK, SparkOptions
 from natsctl.spark.session.virtual_machine import (
     UNUSED_S,

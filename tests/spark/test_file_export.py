@@ -1,4 +1,7 @@
-"""Exports and imports: what a path means, what may be replaced, and that every byte comes back."""
+"""Exports and imports: what a path means, what may be replaced, and that every byte comes back.
+
+Paths of this machine as Spark spells them.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +13,41 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from tests.support import patient_client
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from nats.js.api import StreamConfig
 
 from natsctl.api.errors import ExitCode, StorageError, UsageError
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
-from natsctl.spark.files import import_source as source_module
-from natsctl.spark.files.export import Target, check_written, replace_folder, target_of, writer_of
-from natsctl.spark.files.import_source import NUMBER, NothingToImportError, read_rows, source_of
-from natsctl.spark.files.incremental_export import Note, prepare, remove_strays, report_of
+from natsctl.spark.files import file_import as source_module
+from natsctl.spark.files.file_export import (
+    Note,
+    Target,
+    check_written,
+    prepare,
+    remove_strays,
+    replace_folder,
+    report_of,
+    target_of,
+    writer_of,
+)
+from natsctl.spark.files.file_formats import local_path, spark_input, spark_path
+from natsctl.spark.files.file_import import NUMBER, NothingToImportError, look, messages, read_rows, source_of
 from natsctl.spark.files.message_columns import IDS, headers_of, left_out, payload_of
 from natsctl.spark.files.parquet_import import ParquetExport, noted_schema, parquet_export
-from natsctl.spark.files.stream_import import look, messages
-from natsctl.spark.paths import spark_path
 from natsctl.spark.session.failures import translated
-from natsctl.spark.sql.catalogue import STREAM_COLUMNS
-from natsctl.spark.sql.views import schema_of
+from natsctl.spark.sql_tables import STREAM_COLUMNS, schema_of
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
 
 Message = tuple[str, dict[str, str] | None, bytes]
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
@@ -631,3 +641,25 @@ def test_csv_can_be_read_by_others(natsctl: Callable[..., None], running: Server
     assert [(row["seq"], row["value"], row["encoding"]) for row in rows] == [
         ("1", '{"id": 1}', "text"), ("2", "", "text"), ("3", 'quoted "twice", \\back, comma', "text"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "zażółć é", "50%20 #?&=+", "[a]{b}*"])
+def test_nothing_of_a_path_is_escaped_and_it_is_found_again(name: str) -> None:
+    path = Path("/data") / name
+    assert spark_path(path) == f"file:///data/{name}"
+    assert local_path(spark_path(path)) == path
+    assert local_path(f"file:/data/{name}") == path  # as Spark writes it
+
+
+def test_what_is_read_is_no_pattern() -> None:
+    assert spark_input(Path("/d/a[1]*{x}?")) == r"file:///d/a\[1\]\*\{x\}\?"
+    assert spark_input(Path("/d/a b")) == "file:///d/a b"
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/x", "hdfs://name/x", "dbfs:/x", "hdfs:/x"])
+def test_other_file_systems_have_no_path_here(place: str) -> None:
+    assert local_path(place) is None
+
+
+def test_what_is_no_url_is_a_path() -> None:
+    assert local_path("here/50%20") == Path("here/50%20")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from natsctl.spark.paths import spark_path
+from natsctl.spark.files.file_formats import spark_path
 from natsctl.spark.pipeline.project import Project
 from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissingError
 from natsctl.spark.session.sessions import is_remote, open_session
@@ -23,6 +23,7 @@ from natsctl.spark.session.spark_options import LOCAL, SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 """The variable that makes functions such as `col` those of Connect."""

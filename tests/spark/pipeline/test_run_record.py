@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.spark.pipeline.events import parse_event, short_name, told_error, without_counters
 from natsctl.spark.pipeline.graph import line_of_failure, line_of_syntax, statements
 from natsctl.spark.pipeline.project import TableNotFoundError, check_tables
+from natsctl.spark.pipeline.run_record import parse_event, short_name, told_error, without_counters
 
 AT = datetime(2026, 11, 21, 22, 21, 30)
 SQL = """\

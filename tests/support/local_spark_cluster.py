@@ -21,8 +21,7 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from natsctl.spark.session.failures import SparkStartError
-from natsctl.spark.session.java import Java, choose_java
-from natsctl.spark.session.spark_home import SparkHome, installed_spark, java_home, quick_home
+from natsctl.spark.session.installation import Java, SparkHome, choose_java, installed_spark, java_home, quick_home
 from natsctl.spark.session.spark_options import QUICK, SparkOptions, process_environment
 from natsctl.spark.session.virtual_machine import Launch
 

@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from natsctl.spark.report.digest import BLOCK_MESSAGES, MOST_SLOTS, Counted, Counts, gap, report_of, slot_length
-from natsctl.spark.report.model import DeepReport, Gaps
-from natsctl.spark.report.page import html_page
+from natsctl.spark.report_page import html_page
+from natsctl.spark.stream_report import (
+    BLOCK_MESSAGES,
+    MOST_SLOTS,
+    Counted,
+    Counts,
+    DeepReport,
+    Gaps,
+    gap,
+    report_of,
+    slot_length,
+)
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 HOUR_NS = 3_600_000_000_000
 NO_GAPS = Gaps(gaps=0, missing=0, longest=[])
@@ -135,7 +145,7 @@ async def _fill(url: str) -> None:
 
 
 def test_a_message_that_has_a_header_twice_counts_once(spark: SparkSession) -> None:
-    from natsctl.spark.report.digest import _keys
+    from natsctl.spark.stream_report import _keys
 
     pairs = ", ".join(f"struct('{key}' as key, X'31' as value)" for key in "AAB")
     message = f"select 1L as seq, 'r' as subject, 5L as us, 1 as bytes, null as own_id, array({pairs}) as headers"
@@ -146,7 +156,7 @@ def test_a_message_that_has_a_header_twice_counts_once(spark: SparkSession) -> N
 def test_messages_with_an_id_are_counted_beside_more_headers_than_are_listed(
     spark: SparkSession, running: ServerProcess
 ) -> None:
-    from natsctl.spark.report.digest import MOST_ROWS, deep_report
+    from natsctl.spark.stream_report import MOST_ROWS, deep_report
 
     asyncio.run(_fill_many_headers(running.url, {f"H{number}": "1" for number in range(MOST_ROWS)}))
     found = deep_report(spark, {"servers": running.url, "stream": "H"}, "H", 0.1)
@@ -167,7 +177,7 @@ async def _fill_many_headers(url: str, headers: dict[str, str]) -> None:
 
 def test_a_stream_is_counted_to_the_byte(spark: SparkSession, running: ServerProcess) -> None:
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-    from natsctl.spark.report.digest import deep_report
+    from natsctl.spark.stream_report import deep_report
 
     found = deep_report(spark, {"servers": running.url, "stream": "R"}, "R", 0.1, payloads=True)
     left = [1, 2, 5, 6, 8, 9, 10]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from natsctl.api.subjects import is_literal
 from natsctl.client.stream_state import next_message
-from natsctl.spark.sql.catalogue import Catalogue
-from natsctl.spark.sql.relations import Token, relations, tokens
+from natsctl.spark.sql_tables import Catalogue, Token, relations, tokens
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamState

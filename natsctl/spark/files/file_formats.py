@@ -1,13 +1,20 @@
 """The formats of files, recognised by the endings of their names.
 
 Delta needs a package of its own, which neither Spark nor natsctl brings.
+
+Paths of this machine in Spark's spelling: URLs in which nothing is escaped.
+
+What looks like an escape is one character after the other for Spark, so that `Path.as_uri` names another folder as soon
+as there is a space or a letter beyond ASCII.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from natsctl.api.errors import NatsctlError, UsageError
@@ -101,3 +108,32 @@ def told(format: Format) -> Iterator[None]:
         if _NOT_FOUND not in str(failure) or not format.is_folder:
             raise
         raise FormatMissingError("Spark has no Delta here", hint=_HINT) from failure
+
+
+_SCHEME: Final = "file:"
+_OF_PATTERNS: Final = re.compile(r"([\\{}\[\]*?])")
+_OTHER_PLACES: Final = ("dbfs", "hdfs", "s3a")
+
+
+def spark_path(path: Path) -> str:
+    """Return the spelling for Spark of a path that it writes to."""
+    whole = path.absolute().as_posix()
+    return f"{_SCHEME}//{whole if whole.startswith('/') else f'/{whole}'}"
+
+
+def spark_input(path: Path) -> str:
+    """Return the spelling for Spark of a path that it reads, and would take for a pattern otherwise."""
+    return _OF_PATTERNS.sub(r"\\\1", spark_path(path))
+
+
+def is_pattern(path: Path) -> bool:
+    """Return whether Spark takes a path for a pattern by default, which not all of its readers let one change."""
+    return _OF_PATTERNS.search(path.as_posix()) is not None
+
+
+def local_path(place: str) -> Path | None:
+    """Return the path that Spark's spelling names, None for other file systems."""
+    if place.startswith(_SCHEME):
+        rest = place.removeprefix(_SCHEME)
+        return Path(rest.removeprefix("//"))
+    return None if "://" in place or place.partition(":")[0] in _OTHER_PLACES else Path(place)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from natsctl.api.units import format_size, plural
-from natsctl.spark.report.model import DeepReport, Repeats
+from natsctl.spark.stream_report import DeepReport, Repeats
 
 WIDTH: Final = 960
 """Units of a drawing; the page scales it."""

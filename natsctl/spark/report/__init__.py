@@ -1,1 +1,0 @@
-"""A report on all messages of a stream: subjects, sizes, rates over time, duplicates and gaps."""
