@@ -11,23 +11,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from natsctl.api.subjects import matches
-from natsctl.broker import delivery
-from natsctl.broker.delivery import COPY_LIMIT, Answer, Delivery, header_tail, plain_tail
+from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
-from natsctl.broker.imports.account_imports import AccountImports
 from natsctl.broker.imports.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
-from natsctl.broker.subscription import DeliveryBatchHandler, Handler, PublishBatchHandler, Subscription, not_mine
+from natsctl.broker.subscription import (
+    COPY_LIMIT,
+    Answer,
+    Delivery,
+    DeliveryBatchHandler,
+    Handler,
+    PublishBatchHandler,
+    Subscription,
+    answer_client,
+    header_tail,
+    not_mine,
+    plain_tail,
+    send_all_to,
+    send_run,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from natsctl.broker.broker import Broker
+    from natsctl.broker.broker_context import BrokerContext
+    from natsctl.broker.imports.import_plan import ServiceLink
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import InterestListener, InterestSource
 
@@ -100,19 +113,58 @@ class Watches:
                 watch.callback()
 
 
-GLOBAL_ACCOUNT: Final = "$G"
-SYSTEM_ACCOUNT: Final = "$SYS"
+class Imports(Protocol):
+    """Imports of an account and its pending responses, as the account uses them."""
+
+    @property
+    def streams(self) -> object | None:
+        """The imports of streams, None without any."""
+
+    @property
+    def awaited(self) -> object:
+        """The replies that are awaited from other accounts; true where there are any."""
+
+    @property
+    def services(self) -> Sequence[ServiceLink]:
+        """The imports of services that are in effect."""
+
+    @property
+    def owed(self) -> int:
+        """Number of requests that wait for a response of this account."""
+
+    def listens(self, reply: bytes) -> bool | None:
+        """Return whether the reply that stands behind `reply` has a subscriber, None where it is no such reply."""
+
+    def on_subscribe(self, sub: Subscription) -> None:
+        """Route matching imports to the subscription."""
+
+    def on_unsubscribe(self, sub: Subscription) -> None:
+        """Remove what takes messages of other accounts for a subscription that has ended."""
 
 
 class Account:
     """One account of the broker."""
 
     __slots__ = (
-        "_bound", "_exact", "_mappings", "_rng", "_watches", "broker", "config", "exchange", "gone", "listeners",
-        "name", "publish_from", "routes", "sessions", "slow_consumers", "sources",
+        "_bound",
+        "_exact",
+        "_mappings",
+        "_rng",
+        "_watches",
+        "broker",
+        "config",
+        "gone",
+        "imports",
+        "listeners",
+        "name",
+        "publish_from",
+        "routes",
+        "sessions",
+        "slow_consumers",
+        "sources",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: BrokerContext, name: str, imports: Callable[[Account], Imports]) -> None:
         self.name = name
         self.config = AccountConfig(name)
         self.routes = Routes()
@@ -127,7 +179,7 @@ class Account:
         self.listeners: list[InterestListener] = []
         self.sources: list[InterestSource] = []
         self._mappings: Mappings | None = None
-        self.exchange = AccountImports(self)
+        self.imports = imports(self)
         self._bound = (b"", b"")
         self.publish_from = self.publish
         """Function for clients' messages: `publish`, after the account's mappings where it has some."""
@@ -205,14 +257,32 @@ class Account:
                 self._watches.changed(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
-            if sub.import_proxies or self.exchange.awaited:
-                self.exchange.went(sub)
+            if sub.import_proxies or self.imports.awaited:
+                self.imports.on_unsubscribe(sub)
+
+    def end_subscriptions(self, subs: dict[bytes, Subscription]) -> None:
+        """End subscriptions that their session has no longer: at once, or in later turns where they are many.
+
+        What stands for them in other accounts has to end with them, so that those go at once as well.
+        """
+        if len(subs) > MANY_SUBS and self.imports.streams is None:
+            self.routes.begin_leaving()
+            self.broker.long_work.append(self._removing(subs))
+            return
+        for sub in subs.values():
+            self.unsubscribe(sub)
+
+    def _removing(self, subs: dict[bytes, Subscription]) -> Iterator[None]:
+        while subs:
+            for _ in range(min(SUBS_STEP, len(subs))):
+                self.unsubscribe(subs.popitem()[1])
+            yield
+        self.routes.end_leaving()
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription made elsewhere; its subject is a valid pattern."""
         self.place(sub)
-        if self.exchange.streams is not None:
-            self.exchange.streams.follow(sub)
+        self.imports.on_subscribe(sub)
 
     def place(self, sub: Subscription) -> None:
         """Add a subscription that takes nothing of what the account imports."""
@@ -250,7 +320,7 @@ class Account:
         session, sub, _ = clients[0]
         if session is None or session.close_reason is not None or sub.max or (session is origin and not session.echo):
             return None
-        return partial(delivery.send_run, session, sub)
+        return partial(send_run, session, sub)
 
     def shared_size(self, subject: bytes) -> tuple[int, bool]:
         """Return how much of a published subject decides its route, and whether any number of tokens may follow.
@@ -323,7 +393,7 @@ class Account:
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
             if session is not None:
-                return delivery.send_all_to(session, sub, messages)
+                return send_all_to(session, sub, messages)
         if len(handlers) == 1 and not (clients or queues) and handlers[0].take_all is not None:
             handlers[0].take_all(messages)
             return len(messages)
@@ -356,7 +426,7 @@ class Account:
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
             if session is not None and session.close_reason is None and answers:
-                delivery.answer_client(session, sub, answers)
+                answer_client(session, sub, answers)
                 return
         for subject, payload in answers:
             self.publish(subject, b"", b"", payload)  # the one before may have ended a subscription
@@ -383,7 +453,7 @@ class Account:
         A reply that a request from another account has here has the interest that its own one has there.
         """
         if subject[:4] == b"_R_.":
-            listens = self.exchange.listens(subject)
+            listens = self.imports.listens(subject)
             if listens is not None:
                 return listens
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)

@@ -10,18 +10,21 @@ transport where `close_reason` is set. While a transport is paused the shell lea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, overload
 
-from natsctl.broker.account import GLOBAL_ACCOUNT, Account
-from natsctl.broker.broker_options import BrokerOptions, Clock, EventListener, NullListener, Rng
-from natsctl.broker.deferred_work import SLICE_NS, do_long_work
-from natsctl.broker.imports.account_config import AccountConfig
-from natsctl.broker.imports.import_chain import ImportChain
+from natsctl.broker.account import Account
+from natsctl.broker.auth.credentials import Grant, Refusal
+from natsctl.broker.auth.login import ACCOUNT_FULL
+from natsctl.broker.broker_context import EventListener, LeafPeer, NullListener
+from natsctl.broker.broker_options import BrokerOptions, Clock, Rng
+from natsctl.broker.deferred_work import SLICE_NS
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, AccountConfig
+from natsctl.broker.imports.account_imports import AccountImports, ImportChain
 from natsctl.broker.imports.import_plan import ImportPlan, Problem
-from natsctl.broker.info import make_server_id, user_info_json
-from natsctl.broker.leaf.peer import LeafPeer
-from natsctl.broker.session import ClosedSessions, Session
+from natsctl.broker.info import info_json, make_server_id, server_info, user_info_json
+from natsctl.broker.refusals import CloseReason
+from natsctl.broker.session import Session
 from natsctl.broker.timers import NEVER_NS
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
@@ -39,6 +42,56 @@ def _say_nothing(session: Session, text: str) -> None:
     """Discard the line (default callback)."""
 
 
+MAX_SUBS: Final = 20_000
+"""Subscriptions of all of them together that are remembered, about 200 bytes each."""
+
+
+class ClosedSessions(Sequence["Session"]):
+    """The newest sessions that have ended, the oldest first."""
+
+    __slots__ = ("_most", "_sessions", "_subs", "_with_subs")
+
+    def __init__(self, most: int) -> None:
+        """Keep up to `most`."""
+        self._most = most
+        self._sessions: deque[Session] = deque()
+        self._with_subs: deque[Session] = deque()
+        self._subs = 0
+
+    def add(self, session: Session) -> None:
+        """Keep one more, and forget what is too much."""
+        self._sessions.append(session)
+        if session.left_subs:
+            self._with_subs.append(session)
+            self._subs += len(session.left_subs)
+        while len(self._sessions) > self._most:
+            gone = self._sessions.popleft()
+            if gone.left_subs:
+                self._forget_subs()  # both are in the order of their ends, so that its subscriptions are the oldest
+        while self._subs > MAX_SUBS:
+            self._forget_subs()
+
+    def _forget_subs(self) -> None:
+        oldest = self._with_subs.popleft()
+        self._subs -= len(oldest.left_subs)
+        oldest.left_subs = ()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions)
+
+    @overload
+    def __getitem__(self, index: int) -> Session: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Session]: ...
+
+    def __getitem__(self, index: int | slice) -> Session | Sequence[Session]:
+        return list(self._sessions)[index] if isinstance(index, slice) else self._sessions[index]
+
+
 class Broker:
     """The state of one server's core."""
 
@@ -48,6 +101,7 @@ class Broker:
         "_event_seq",
         "_followers",
         "_greeters",
+        "_imports",
         "_last_cid",
         "_plan",
         "accounts",
@@ -121,6 +175,7 @@ class Broker:
         self._event_seq = 0
         self._last_cid = 3  # nats-server's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
+        self._imports: dict[str, AccountImports] = {}
         self._greeters: list[Callable[[Account], None]] = []
         self._followers: list[Callable[[Account], None]] = []
         self._configured: set[str] = set()
@@ -145,11 +200,15 @@ class Broker:
         """Return the account of that name; it is made where it is new."""
         account = self.accounts.get(name)
         if account is None:
-            account = self.accounts[name] = Account(self, name)
+            account = self.accounts[name] = Account(self, name, self._make_imports)
             account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
             for greet in self._greeters:
                 greet(account)
         return account
+
+    def _make_imports(self, account: Account) -> AccountImports:
+        imports = self._imports[account.name] = AccountImports(account, self._imports, self.hops)
+        return imports
 
     def configure(self, configs: Sequence[AccountConfig]) -> list[Account]:
         """Make the accounts as configuration says, all of them; called again at a reload with what it says then.
@@ -202,7 +261,7 @@ class Broker:
         if account.name == GLOBAL_ACCOUNT or account is self.system_account:
             self._set_config(AccountConfig(name))
             return None
-        account.exchange.apply([], [])
+        self._imports.pop(name).apply([], [])
         account.config = AccountConfig(name)
         del self.accounts[name]
         self._changed[account] = None
@@ -217,7 +276,9 @@ class Broker:
     def _apply_plan(self, accounts: Iterable[Account]) -> None:
         plan = self._plan
         for account in accounts:
-            if account.exchange.apply(plan.streams.get(account.name, []), plan.services.get(account.name, [])):
+            if self._imports[account.name].apply(
+                plan.streams.get(account.name, []), plan.services.get(account.name, [])
+            ):
                 self._changed[account] = None
 
     def on_account_changed(self, follow: Callable[[Account], None]) -> None:
@@ -267,6 +328,49 @@ class Broker:
         session.open(full=full)
         return session
 
+    def reauthorize(self, unchanged: Collection[str], known: Collection[str]) -> None:
+        """Close the clients that would be refused or be other users now, and hold the others to their permissions now.
+
+        Users whose name is in `unchanged` are as they were: their secrets are not compared again. `known` are all
+        names; a client whose name is not among them is closed without an error, like one whose user is in another
+        account now.
+        """
+        for session in tuple(self.sessions.values()):
+            if session.close_reason is None and session.login.authenticated:
+                if session.login.grant.user in unchanged:
+                    session.login.follow_listener()
+                    session.apply_limits()
+                else:
+                    _ask_again(session, known)
+        for account in self.accounts.values():
+            _close_crowd(account)
+
+    def close_excess(self) -> int:
+        """Close the clients that are more than the server may have now, and return how many."""
+        sessions = [session for session in self.sessions.values() if session.close_reason is None]
+        excess = sessions[: max(len(sessions) - self.options.max_connections, 0)]
+        for session in excess:
+            session.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
+        return len(excess)
+
+    def ended(self, session: Session) -> None:
+        """Count and remember a session that has ended, and report it."""
+        self.gone_in_msgs += session.in_msgs
+        self.gone_in_bytes += session.in_bytes
+        self.gone_out_msgs += session.out_msgs
+        self.gone_out_bytes += session.out_bytes
+        session.account.gone.add(session)
+        self.closed.add(session)
+        self.event_listener.disconnected(session)
+
+    def info_json(self, session: Session, *, connect_info: bool = False, lame_duck: bool = False) -> bytes:
+        """Return INFO's body for one session."""
+        return info_json(self, session, connect_info=connect_info, lame_duck=lame_duck)
+
+    def server_info(self) -> dict[str, object]:
+        """Return the facts about this server in system messages; each call counts one message."""
+        return server_info(self)
+
     def members(self, account: Account) -> list[Session]:
         """Return the clients of an account and the leaf node connections that serve it, the oldest first."""
         links = [peer for peer in self.leafs.values() if isinstance(peer, Session) and peer.account is account]
@@ -287,11 +391,20 @@ class Broker:
             if session.timers.alarm_ns < alarm_ns:
                 alarm_ns = session.timers.alarm_ns
         if self.long_work:
-            do_long_work(self, self.clock.monotonic_ns() + SLICE_NS)
+            self.do_long_work(self.clock.monotonic_ns() + SLICE_NS)
         for look in self.on_tick:
             look()
         self.look_ns = min([alarm_ns, *(due_ns() for due_ns in self.alarms)])
         return self.look_ns
+
+    def do_long_work(self, until_ns: int) -> None:
+        """Continue work that concerns many subscriptions, until the monotonic clock says `until_ns`."""
+        work = self.long_work
+        while work:
+            if next(work[0], work) is work:
+                work.popleft()
+            if self.clock.monotonic_ns() >= until_ns:
+                return
 
     def look_by(self, at_ns: int) -> None:
         """See to it that `tick` is called by then."""
@@ -323,3 +436,28 @@ class Broker:
     def subscriptions(self) -> int:
         """Subscriptions of all accounts."""
         return sum(account.subscriptions for account in self.accounts.values())
+
+
+def _close_crowd(account: Account) -> None:
+    """Close the clients that are more than their account may have now: those that came last."""
+    most = account.config.limits.max_connections
+    if 0 <= most < len(account.sessions):
+        clients = [session for session in account.sessions if session.close_reason is None]
+        for session in sorted(clients, key=lambda session: session.cid)[most:]:
+            session.notice(ACCOUNT_FULL)
+            session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
+
+
+def _ask_again(session: Session, known: Collection[str]) -> None:
+    login, answer = session.login, session.login.asked_again()
+    claimed = login.options.nkey or login.options.user
+    if isinstance(answer, Grant) and answer == login.grant:
+        session.apply_limits()
+    elif isinstance(answer, Refusal) and not (claimed and claimed not in known):
+        login.refuse(answer)
+    elif isinstance(answer, Refusal) or (answer.account, answer.user) != (login.grant.account, login.grant.user):
+        session.close(CloseReason.CLIENT_CLOSED)
+    else:
+        login.grant = answer
+        session.apply_permissions(answer, session.account)
+        session.review_subscriptions()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.auth.credentials import Authenticator
 from natsctl.wire.ops import Limits
-
-if TYPE_CHECKING:
-    from natsctl.broker.auth.credentials import Refusal
-    from natsctl.broker.session import Session
-
 
 SECOND_NS = 1_000_000_000
 
@@ -102,31 +97,3 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     def ping_interval_of(self, connection_type: str) -> int:
         """Return how often a client of that kind is pinged."""
         return self.listener_ping_interval_ns.get(connection_type, self.ping_interval_ns)
-
-
-class EventListener(Protocol):
-    """Listener to the events of connections; it must not close sessions."""
-
-    def connected(self, session: Session) -> None:
-        """Handle a client whose CONNECT was accepted."""
-
-    def refused(self, session: Session, refusal: Refusal) -> None:
-        """Handle a client that was refused; `disconnected` follows."""
-
-    def disconnected(self, session: Session) -> None:
-        """Handle the end of a connection; its `close_reason` and `stop_ns` are set."""
-
-
-class NullListener:
-    """Event listener that ignores every event."""
-
-    __slots__ = ()
-
-    def connected(self, session: Session) -> None:
-        """Do nothing."""
-
-    def refused(self, session: Session, refusal: Refusal) -> None:
-        """Do nothing."""
-
-    def disconnected(self, session: Session) -> None:
-        """Do nothing."""

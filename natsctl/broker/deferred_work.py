@@ -15,17 +15,14 @@ to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Account
-    from natsctl.broker.broker import Broker
-    from natsctl.broker.session import Session
-    from natsctl.broker.subscription import Subscription
+    from natsctl.broker.session_context import SessionContext
 
 
 SLICE_NS: Final = 10_000_000
@@ -62,22 +59,22 @@ class DeferredWork:
         """Bytes in `chunks`."""
 
 
-def slice_end_ns(session: Session) -> int:
+def slice_end_ns(session: SessionContext) -> int:
     """Return when what a session is about to carry out should end or be put off, by the monotonic clock."""
     return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
 
 
-def put_off(session: Session, rest: Iterable[Op]) -> bool:
+def put_off(session: SessionContext, rest: Iterable[Op]) -> bool:
     """Keep what is left of a chunk for a later turn; False where nothing is."""
     ops = list(rest)
     if not ops:
         return False
     session.put_off = DeferredWork(ops)
-    session.broker.unfinished.append(session)
+    session.wait_for_turn()
     return True
 
 
-def keep(session: Session, chunk: bytes) -> None:
+def keep(session: SessionContext, chunk: bytes) -> None:
     """Take what arrives before everything was carried out."""
     later = session.put_off
     assert later is not None
@@ -88,11 +85,11 @@ def keep(session: Session, chunk: bytes) -> None:
             return
         go_on(session)
         later = session.put_off
-    session.broker.notice(session, "too much work was sent at once")
+    session.notice("too much work was sent at once")
     session.close(CloseReason.PROTOCOL_VIOLATION)
 
 
-def go_on(session: Session) -> None:
+def go_on(session: SessionContext) -> None:
     """Carry out some of what was put off; what is left then waits behind the other sessions."""
     later, session.put_off = session.put_off, None
     if later is None or session.close_reason is not None:
@@ -105,61 +102,3 @@ def go_on(session: Session) -> None:
         again.chunks, again.size = later.chunks, later.size
     elif later.chunks:
         session.receive(b"".join(later.chunks))
-
-
-def leave(account: Account, subs: dict[bytes, Subscription]) -> None:
-    """End subscriptions that their session has no longer: at once, or in later turns where they are many.
-
-    What stands for them in other accounts has to end with them, so that those go at once as well.
-    """
-    if len(subs) > MANY_SUBS and account.exchange.streams is None:
-        account.routes.begin_leaving()
-        account.broker.long_work.append(_removing(account, subs))
-        return
-    for sub in subs.values():
-        account.unsubscribe(sub)
-
-
-def _removing(account: Account, subs: dict[bytes, Subscription]) -> Iterator[None]:
-    while subs:
-        for _ in range(min(SUBS_STEP, len(subs))):
-            account.unsubscribe(subs.popitem()[1])
-        yield
-    account.routes.end_leaving()
-
-
-def look_at_all(session: Session, look: Callable[[Subscription], object], then: Callable[[], object] | None) -> None:
-    """Call `look` with each subscription that a session has and keeps until its turn, and `then` at last."""
-    subs = list(session.subs.values())
-    if len(subs) > MANY_SUBS:
-        session.broker.long_work.append(_looking(session, subs, look, then))
-        return
-    for sub in subs:
-        look(sub)
-    if then is not None:
-        then()
-
-
-def _looking(
-    session: Session,
-    subs: list[Subscription],
-    look: Callable[[Subscription], object],
-    then: Callable[[], object] | None,
-) -> Iterator[None]:
-    for start in range(0, len(subs), SUBS_STEP):
-        for sub in subs[start : start + SUBS_STEP]:
-            if session.subs.get(sub.sid) is sub:
-                look(sub)
-        yield
-    if then is not None and session.close_reason is None:
-        then()
-
-
-def do_long_work(broker: Broker, until_ns: int) -> None:
-    """Go on with what concerns many subscriptions, until the monotonic clock says `until_ns`."""
-    work = broker.long_work
-    while work:
-        if next(work[0], work) is work:
-            work.popleft()
-        if broker.clock.monotonic_ns() >= until_ns:
-            return

@@ -1,4 +1,7 @@
-"""Facts about the server: INFO, and the answer to `$SYS.REQ.USER.INFO`."""
+"""Facts about the server and its clients: INFO, the answer to `$SYS.REQ.USER.INFO`, the header `Nats-Request-Info`.
+
+The header describes the sender of a request to services of other accounts; advisories describe it in the same way.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from natsctl.api import headers
+from natsctl.api.codec import encode
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.auth.permissions import permissions_json
 
 if TYPE_CHECKING:
+    from natsctl.api.advisories import ClientInfo
     from natsctl.broker.broker import Broker
     from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
+
 
 SECOND_NS = 1_000_000_000
 SERVER_PREFIX = 13 << 3
@@ -125,3 +132,47 @@ def user_info_json(broker: Broker, session: Session) -> bytes:
         left_s = (grant.expires_ns - broker.clock.now_ns()) // SECOND_NS
         data["expires"] = max(left_s, 0) * SECOND_NS
     return msgspec.json.encode({"server": server_info(broker), "data": data})
+
+
+def client_kind(session: Session) -> tuple[str, str]:
+    """Return how requests name the kind of a connection, and the protocol it speaks."""
+    if session.connection_type.startswith("LEAFNODE"):
+        return "Leafnode", ""
+    return "Client", "websocket" if session.connection_type == "WEBSOCKET" else "nats"
+
+
+def requester_info(server: str, name: str, origin: Session | None, detailed: bool) -> ClientInfo:
+    """Return the facts about a publisher in the account `name`: round trip time too, all of them if `detailed`."""
+    from natsctl.api.advisories import ClientInfo
+
+    if origin is None:
+        return ClientInfo(acc=name, server=server, kind="JetStream") if detailed else ClientInfo(acc=name)
+    name = origin.account.name
+    if not detailed:
+        return ClientInfo(acc=name, rtt=origin.rtt_ns)
+    grant = origin.login.grant
+    kind, client_type = client_kind(origin)
+    return ClientInfo(
+        start=format_time(origin.start_ns),
+        host=origin.host,
+        id=origin.cid,
+        acc=name,
+        user=origin.user,
+        name=origin.name,
+        lang=origin.lang,
+        ver=origin.version,
+        rtt=origin.rtt_ns,
+        server=server,
+        jwt=grant.jwt,
+        issuer_key=grant.issuer,
+        name_tag=grant.name_tag,
+        tags=list(grant.tags),
+        kind=kind,
+        client_type=client_type,
+    )
+
+
+def with_info(header: bytes, info: ClientInfo) -> bytes:
+    """Return a header block that says who asks, whatever it said before."""
+    block = headers.remove(header, headers.REQUEST_INFO) if header else header
+    return b"%bNats-Request-Info: %b\r\n\r\n" % (block[:-2] if block else b"NATS/1.0\r\n", encode(info))

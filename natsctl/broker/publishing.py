@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from natsctl.api import codec
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
-from natsctl.broker.auth.permissions import DeliveryFilter
-from natsctl.broker.info import server_info
 from natsctl.broker.refusals import refuse_publish
 from natsctl.broker.routes import DOT
+from natsctl.broker.subscription import DeliveryFilter
 from natsctl.wire.ops import PUB, Op
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class MessageTrace:
         """Publish what has been noted."""
         headers = {_text(key): [_text(value) for value in values[key]] for key in sorted(values)}
         event = {
-            "server": server_info(self._origin.broker),
+            "server": self._origin.broker.server_info(),
             "request": {"header": headers, "msgsize": size},
             "events": self._events,
         }

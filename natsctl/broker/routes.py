@@ -1,8 +1,8 @@
-"""One cached route per subject, and one per beginning for subjects that are used once.
+"""Routing table of one account: one cached route per subject, and one per beginning for subjects that are used once.
 
 Theory of operation. `exact` maps a subject to its route and is what the hot path looks into; `find` is the miss. Inbox
 replies and ack subjects are new with every message, so a route that the trie decided on leading tokens only
-(api.subject_index) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
+(api/subject_index.py) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
 (`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. Where nothing but `>` is left, the route of every
 longer subject is kept under the stem (`orders.`). A subject that no prefix decides costs the walk through the trie,
 but its route is made once for each set of nodes that is reached.

@@ -1,49 +1,47 @@
 """One client connection: from its operations to the account, and from the account to its output list.
 
 SUB and UNSUB are carried out here too, with what changes in a subscription when its session gets another account or
-other permissions. Sessions that have ended are kept for monitoring, with their subscriptions while those are few.
+other permissions.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from natsctl.api.codec import go_quote
 from natsctl.api.subjects import has_valid_tokens, has_wildcard
-from natsctl.broker.account import GLOBAL_ACCOUNT, Account
+from natsctl.broker.account import Account
 from natsctl.broker.auth.credentials import UNLIMITED, ConnectOptions, Grant, Refusal
 from natsctl.broker.auth.login import Login
-from natsctl.broker.auth.permissions import SessionPermissions, delivery_filter_of
+from natsctl.broker.auth.permissions import SessionPermissions
 from natsctl.broker.deferred_work import (
     LONG_SUBJECT_BYTES,
     LOOK_MASK,
+    MANY_SUBS,
     MANY_TAKERS,
+    SUBS_STEP,
     DeferredWork,
     keep,
-    leave,
-    look_at_all,
     put_off,
     slice_end_ns,
 )
-from natsctl.broker.info import info_json
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.publishing import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, TRACE_DEST, publish_runs, publish_traced
 from natsctl.broker.refusals import (
     FAULT_NOTICES,
     FAULT_REASONS,
     CloseReason,
+    quoted,
     refuse_depth,
     refuse_publish,
     refuse_reply,
     refuse_subscription,
-    withdraw_subscription,
 )
 from natsctl.broker.routes import DOT
-from natsctl.broker.subscription import Subscription
+from natsctl.broker.subscription import Subscription, delivery_filter_of
 from natsctl.broker.timers import Timers
 from natsctl.wire.ops import (
     CONNECT,
@@ -66,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from natsctl.broker.auth.credentials import TlsFacts
-    from natsctl.broker.broker import Broker
+    from natsctl.broker.broker_context import BrokerContext
 
 
 SERVER_QUEUE: Final = b"_sys_"
@@ -81,7 +79,7 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
     elif depth and subject.count(b".") >= depth:
         refuse_depth(session, subject, sid)
     elif 0 <= session.max_subscriptions <= len(session.subs):
-        session.broker.notice(session, "maximum subscriptions exceeded")
+        session.notice("maximum subscriptions exceeded")
         session.err("maximum subscriptions exceeded")
     elif (b">" in subject or b".." in subject or subject[0] == DOT or subject[-1] == DOT) and not has_valid_tokens(
         subject
@@ -128,6 +126,14 @@ def review(session: Session, sub: Subscription) -> None:
         place(session, sub, sub.account)
 
 
+def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
+    """Report that a subscription has ended because it is not allowed any more."""
+    group = f" using queue {quoted(queue)}" if queue else ""
+    session.err(f"Permissions Violation for Subscription to {quoted(subject)}{group} (sid {quoted(sid)})")
+    claim = session.login.claim or 'User "N/A"'
+    session.broker.log_info(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
+
+
 def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None:
     """Send a 503 to a publisher, on its own reply subscription: its request has no responders."""
     account = session.account
@@ -142,56 +148,6 @@ def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None
 
 SPENT: Final = Parser()
 """The parser of every session that has ended: it is never fed."""
-MAX_SUBS: Final = 20_000
-"""Subscriptions of all of them together that are remembered, about 200 bytes each."""
-
-
-class ClosedSessions(Sequence["Session"]):
-    """The newest sessions that have ended, the oldest first."""
-
-    __slots__ = ("_most", "_sessions", "_subs", "_with_subs")
-
-    def __init__(self, most: int) -> None:
-        """Keep up to `most`."""
-        self._most = most
-        self._sessions: deque[Session] = deque()
-        self._with_subs: deque[Session] = deque()
-        self._subs = 0
-
-    def add(self, session: Session) -> None:
-        """Keep one more, and forget what is too much."""
-        self._sessions.append(session)
-        if session.left_subs:
-            self._with_subs.append(session)
-            self._subs += len(session.left_subs)
-        while len(self._sessions) > self._most:
-            gone = self._sessions.popleft()
-            if gone.left_subs:
-                self._forget_subs()  # both are in the order of their ends, so that its subscriptions are the oldest
-        while self._subs > MAX_SUBS:
-            self._forget_subs()
-
-    def _forget_subs(self) -> None:
-        oldest = self._with_subs.popleft()
-        self._subs -= len(oldest.left_subs)
-        oldest.left_subs = ()
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def __iter__(self) -> Iterator[Session]:
-        return iter(self._sessions)
-
-    @overload
-    def __getitem__(self, index: int) -> Session: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Session]: ...
-
-    def __getitem__(self, index: int | slice) -> Session | Sequence[Session]:
-        return list(self._sessions)[index] if isinstance(index, slice) else self._sessions[index]
-
-
 RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.", b"$GR.")
 """Reply prefixes that belong to the server."""
 RESERVED_SUBJECTS: Final = (b"_GR_.", b"$GR.")
@@ -200,6 +156,8 @@ RESERVED_SUBJECTS: Final = (b"_GR_.", b"$GR.")
 MAX_LEFT_SUBS: Final = 1000
 """Subscriptions of a connection that are remembered when it has ended."""
 
+ID_LETTERS: Final = {"websocket": "wid", "leafnode": "lid"}
+"""Prefix of a session's number; clients have `cid`."""
 CONNECTION_TYPES: Final = {"websocket": "WEBSOCKET", "inprocess": "IN_PROCESS"}
 """Names in users and JWTs of the kinds of connections that are not STANDARD."""
 
@@ -215,7 +173,7 @@ class Session:
         "protocol", "put_off", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
+    def __init__(self, broker: BrokerContext, cid: int, host: str, port: int, kind: str) -> None:
         self.broker = broker
         self.cid = cid
         self.host = host
@@ -271,10 +229,44 @@ class Session:
         """Write INFO; where the server is `full`, refuse the connection after it."""
         self.send_info()
         if full:
-            self.broker.notice(self, "maximum connections exceeded")
+            self.notice("maximum connections exceeded")
             self.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
         elif self.login.authenticated:
             self.account.sessions.add(self)
+
+    @property
+    def log_name(self) -> str:
+        """Name of the session in log lines: `host:port - cid:5 - "v1:lang:name" - "account/user:name"`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        name = f"{host}:{self.port} - {ID_LETTERS.get(self.kind, 'cid')}:{self.cid}"
+        if self.login.credentials is None or not self.login.authenticated:
+            return name
+        version = f"v{self.version}" if self.version else ""
+        client = ":".join(part for part in (version, self.lang, self.name) if part)
+        user, account = self.login.label, self.account
+        label = f"{account.name}/{account.config.display_name}" if account.config.display_name else account.name
+        parts = [client, f"{label}/{user}" if user else ""]
+        return " - ".join([name, *(go_quote(part) for part in parts if part)])
+
+    def notice(self, text: str) -> None:
+        """Report a line to the operator."""
+        self.broker.notice(self, text)
+
+    def on_connected(self) -> None:
+        """Report that the client's CONNECT was accepted."""
+        self.broker.event_listener.connected(self)
+
+    def on_refused(self, refusal: Refusal) -> None:
+        """Report that the client was refused."""
+        self.broker.event_listener.refused(self, refusal)
+
+    def wait_for_login(self) -> None:
+        """Ask the shell to work out the login."""
+        self.broker.pending_logins.append(self)
+
+    def wait_for_turn(self) -> None:
+        """Queue behind the other sessions that have deferred work."""
+        self.broker.unfinished.append(self)
 
     # --- output
 
@@ -287,7 +279,7 @@ class Session:
 
     def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
         """Queue INFO as it is now."""
-        self.write(encode_info(info_json(self.broker, self, connect_info=connect_info, lame_duck=lame_duck)))
+        self.write(encode_info(self.broker.info_json(self, connect_info=connect_info, lame_duck=lame_duck)))
 
     def take_output(self) -> list[bytes]:
         """Return what waits to be written, in order; it is no longer pending here."""
@@ -338,13 +330,7 @@ class Session:
         self.stop_ns = broker.clock.now_ns()
         self.take_output()
         self._parser, self.put_off = SPENT, None
-        broker.gone_in_msgs += self.in_msgs
-        broker.gone_in_bytes += self.in_bytes
-        broker.gone_out_msgs += self.out_msgs
-        broker.gone_out_bytes += self.out_bytes
-        self.account.gone.add(self)
-        broker.closed.add(self)
-        broker.event_listener.disconnected(self)
+        broker.ended(self)
         self.login.forget_secrets()
 
     def _leave(self) -> None:
@@ -357,7 +343,7 @@ class Session:
     def drop_subscriptions(self) -> None:
         """End all subscriptions, because the client introduces itself anew or is gone."""
         subs, self.subs = self.subs, {}
-        leave(self.account, subs)
+        self.account.end_subscriptions(subs)
 
     # --- timers
 
@@ -480,7 +466,7 @@ class Session:
         if fault.kind is FaultKind.UNKNOWN_OPERATION and not self.login.authenticated:
             self.login.refuse(Refusal())
             return
-        self.broker.notice(self, FAULT_NOTICES[fault.kind] % fault.detail)
+        self.notice(FAULT_NOTICES[fault.kind] % fault.detail)
         self.close(FAULT_REASONS[fault.kind], fault.text)
 
     def _operate(self, op: Op) -> None:
@@ -499,7 +485,7 @@ class Session:
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
         """Return whether a message is accepted; the error for a refused one has been written."""
         if header and not self.headers:
-            self.broker.notice(self, "message headers not supported")
+            self.notice("message headers not supported")
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return False
         if self.pedantic and (has_wildcard(subject) or not has_valid_tokens(subject)):
@@ -536,9 +522,44 @@ class Session:
         self.max_payload = min(limit for limit in sizes if limit >= 0)
         self._parser.limit(replace(options.limits, max_payload=self.max_payload))
 
+    def apply_limits(self) -> None:
+        """Apply the server's limits as they are now; the permissions stay, with what they remember."""
+        permit = self.permit
+        self.apply_permissions(self.login.grant, self.account)
+        self.permit = permit
+
+    def enter(self, grant: Grant) -> bool:
+        """Go into the account of a grant with its permissions; False where the account is full."""
+        account = self.broker.account(grant.account)
+        most = account.config.limits.max_connections
+        if most >= 0 and self not in account.sessions and len(account.sessions) >= most:
+            return False
+        self.apply_permissions(grant, account)
+        self.move(account)
+        return True
+
     def review_subscriptions(self, then: Callable[[], object] | None = None) -> None:
-        """End what may no longer be subscribed to, after the permissions have changed; then call `then`."""
-        look_at_all(self, partial(review, self), then)
+        """End what may no longer be subscribed to, after the permissions have changed; then call `then`.
+
+        Where the subscriptions are many, both wait for their turn.
+        """
+        subs = list(self.subs.values())
+        if len(subs) > MANY_SUBS:
+            self.broker.long_work.append(self._reviewing(subs, then))
+            return
+        for sub in subs:
+            review(self, sub)
+        if then is not None:
+            then()
+
+    def _reviewing(self, subs: list[Subscription], then: Callable[[], object] | None) -> Iterator[None]:
+        for start in range(0, len(subs), SUBS_STEP):
+            for sub in subs[start : start + SUBS_STEP]:
+                if self.subs.get(sub.sid) is sub:
+                    review(self, sub)
+            yield
+        if then is not None and self.close_reason is None:
+            then()
 
     def set_client_info(self, options: ConnectOptions) -> None:
         """Record the client's name, language and version."""

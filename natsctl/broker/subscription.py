@@ -1,16 +1,23 @@
-"""One subscriber of messages: a client's subscription, or a handler inside the server."""
+"""Subscriptions, and messages as the bytes that their clients are sent.
+
+A subscriber is a client's subscription, or a handler inside the server. Where a client's permissions ask for a check on
+delivery, a handler (`DeliveryFilter`) stands in the routing table instead of the subscription. Only subscriptions that
+need one have it: those that match more than may be delivered, and all of a session that may answer what it receives.
+Delivery to all others pays nothing. The delivery of one message to many subscribers is in account.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.delivery import Delivery
+    from natsctl.broker.auth.permissions import SessionPermissions
     from natsctl.broker.session import Session
+
 
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a taker."""
@@ -105,7 +112,7 @@ class Subscription:
         self.client: Subscription | None = None
         """The client's subscription that this handler is the guard of."""
         self.guard: Subscription | None = None
-        """The handler that stands in the routing table instead of this one (auth/permissions.py)."""
+        """The handler that stands in the routing table instead of this one (`DeliveryFilter`)."""
         self.foreign = False
         """Whether it serves other accounts, so that it takes nothing of what they export."""
         self.stream = ""
@@ -122,3 +129,127 @@ class Subscription:
     def behind(self) -> Subscription:
         """Return the subscription that messages end up at: the one that this one stands for, or itself."""
         return self.client or self
+
+
+class DeliveryFilter(Subscription):
+    """Handler in place of one subscription of a client: it checks each message and hands it on."""
+
+    __slots__ = ("filters", "permit", "wider")
+
+    def __init__(self, client: Subscription, permit: SessionPermissions) -> None:
+        super().__init__(client.account, client.subject, client.queue, handler=self._take)
+        self.client = client
+        self.permit = permit
+        self.filters = permit.must_filter(client.subject, client.queue)
+        self.wider = permit.is_wider(client.subject)
+
+    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
+        client = self.client
+        session = client.session if client is not None else None
+        if (
+            client is None
+            or session is None
+            or session.close_reason is not None
+            or (session is origin and not session.echo)
+        ):
+            return False
+        if self.filters and not self.permit.lets_through(subject, self.queue, self.wider):
+            return False
+        client.account.hand_over(client, subject, reply, header, payload)
+        if reply:
+            self.permit.note_reply(reply)
+        return True
+
+
+def delivery_filter_of(sub: Subscription, permit: SessionPermissions | None) -> DeliveryFilter | None:
+    """Return what has to stand for a client's subscription, None where messages may go to it directly."""
+    if permit is None or (permit.replies is None and not permit.must_filter(sub.subject, sub.queue)):
+        return None
+    return DeliveryFilter(sub, permit)
+
+
+SIZE_LINES: Final = [b""] * 8192
+"""Ends of message heads, by size, that are looked up once they were formatted."""
+Answer: TypeAlias = tuple[bytes, bytes]
+"""Subject and payload of a message without reply and headers."""
+Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""(subject, reply, header, payload)"""
+COPY_LIMIT: Final = 4096
+"""Bytes of payload above which head and body are written as two pieces, to save the copy."""
+
+
+def plain_tail(reply: bytes, payload: bytes) -> bytes:
+    """Return what follows the sid of a message without headers."""
+    size = len(payload)
+    tail = ((size < 8192 and SIZE_LINES[size]) or _size_line(size)) + payload + b"\r\n"
+    return reply + b" " + tail if reply else tail
+
+
+def _size_line(size: int) -> bytes:
+    line = b"%d\r\n" % size
+    if size < len(SIZE_LINES):
+        SIZE_LINES[size] = line
+    return line
+
+
+def header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
+    """Return what follows the sid of a message with headers."""
+    size = len(header)
+    tail = b"%d %d\r\n%b%b\r\n" % (size, size + len(payload), header, payload)
+    return reply + b" " + tail if reply else tail
+
+
+def answer_client(session: Session, sub: Subscription, answers: Sequence[Answer]) -> None:
+    """Queue answers for one client."""
+    sid = sub.sid_field
+    frames = [b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body) for subject, body in answers]
+    if not session.out:
+        session.broker.dirty.append(session)
+    session.out.extend(frames)
+    session.pending_bytes += sum(map(len, frames))
+    session.out_bytes += sum([len(body) for _, body in answers])
+    session.out_msgs += len(answers)
+    sub.delivered += len(answers)
+    if session.pending_bytes > session.max_pending:
+        session.cut_slow_consumer()
+
+
+def send_all_to(session: Session, sub: Subscription, messages: Sequence[Delivery]) -> int:
+    """Queue deliveries for one client and return how many; one that does not read is cut off."""
+    out, sid, pending, done = session.out, sub.sid_field, session.pending_bytes, 0
+    if not out and messages:
+        session.broker.dirty.append(session)
+    before, body, most, headers = pending, 0, session.max_pending, session.headers
+    for subject, reply, header, payload in messages:
+        size = len(payload)
+        if header and headers:
+            frame = b"HMSG %b%b" % (subject, sid) + header_tail(reply, header, payload)
+            body += len(header)
+        elif size <= COPY_LIMIT:
+            if reply:
+                frame = b"MSG %b%b%b %d\r\n%b\r\n" % (subject, sid, reply, size, payload)
+            else:
+                frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, size, payload)
+        else:
+            frame = b"MSG %b%b%b%d\r\n" % (subject, sid, reply and reply + b" ", size)
+            out.append(frame)
+            pending += len(frame)
+            frame = payload + b"\r\n"
+        out.append(frame)
+        body += size
+        pending += len(frame)
+        done += 1
+        if pending > most:
+            break
+    session.pending_bytes += pending - before
+    session.out_bytes += body
+    session.out_msgs += done
+    sub.delivered += done
+    if pending > most:
+        session.cut_slow_consumer()
+    return done
+
+
+def send_run(session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
+    """Queue a run of published messages for one client."""
+    send_all_to(session, sub, [op[1:] for op in run])

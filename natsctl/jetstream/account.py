@@ -23,7 +23,7 @@ from natsctl.api.subject_index import SubjectIndex
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
-from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
 from natsctl.jetstream.endpoints.templates import Templates

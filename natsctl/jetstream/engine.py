@@ -109,7 +109,7 @@ class AccountLifecycle:
     def _refuse(self, account: Account) -> None:
         """Answer the clients of an account that it has no JetStream, unless it imports another account's."""
         here = account.name in self._engine.broker.accounts
-        if not here or any(is_subset(_INFO, link.local) for link in account.exchange.services):
+        if not here or any(is_subset(_INFO, link.local) for link in account.imports.services):
             self._admit(account)
         elif account.name not in self._refusals:
             self._refusals[account.name] = RefusedApi(self._engine, account)

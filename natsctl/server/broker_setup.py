@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from natsctl.api.account import AccountLimits
 from natsctl.api.errors import UsageError
 from natsctl.api.versions import SERVER_VERSION
-from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.broker.auth.credentials import Authenticator
 from natsctl.broker.broker_options import BrokerOptions, WebSocketListener
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.server.logins import authenticator, websocket_authenticator
 from natsctl.server.options import ServerOptions
 from natsctl.server.resources import descriptor_shares

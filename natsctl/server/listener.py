@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
-from natsctl.broker.refusals import log_name
-
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.server.process.protocol_trace import ProtocolTrace
@@ -123,7 +121,7 @@ class ClientConnection(asyncio.Protocol):
             from natsctl.server.process.protocol_trace import ProtocolTrace
 
             self._traces = ProtocolTrace(sent=False), ProtocolTrace(sent=True)
-        name = log_name(self.session)
+        name = self.session.log_name
         for line in self._traces[sent].lines(data, log.traced_bytes):
             log.trace(f"{name} - {line}")
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
-from natsctl.broker.account import SYSTEM_ACCOUNT
 from natsctl.broker.auth.credentials import Grant, Refusal
+from natsctl.broker.imports.account_config import SYSTEM_ACCOUNT
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

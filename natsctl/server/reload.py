@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_size
-from natsctl.broker.auth.login import close_excess, reauthorize
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
@@ -292,13 +291,13 @@ class Reloader:
         if server.engine is not None:
             _limit_jetstream(server.engine, old, new)
         same = set(_credentials(old)) & set(_credentials(new))
-        reauthorize(broker, {user.name or user.nkey for user in same}, _login_names(new))
+        broker.reauthorize({user.name or user.nkey for user in same}, _login_names(new))
         for session in [session for account in gone for session in broker.members(account)]:
             session.close(CloseReason.CLIENT_CLOSED)
         server.follow_leafnodes(derived, contexts.get("leafnodes"))
         reload_operator_mode(broker, new, server.log)
         self.applied(old, new)
-        if closed := close_excess(broker):
+        if closed := broker.close_excess():
             server.log.info(f"Closed {closed} connections to fall within max_connections")
         for line in lines:
             server.log.info(line)

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from natsctl.broker.deferred_work import SLICE_NS, do_long_work, go_on
-from natsctl.broker.refusals import CloseReason, log_name
+from natsctl.broker.deferred_work import SLICE_NS, go_on
+from natsctl.broker.refusals import CloseReason
 from natsctl.server.logins import Logins
 from natsctl.server.process.log import Log
 
@@ -63,7 +63,7 @@ class OffenceLog:
                 self._log.error(f"{dropped} more lines about clients were left out")
         self._lines += 1
         if self._lines <= MAX_LINES:
-            self._log.error(f"{log_name(session)} - {text}")
+            self._log.error(f"{session.log_name} - {text}")
 
 
 READY_BUDGET: Final = 2048
@@ -229,7 +229,7 @@ class Shell:
         if self.broker.unfinished:
             self._go_on()
         if self.broker.long_work:
-            do_long_work(self.broker, self.broker.clock.monotonic_ns() + SLICE_NS)
+            self.broker.do_long_work(self.broker.clock.monotonic_ns() + SLICE_NS)
             if self.broker.long_work:
                 self.wake()
         if committer is not None and engine is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from natsctl.api.errors import StorageError, UsageError
-from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.broker_setup import jetstream_accounts
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from natsctl.api.codec import encode
-from natsctl.broker.broker_options import NullListener
+from natsctl.broker.broker_context import NullListener
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system_events import AccountEvents, ConnectionEvents, Heartbeat, is_known

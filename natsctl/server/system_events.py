@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from natsctl.api import headers
 from natsctl.api.codec import encode
 from natsctl.api.times import format_time
-from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.info import server_info
 
 if TYPE_CHECKING:

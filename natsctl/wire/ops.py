@@ -13,7 +13,7 @@ An operation is a plain tuple that begins with its kind.
 | `(PING,)`, `(PONG,)` | both |
 
 All values are bytes; `header` is the whole block (`NATS/1.0…` to the blank line) or empty, `reply` and `queue` are
-empty when they were not given. The broker's hot path writes its own message heads (broker/delivery.py).
+empty when they were not given. The broker's hot path writes its own message heads (broker/subscription.py).
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 import json
 
-from natsctl.broker.auth.login import close_excess
+from natsctl.broker.broker import MAX_SUBS, ClosedSessions
 from natsctl.broker.broker_options import BrokerOptions
-from natsctl.broker.session import MAX_SUBS, ClosedSessions
 from natsctl.wire.ops import Limits
 from tests.broker.conftest import SECOND, House
 
@@ -44,9 +43,9 @@ def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:
     house = House()
     clients = [house.client(PLAIN) for _ in range(3)]
     house.broker.options.max_connections = 2
-    assert close_excess(house.broker) == 1
+    assert house.broker.close_excess() == 1
     assert [client.session.close_reason is None for client in clients] == [False, True, True]
-    assert close_excess(house.broker) == 0
+    assert house.broker.close_excess() == 0
 
 
 def test_connections_that_have_ended_are_remembered_with_a_bounded_number_of_subscriptions() -> None:

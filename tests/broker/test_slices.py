@@ -18,7 +18,6 @@ from natsctl.broker.deferred_work import (
     MAX_PUT_OFF_BYTES,
     SLICE_NS,
     SUBS_STEP,
-    do_long_work,
     go_on,
 )
 from natsctl.broker.leaf.handshake import LeafOptions
@@ -231,7 +230,7 @@ def test_what_a_client_with_many_subscriptions_leaves_is_removed_in_slices() -> 
     removed = []
     while house.long_work:
         held = house.subscriptions
-        do_long_work(house, 0)
+        house.do_long_work(0)
         removed.append(held - house.subscriptions)
         assert len(removed) < 10_000, "no end"
     assert max(removed) == SUBS_STEP, "the clock is looked at after every few"
@@ -245,7 +244,7 @@ def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_rem
     other.receive(b"SUB shared all 1\r\nPUB t.5 0\r\n\r\nPUB shared 0\r\n\r\n" * 2)
     heard(other)
     session.closed()
-    do_long_work(house, 0)
+    house.do_long_work(0)
     assert house.long_work
     requester.receive(b"SUB inbox 1\r\nPUB t.5 inbox 0\r\n\r\n")
     assert b"NATS/1.0 503" in heard(requester), "nobody is left on t.5"
@@ -268,7 +267,7 @@ def test_who_comes_back_is_served_while_the_old_subscriptions_are_removed() -> N
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
     while house.long_work:
-        do_long_work(house, 0)
+        house.do_long_work(0)
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
     assert house.subscriptions == len(again.subs) + 2, "and who a user is, asked in two accounts"
@@ -289,7 +288,7 @@ def removed_in_turns(house: Broker) -> list[int]:
     house.clock.step_ns, removed = 1, []
     while house.long_work:
         held = house.subscriptions
-        do_long_work(house, 0)
+        house.do_long_work(0)
         removed.append(held - house.subscriptions)
         assert len(removed) < 10_000, "no end"
     return removed

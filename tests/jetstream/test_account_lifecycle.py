@@ -117,7 +117,7 @@ def test_a_publisher_of_another_account_is_acknowledged() -> None:
     tenants = Tenants(*importing())
     make(tenants.b)
     assert tenants.b.request("s.1", b"x") == {"stream": "S", "seq": 1}
-    assert tenants.machine.broker.accounts["A"].exchange.owed == 0
+    assert tenants.machine.broker.accounts["A"].imports.owed == 0
 
 
 def audited(share: bool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from natsctl.api.errors import UsageError
-from natsctl.broker.auth.passwords import is_bcrypt
+from natsctl.broker.auth.static_auth import is_bcrypt
 from natsctl.cli.server.provisioned import provisioner
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from unittest import mock
 
-from natsctl.broker.delivery import Delivery
 from natsctl.broker.leaf.leaf_interest import LocalInterest
-from natsctl.broker.subscription import Subscription
+from natsctl.broker.subscription import Delivery, Subscription
 from natsctl.jetstream.consumers import consumer_set
 from natsctl.jetstream.streams.dedupe import Dedupe
 from natsctl.jetstream.streams.mirror import Mirror

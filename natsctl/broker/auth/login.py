@@ -10,13 +10,11 @@ are authenticated again, and limited as the new configuration says.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
-from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.credentials import (
     Certificate,
     ConnectOptions,
@@ -26,15 +24,14 @@ from natsctl.broker.auth.credentials import (
     Refusal,
     parse_connect,
 )
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import OK_LINE, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from natsctl.broker.account import Account
-    from natsctl.broker.broker import Broker
-    from natsctl.broker.session import Session
+    from natsctl.broker.session_context import SessionContext
 
 
 NONCE_BITS: Final = 88
@@ -57,7 +54,7 @@ class Login:
         "credentials", "grant", "nonce", "options", "pending",
     )  # fmt: skip
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionContext) -> None:
         self._session = session
         self._auth = session.broker.options.auth_of(session.connection_type)
         self.connected = False
@@ -125,7 +122,7 @@ class Login:
         before = len(self._held)
         self._held += chunk
         if before < MUCH_HELD_BYTES <= len(self._held):
-            self._session.broker.pending_logins.append(self._session)
+            self._session.wait_for_login()
         if len(self._held) > MAX_HELD_BYTES:
             self.refuse(Refusal("too much was sent before the answer to CONNECT"))
 
@@ -145,7 +142,7 @@ class Login:
         session = self._session
         options = parse_connect(body, self.options)
         if options is None:
-            session.broker.notice(session, "parse error: CONNECT is not what it should be")
+            session.notice("parse error: CONNECT is not what it should be")
             session.close(CloseReason.PROTOCOL_VIOLATION)
             return
         for field, value in self.cookies.items():
@@ -159,7 +156,7 @@ class Login:
         answer = self._auth.authenticate(self.credentials) if self._auth is not None else Grant("", GLOBAL_ACCOUNT)
         if isinstance(answer, Pending):
             self.pending = answer
-            session.broker.pending_logins.append(session)
+            session.wait_for_login()
         else:
             self._answered(answer)
 
@@ -185,7 +182,7 @@ class Login:
                 self._begin(options)
 
     def _reject(self, reason: CloseReason, text: str) -> None:
-        self._session.broker.notice(self._session, text)
+        self._session.notice(text)
         self._session.close(reason, text)
 
     def _begin(self, options: ConnectOptions) -> None:
@@ -195,7 +192,7 @@ class Login:
         if first:
             # The greeting went out and came back as CONNECT: a first guess until a ping tells.
             session.rtt_ns = max(session.broker.clock.now_ns() - session.start_ns, 0)
-            session.broker.event_listener.connected(session)
+            session.on_connected()
         if session.verbose:
             session.write(OK_LINE)
 
@@ -205,7 +202,7 @@ class Login:
         if isinstance(answer, Grant):
             if self.admit(answer):
                 self.connected = True
-                self._session.broker.event_listener.connected(self._session)
+                self._session.on_connected()
         else:
             self.refuse(answer if isinstance(answer, Refusal) else Refusal())
 
@@ -213,21 +210,17 @@ class Login:
         """Close the connection and say why, to the client and to the log."""
         session = self._session
         if session.close_reason is None:
-            session.broker.notice(session, " - ".join(filter(None, ("authentication error", self.claim))))
+            session.notice(" - ".join(filter(None, ("authentication error", self.claim))))
         session.close(refusal.reason, refusal.text)
-        session.broker.event_listener.refused(session, refusal)
+        session.on_refused(refusal)
 
     def admit(self, grant: Grant) -> bool:
         """Log the client in as `grant`; False where its account is full, which closes it."""
         session = self._session
-        account = session.broker.account(grant.account)
-        most = account.config.limits.max_connections
-        if most >= 0 and session not in account.sessions and len(account.sessions) >= most:
+        if not session.enter(grant):
             self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
             return False
         self.grant = grant
-        session.apply_permissions(grant, account)
-        session.move(account)
         if not self.authenticated:
             self.authenticated = True
             session.start_timers()
@@ -269,61 +262,3 @@ class Login:
             return self._auth.default or Refusal()
         answer = self._auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
         return answer.work() if isinstance(answer, Pending) else answer
-
-
-def reauthorize(broker: Broker, unchanged: Collection[str], known: Collection[str]) -> None:
-    """Close the clients that would not be let in as the same any more, and hold the others to their permissions now.
-
-    Users whose name is in `unchanged` are as they were: their secrets are not compared again. `known` are all names;
-    a client whose name is not among them is closed without a word, like one whose user is in another account now.
-    """
-    for session in tuple(broker.sessions.values()):
-        if session.close_reason is None and session.login.authenticated:
-            if session.login.grant.user in unchanged:
-                session.login.follow_listener()
-                hold_to_limits(session)
-            else:
-                _ask_again(session, known)
-    for account in broker.accounts.values():
-        _close_crowd(account)
-
-
-def _close_crowd(account: Account) -> None:
-    """Close the clients that are more than their account may have now: those that came last."""
-    most = account.config.limits.max_connections
-    if 0 <= most < len(account.sessions):
-        clients = [session for session in account.sessions if session.close_reason is None]
-        for session in sorted(clients, key=lambda session: session.cid)[most:]:
-            session.broker.notice(session, ACCOUNT_FULL)
-            session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
-
-
-def _ask_again(session: Session, known: Collection[str]) -> None:
-    login, answer = session.login, session.login.asked_again()
-    claimed = login.options.nkey or login.options.user
-    if isinstance(answer, Grant) and answer == login.grant:
-        hold_to_limits(session)
-    elif isinstance(answer, Refusal) and not (claimed and claimed not in known):
-        login.refuse(answer)
-    elif isinstance(answer, Refusal) or (answer.account, answer.user) != (login.grant.account, login.grant.user):
-        session.close(CloseReason.CLIENT_CLOSED)
-    else:
-        login.grant = answer
-        session.apply_permissions(answer, session.account)
-        session.review_subscriptions()
-
-
-def hold_to_limits(session: Session) -> None:
-    """Give a session the limits of the server as they are now; its permissions stay, with what they remember."""
-    permit = session.permit
-    session.apply_permissions(session.login.grant, session.account)
-    session.permit = permit
-
-
-def close_excess(broker: Broker) -> int:
-    """Close the clients that are more than the server may have now, and return how many."""
-    sessions = [session for session in broker.sessions.values() if session.close_reason is None]
-    excess = sessions[: max(len(sessions) - broker.options.max_connections, 0)]
-    for session in excess:
-        session.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
-    return len(excess)

@@ -1,30 +1,22 @@
-"""Permissions of a user, and a session restricted to them.
+"""Permissions of a user, and those of a session with the replies that it may answer.
 
 Theory of operation. Deny wins; where there is an allow list, everything else is denied. What may be published is
 looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than what is denied:
 it is accepted, and each message is checked on delivery. One that is wider than what is allowed is refused, but for `>`
 where `*` is allowed, which nats-server accepts with all that follows: here it gets what `*` does. With a response
-rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long.
-
-The check on delivery is a handler (`DeliveryFilter`) that stands in the routing table instead of the subscription.
-Only subscriptions that need one have it: those that match more than may be delivered, and all of a session that may
-answer what it receives. Delivery to all others pays nothing.
+rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long. The check
+on delivery is in broker/subscription.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from natsctl.api.subjects import has_wildcard, is_subset, matches, overlaps
 from natsctl.api.times import Clock
-from natsctl.broker.subscription import Subscription
-
-if TYPE_CHECKING:
-    from natsctl.broker.session import Session
-
 
 RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
 """Default time within which a reply may be answered. Source: nats-server, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
@@ -244,40 +236,3 @@ class SessionPermissions:
 def _is_one_of(queue: bytes, groups: list[bytes]) -> bool:
     """Return whether a queue group is one of those that a rule names, some with wildcards."""
     return any(queue == group or (has_wildcard(group) and is_subset(queue, group)) for group in groups)
-
-
-class DeliveryFilter(Subscription):
-    """Handler in place of one subscription of a client: it checks each message and hands it on."""
-
-    __slots__ = ("filters", "permit", "wider")
-
-    def __init__(self, client: Subscription, permit: SessionPermissions) -> None:
-        super().__init__(client.account, client.subject, client.queue, handler=self._take)
-        self.client = client
-        self.permit = permit
-        self.filters = permit.must_filter(client.subject, client.queue)
-        self.wider = permit.is_wider(client.subject)
-
-    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
-        client = self.client
-        session = client.session if client is not None else None
-        if (
-            client is None
-            or session is None
-            or session.close_reason is not None
-            or (session is origin and not session.echo)
-        ):
-            return False
-        if self.filters and not self.permit.lets_through(subject, self.queue, self.wider):
-            return False
-        client.account.hand_over(client, subject, reply, header, payload)
-        if reply:
-            self.permit.note_reply(reply)
-        return True
-
-
-def delivery_filter_of(sub: Subscription, permit: SessionPermissions | None) -> DeliveryFilter | None:
-    """Return what has to stand for a client's subscription, None where messages may go to it directly."""
-    if permit is None or (permit.replies is None and not permit.must_filter(sub.subject, sub.queue)):
-        return None
-    return DeliveryFilter(sub, permit)

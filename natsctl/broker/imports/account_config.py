@@ -8,6 +8,8 @@ import msgspec
 
 from natsctl.api.account import AccountLimits
 
+GLOBAL_ACCOUNT: Final = "$G"
+SYSTEM_ACCOUNT: Final = "$SYS"
 UNLIMITED: Final = -1
 RESPONSE_THRESHOLD_NS: Final = 120 * 1_000_000_000
 """Default time for the response of an exported service."""

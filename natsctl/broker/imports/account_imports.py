@@ -1,4 +1,4 @@
-"""Imports of an account and its outstanding service responses.
+"""Imports of an account, its outstanding service responses, and messages on their way through imported services.
 
 Theory of operation. A plan (import_plan.py) says which imports are in effect; `apply` makes the difference to what
 was in effect before, so that requests and subscriptions that go on are not disturbed. Responses that are pending
@@ -8,18 +8,23 @@ An import of a stream places nothing in the exporting account until the importin
 Then each subscription gets an `ImportProxy` there, on the part of the exported subjects that it matches, in its own
 queue group, so that members in both accounts are one group. A proxy hands messages over under their local subject and
 ends with its subscription. Proxies have none themselves: imports cannot be exported again, as in nats-server.
+
+A service import publishes a request in another account while it is being called, so the messages under way form a
+stack (`ImportChain`). What is published is known by the subject object itself: a handler that asks `of` for its subject
+gets the hop that brought the message, and for what it publishes meanwhile on its own account there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from natsctl.api.subjects import is_literal, matches
 from natsctl.broker.imports.mappings import PatternMapping, carried_back, common
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:
+    from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
     from natsctl.broker.imports.import_plan import ServiceLink, StreamLink
     from natsctl.broker.imports.service_imports import Responses, ServiceProxy, Waiting
@@ -47,7 +52,7 @@ class ImportProxy(Subscription):
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
         sub, exporter = self._for, self._line.exporter
         to = exporter.destination(subject)
-        if exporter.broker.hops.of(to) is not None:
+        if self._line.hops.of(to) is not None:
             return False  # a request to a service belongs to no stream
         local = subject if to is not subject else self._line.local(subject)
         session = sub.session
@@ -62,11 +67,11 @@ class ImportProxy(Subscription):
 class StreamLine:
     """One import of a stream."""
 
-    __slots__ = ("_mapping", "_same", "_to", "exporter", "link")
+    __slots__ = ("_mapping", "_same", "_to", "exporter", "hops", "link")
 
-    def __init__(self, link: StreamLink, exporter: Account) -> None:
+    def __init__(self, link: StreamLink, exporter: AccountImports) -> None:
         self.link = link
-        self.exporter = exporter
+        self.exporter, self.hops = exporter.account, exporter.hops
         self._same = not link.destination and link.local == link.subject
         self._to = link.local.encode()
         self._mapping = PatternMapping(link.subject, link.destination) if link.destination else None
@@ -96,12 +101,11 @@ class StreamImports:
 
     __slots__ = ("_account", "_lines", "links")
 
-    def __init__(self, account: Account, links: list[StreamLink]) -> None:
+    def __init__(self, imports: AccountImports, links: list[StreamLink]) -> None:
         """Prepare; subscriptions that are there already are followed by `follow_all`."""
-        self._account = account
+        self._account = imports.account
         self.links = links
-        accounts = account.broker.accounts
-        self._lines = [StreamLine(link, accounts[link.account]) for link in links]
+        self._lines = [StreamLine(link, imports.peers[link.account]) for link in links]
 
     def follow(self, sub: Subscription) -> None:
         """Route matching imports to the subscription."""
@@ -134,10 +138,13 @@ def end_import_proxies(sub: Subscription) -> None:
 class AccountImports:
     """The imports of one account, and the responses that its exports owe."""
 
-    __slots__ = ("_account", "_proxies", "_responses", "awaited", "streams")
+    __slots__ = ("_proxies", "_responses", "account", "awaited", "hops", "peers", "streams")
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    def __init__(self, account: Account, peers: Mapping[str, AccountImports], hops: ImportChain) -> None:
+        """`peers` are those of all accounts, by name; `hops` are the messages on their way between them."""
+        self.account = account
+        self.peers = peers
+        self.hops = hops
         self.streams: StreamImports | None = None
         self._proxies: dict[ServiceLink, ServiceProxy] = {}
         self._responses: Responses | None = None
@@ -149,8 +156,8 @@ class AccountImports:
         if self._responses is None:
             from natsctl.broker.imports.service_imports import Responses
 
-            self._responses = Responses(self._account)
-            self._account.broker.on_tick.append(self._responses.tick)
+            self._responses = Responses(self)
+            self.account.broker.on_tick.append(self._responses.tick)
         return self._responses
 
     @property
@@ -172,32 +179,31 @@ class AccountImports:
         if responses is None or not responses.made(reply):
             return None
         waiting = responses.get(reply)
-        return waiting is not None and waiting.requester.has_interest(waiting.reply)
+        return waiting is not None and waiting.requester.account.has_interest(waiting.reply)
 
     def apply(self, streams: list[StreamLink], services: list[ServiceLink]) -> bool:
         """Import these, and nothing else; return whether the services are others than before."""
         before = set(self._proxies)
         for link in set(self._proxies).difference(services):
-            self._account.unsubscribe(self._proxies.pop(link))
-        accounts = self._account.broker.accounts
+            self.account.unsubscribe(self._proxies.pop(link))
         for link in services:
             if link not in self._proxies:
                 from natsctl.broker.imports.service_imports import ServiceProxy
 
-                door = self._proxies[link] = ServiceProxy(self._account, link, accounts[link.account])
-                self._account.place(door)
+                proxy = self._proxies[link] = ServiceProxy(self, link, self.peers[link.account])
+                self.account.place(proxy)
         if streams != (self.streams.links if self.streams is not None else []):
-            imports = StreamImports(self._account, streams)
+            imports = StreamImports(self, streams)
             imports.follow_all()
             self.streams = imports if streams else None
         return before != set(self._proxies)
 
-    def came(self, sub: Subscription) -> None:
+    def on_subscribe(self, sub: Subscription) -> None:
         """Route matching imports to the subscription."""
         if self.streams is not None:
             self.streams.follow(sub)
 
-    def went(self, sub: Subscription) -> None:
+    def on_unsubscribe(self, sub: Subscription) -> None:
         """Remove the proxies of a subscription that has ended."""
         for proxy in sub.import_proxies:
             proxy.account.unsubscribe(proxy)
@@ -240,3 +246,50 @@ class AwaitedReplies:
             if not self._account.has_interest(reply):
                 for waiting, responses in tuple(self._by_reply.get(reply, {}).items()):
                     responses.unheard(waiting)
+
+
+MAX_HOPS: Final = 64
+"""Service imports that one message may pass: each takes a few frames of the stack."""
+
+
+class ImportHop(NamedTuple):
+    """One step of a message into another account."""
+
+    before: ImportHop | None
+    service: tuple[str, str]
+    """Exporting account and subject of the export: one that comes again is a circle."""
+    info: ClientInfo | None
+    """First requester; None for responses."""
+    share: bool
+    """Whether the first import shares all facts about the requester."""
+    depth: int
+
+    def passed(self, service: tuple[str, str]) -> bool:
+        """Return whether the message has come through a service before, or has gone too far."""
+        hop: ImportHop | None = self
+        while hop is not None:
+            if hop.service == service:
+                return True
+            hop = hop.before
+        return self.depth >= MAX_HOPS
+
+
+class ImportChain:
+    """The messages that service imports are delivering now."""
+
+    __slots__ = ("_stack",)
+
+    def __init__(self) -> None:
+        self._stack: list[tuple[bytes, ImportHop]] = []
+
+    def of(self, subject: bytes) -> ImportHop | None:
+        """Return how the message came whose subject is this very object."""
+        return next((hop for to, hop in reversed(self._stack) if to is subject), None) if self._stack else None
+
+    def enter(self, subject: bytes, hop: ImportHop) -> None:
+        """Record the hop of a message that is about to be delivered on `subject`."""
+        self._stack.append((subject, hop))
+
+    def leave(self) -> None:
+        """Remove the hop of the last message: it has been delivered."""
+        self._stack.pop()

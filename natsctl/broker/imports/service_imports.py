@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.subjects import has_wildcard
-from natsctl.broker.imports.import_chain import ImportHop
+from natsctl.broker.imports.account_imports import ImportHop
 from natsctl.broker.imports.mappings import PatternMapping
-from natsctl.broker.imports.requester import requester_info, with_info
 from natsctl.broker.imports.service_latency import (
     BAD_REQUEST,
     INTEREST_LOST,
@@ -34,12 +33,13 @@ from natsctl.broker.imports.service_latency import (
     publish_failure,
     publish_success,
 )
+from natsctl.broker.info import requester_info, with_info
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:
     from natsctl.api.advisories import ClientInfo
-    from natsctl.broker.account import Account
     from natsctl.broker.imports.account_config import ServiceExport
+    from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.imports.import_plan import ServiceLink
     from natsctl.broker.session import Session
 
@@ -53,12 +53,13 @@ FAST_BATCH: Final = b".$FI"
 class ServiceProxy(Subscription):
     """One import of a service."""
 
-    __slots__ = ("_dest", "_exporter", "_mapping", "_service", "link")
+    __slots__ = ("_dest", "_exporter", "_importer", "_mapping", "_service", "link")
 
-    def __init__(self, importer: Account, link: ServiceLink, exporter: Account) -> None:
-        super().__init__(importer, link.local.encode(), handler=self._take)
+    def __init__(self, importer: AccountImports, link: ServiceLink, exporter: AccountImports) -> None:
+        super().__init__(importer.account, link.local.encode(), handler=self._take)
         self.foreign = True
         self.link = link
+        self._importer = importer
         self._exporter = exporter
         self._service = (link.account, link.export.subject)
         self._dest = b"" if has_wildcard(link.subject) else link.subject.encode()
@@ -70,9 +71,9 @@ class ServiceProxy(Subscription):
         return self._dest or subject
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
-        importer, exporter = self.account, self._exporter
-        at = importer.destination(subject)
-        before = exporter.broker.hops.of(at)
+        imports, exporter, hops = self._exporter, self._exporter.account, self._exporter.hops
+        at = self.account.destination(subject)
+        before = hops.of(at)
         if before is not None and before.passed(self._service):
             return False
         info, share = self._who(before, origin)
@@ -81,42 +82,43 @@ class ServiceProxy(Subscription):
         sample, waiting = self._sample(header, origin, reply), None
         if reply and not reply.startswith(_ACKS):
             measured = sample is not None
-            waiting = exporter.exchange.responses.expect(importer, reply, self._service, self.link.export, measured)
+            waiting = imports.responses.expect(self._importer, reply, self._service, self.link.export, measured)
             waiting.sample = sample
         to = exporter.mapped(self._destination(at))
         hop = ImportHop(before, self._service, info, share, before.depth + 1 if before is not None else 1)
         block = with_info(header, info)
-        exporter.broker.hops.enter(to, hop)
+        hops.enter(to, hop)
         try:
             shown = to if at is subject else subject
             taken = exporter.relay(to, shown, waiting.subject if waiting else reply, block, payload, origin, None)
         finally:
-            exporter.broker.hops.leave()
+            hops.leave()
         if waiting is None and sample is not None and not reply:
             publish_failure(exporter, sample, BAD_REQUEST)
         if not taken and waiting is not None:
-            exporter.exchange.responses.give_up(waiting, UNAVAILABLE)
+            imports.responses.give_up(waiting, UNAVAILABLE)
         return taken > 0
 
     def _who(self, before: ImportHop | None, origin: Session | None) -> tuple[ClientInfo, bool]:
         """Return the facts about the requester for the service, and whether they are complete."""
-        broker, link = self._exporter.broker, self.link
+        exporter, link = self._exporter.account, self.link
+        broker = exporter.broker
         if before is None or before.info is None:
-            info, share = requester_info(broker, self.account, origin, link.share), link.share
+            info, share = requester_info(broker.server_name, self.account.name, origin, link.share), link.share
         else:
             info, share = msgspec.structs.replace(before.info, svc=self.account.name), before.share
-        if not share and (self._exporter is broker.system_account or (before is not None and link.share)):
+        if not share and (exporter is broker.system_account or (before is not None and link.share)):
             info.server = broker.server_name
         return info, share
 
     def _sample(self, header: bytes, origin: Session | None, reply: bytes) -> Sample | None:
-        latency, exporter = self.link.export.latency, self._exporter
+        latency, exporter = self.link.export.latency, self._exporter.account
         if latency is None:
             return None
         measured, trace = is_measured(exporter, latency, header)
         if not measured:
             return None
-        requestor = requester_info(exporter.broker, self.account, origin, self.link.share)
+        requestor = requester_info(exporter.broker.server_name, self.account.name, origin, self.link.share)
         return Sample(latency.subject, requestor, exporter.broker.clock.now_ns(), trace)
 
 
@@ -134,7 +136,7 @@ class Waiting:
     def __init__(
         self,
         subject: bytes,
-        requester: Account,
+        requester: AccountImports,
         reply: bytes,
         service: tuple[str, str],
         export: ServiceExport,
@@ -153,11 +155,12 @@ class Waiting:
 class Responses:
     """Pending responses of the services of one account."""
 
-    __slots__ = ("_account", "_by_subject", "_look_ns", "_prefix", "_tail")
+    __slots__ = ("_account", "_by_subject", "_imports", "_look_ns", "_prefix", "_tail")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, imports: AccountImports) -> None:
         """Begin to take responses."""
-        broker = account.broker
+        account, broker = imports.account, imports.account.broker
+        self._imports = imports
         self._account = account
         self._by_subject: dict[bytes, Waiting] = {}
         self._prefix = f"_R_.{draw_digits(broker.secret_rng, _DIGITS)}.".encode()
@@ -179,7 +182,12 @@ class Responses:
         return self._by_subject.get(subject)
 
     def expect(
-        self, requester: Account, reply: bytes, service: tuple[str, str], export: ServiceExport, measured: bool = False
+        self,
+        requester: AccountImports,
+        reply: bytes,
+        service: tuple[str, str],
+        export: ServiceExport,
+        measured: bool = False,
     ) -> Waiting:
         """Return a new subject for the responses to a request; they go to `reply` in the requester's account."""
         broker = self._account.broker
@@ -190,32 +198,32 @@ class Responses:
         waiting = self._by_subject[subject] = Waiting(subject, requester, reply, service, export, now_ns)
         if not self._look_ns:
             self._look_ns = now_ns + export.response_threshold_ns
-        requester.exchange.awaited.add(waiting, self)
+        requester.awaited.add(waiting, self)
         return waiting
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
         """Pass a response on; one without a pending request is dropped, unless it is JetStream's."""
-        exporter = self._account
+        exporter, hops = self._account, self._imports.hops
         at = exporter.destination(subject)
         waiting = self._by_subject.get(at)
         if waiting is None:
             return None if origin is not None else False
-        before = exporter.broker.hops.of(at)
+        before = hops.of(at)
         if before is not None and before.passed(waiting.service):
             return None
-        requester = waiting.requester
+        requester = waiting.requester.account
         back = self._way_back(waiting, reply) if reply and not reply.startswith(_ACKS) else None
         self._measure(waiting, origin)
         to = requester.mapped(waiting.reply)
         hop = ImportHop(before, waiting.service, None, False, before.depth + 1 if before is not None else 1)
-        exporter.broker.hops.enter(to, hop)
+        hops.enter(to, hop)
         try:
             shown = to if at is subject else subject
             taken = requester.relay(to, shown, back.subject if back else reply, header, payload, origin, None)
         finally:
-            exporter.broker.hops.leave()
+            hops.leave()
         if not taken and back is not None:
-            requester.exchange.responses.give_up(back, UNAVAILABLE)
+            waiting.requester.responses.give_up(back, UNAVAILABLE)
         if not taken or waiting.export.response == "single" or not (header or payload):
             self.give_up(waiting, UNAVAILABLE)
         else:
@@ -224,20 +232,22 @@ class Responses:
 
     def _way_back(self, waiting: Waiting, reply: bytes) -> Waiting:
         """Return where the requester answers a response that has a reply of its own."""
-        responses = waiting.requester.exchange.responses
-        return responses.expect(self._account, reply, waiting.service, waiting.export)
+        responses = waiting.requester.responses
+        return responses.expect(self._imports, reply, waiting.service, waiting.export)
 
     def _measure(self, waiting: Waiting, origin: Session | None) -> None:
         sample, waiting.sample = waiting.sample, None
         if sample is not None and origin is not None:
             exporter = self._account
-            publish_success(exporter, sample, requester_info(exporter.broker, exporter, origin, detailed=True))
+            publish_success(
+                exporter, sample, requester_info(exporter.broker.server_name, exporter.name, origin, detailed=True)
+            )
 
     def give_up(self, waiting: Waiting, why: tuple[int, str]) -> None:
         """Wait no more; harmless when that has ended."""
         if self._by_subject.pop(waiting.subject, None) is None:
             return
-        waiting.requester.exchange.awaited.discard(waiting)
+        waiting.requester.awaited.discard(waiting)
         sample, waiting.sample = waiting.sample, None
         if sample is not None:
             publish_failure(self._account, sample, why)

@@ -40,7 +40,7 @@ class LinkLogin(Login):
         """Take an authenticator's answer, or have the shell work it out."""
         if isinstance(answer, Pending):
             self.pending = answer
-            self._link.broker.pending_logins.append(self._link)
+            self._link.wait_for_login()
         else:
             self._answered(answer)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.versions import API_LEVEL
-from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.credentials import Authenticator, Credentials, Grant, Pending, Refusal
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.accepted import AcceptedLink
 from natsctl.broker.leaf.handshake import LeafInfo, LeafOptions, LinkLog, RemoteOptions
 from natsctl.broker.leaf.leaf_interest import LOOP_PREFIX

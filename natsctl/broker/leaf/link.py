@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_valid_tokens, has_wildcard, matches, overlaps
-from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.login import Login
 from natsctl.broker.broker_options import SECOND_NS
 from natsctl.broker.deferred_work import keep, put_off, slice_end_ns
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
@@ -326,7 +326,7 @@ class LeafLink(Session):
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
         """Forget the link, whose transport is gone."""
-        joined = self.cid in self.broker.leafs
+        joined = self.cid in self._leafs.broker.leafs
         if not self._leafs.forget(self):
             return
         if self.close_reason is None:

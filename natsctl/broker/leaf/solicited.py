@@ -126,7 +126,7 @@ class SolicitedLink(LeafLink):
         options = self.broker.options
         body = LeafConnect(
             version=options.version,
-            server_id=self.broker.server_id,
+            server_id=self._leafs.broker.server_id,
             domain=options.domain,
             name=self.broker.server_name,
             is_hub=remote.hub,

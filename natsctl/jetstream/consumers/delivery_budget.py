@@ -17,7 +17,7 @@ from natsctl.api.headers import MSG_SIZE, append
 from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
-    from natsctl.broker.delivery import Delivery
+    from natsctl.broker.subscription import Delivery
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.store.message import StoredMessage
 

@@ -29,7 +29,7 @@ from natsctl.jetstream.consumers.priority_groups import MISMATCH, WRONG_PIN, Pin
 from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
-    from natsctl.broker.delivery import Delivery
+    from natsctl.broker.subscription import Delivery
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 

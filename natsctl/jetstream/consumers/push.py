@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from natsctl.broker.account import Watch
-    from natsctl.broker.delivery import Delivery
+    from natsctl.broker.subscription import Delivery
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 FLOW_REQUEST: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"

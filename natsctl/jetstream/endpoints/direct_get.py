@@ -24,9 +24,8 @@ from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
-    from natsctl.broker.delivery import Delivery
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import Handler, Subscription
+    from natsctl.broker.subscription import Delivery, Handler, Subscription
     from natsctl.jetstream.streams.stream_context import StreamContext
     from natsctl.store.message import StoredMessage
 

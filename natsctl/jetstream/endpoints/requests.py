@@ -14,14 +14,14 @@ from natsctl.api.endpoints import Endpoint
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.times import format_time
-from natsctl.broker.imports.requester import requester_info
+from natsctl.broker.info import requester_info
 from natsctl.jetstream.advisories import nuid
 from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.broker import Broker
-    from natsctl.broker.imports.import_chain import ImportHop
+    from natsctl.broker.imports.account_imports import ImportHop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine_context import DurableChange, EngineContext
@@ -224,7 +224,7 @@ def client_info(broker: Broker, account: Account, request: ApiRequest) -> Client
     """
     hop = request.hop
     if hop is None or hop.info is None:
-        return replace(requester_info(broker, account, request.origin, detailed=True), jwt="")
+        return replace(requester_info(broker.server_name, account.name, request.origin, detailed=True), jwt="")
     return replace(hop.info, svc=account.name, jwt="", server=hop.info.server or broker.server_name)
 
 

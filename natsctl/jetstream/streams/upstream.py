@@ -42,8 +42,7 @@ from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Watch
-    from natsctl.broker.delivery import Delivery
-    from natsctl.broker.subscription import Subscription
+    from natsctl.broker.subscription import Delivery, Subscription
     from natsctl.jetstream.streams.stream_context import StreamContext
 
 

@@ -17,9 +17,9 @@ from natsctl.api.account import AccountLimits
 from natsctl.api.codec import go_quote
 from natsctl.api.subject_transform import TransformError
 from natsctl.api.subjects import is_literal, is_valid_subject
-from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.permissions import Permissions
 from natsctl.broker.imports.account_config import (
+    GLOBAL_ACCOUNT,
     RESPONSE_THRESHOLD_NS,
     AccountConfig,
     ConnectionLimits,

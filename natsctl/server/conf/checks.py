@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from natsctl.api.subjects import domain_prefix, is_valid_subject
-from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.server import options as defaults
 from natsctl.server.options import ServerOptions
 

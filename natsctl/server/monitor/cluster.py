@@ -14,7 +14,7 @@ from natsctl.server.monitor.document import round_trip, text
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
-    from natsctl.broker.leaf.peer import LeafPeer
+    from natsctl.broker.broker_context import LeafPeer
     from natsctl.server.monitor.query import ServerView
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from natsctl.api.subjects import is_literal, is_valid_subject, overlaps
 from natsctl.api.times import format_time
-from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.session import Session
 from natsctl.server.monitor.document import SECOND_NS, go_number, round_trip, text, uptime, wall_time, whole
 from natsctl.server.monitor.query import BadRequestError, Query
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
+    from natsctl.broker.broker_context import LeafPeer
     from natsctl.broker.broker_options import Clock
     from natsctl.broker.jwt.account_registry import ActiveAccount
-    from natsctl.broker.leaf.peer import LeafPeer
     from natsctl.broker.subscription import Subscription
     from natsctl.server.monitor.query import ServerView
 

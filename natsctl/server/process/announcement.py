@@ -98,7 +98,7 @@ def _plain_secrets(options: ServerOptions) -> bool:
     secrets = [user.password for user in options.users] + [options.password, options.token]
     if not any(secrets):
         return False
-    from natsctl.broker.auth.passwords import is_bcrypt
+    from natsctl.broker.auth.static_auth import is_bcrypt
 
     return any(secret and not is_bcrypt(secret) for secret in secrets)
 

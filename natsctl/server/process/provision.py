@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.listener import ClientConnection, TransportEndpoint, peer_of
 
 if TYPE_CHECKING:

@@ -174,7 +174,7 @@ def test_who_asks_in_vain_is_told_at_once() -> None:
     street = Street(*services(ServiceImport("A", "q.>")))
     heard = street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
     assert b"503\r\nNats-Subject: q.1\r\n" in heard
-    assert street.broker.accounts["A"].exchange.owed == 0
+    assert street.broker.accounts["A"].imports.owed == 0
 
 
 def test_a_chain_tells_who_asked_first() -> None:
@@ -200,7 +200,7 @@ def test_a_service_of_many_responses_ends_with_an_empty_one() -> None:
     reply = reply_of(street.a.heard())
     street.a.say(b"PUB %b 1\r\n1\r\nPUB %b 1\r\n2\r\nPUB %b 0\r\n\r\nPUB %b 1\r\n3\r\n" % (reply, reply, reply, reply))
     assert street.b.heard() == b"MSG in 1 1\r\n1\r\nMSG in 1 1\r\n2\r\nMSG in 1 0\r\n\r\n"
-    assert street.broker.accounts["A"].exchange.owed == 0
+    assert street.broker.accounts["A"].imports.owed == 0
 
 
 def test_who_shares_tells_everything() -> None:
@@ -226,9 +226,9 @@ def test_nobody_waits_longer_than_the_threshold_allows() -> None:
     street.a.say(b"SUB q.> 1\r\n")
     street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
     street.house.wait(4)
-    assert street.broker.accounts["A"].exchange.owed == 1
+    assert street.broker.accounts["A"].imports.owed == 1
     street.house.wait(1)
-    assert street.broker.accounts["A"].exchange.owed == 0
+    assert street.broker.accounts["A"].imports.owed == 0
     assert b"MSG" not in street.b.heard()
 
 
@@ -237,10 +237,10 @@ def test_nobody_waits_for_who_has_gone() -> None:
     street.a.say(b"SUB q.> 1\r\n")
     street.b.say(b"SUB in.* 1\r\nPUB q.1 in.1 3\r\nreq\r\n")
     exporter = street.broker.accounts["A"]
-    assert exporter.exchange.owed == 1
+    assert exporter.imports.owed == 1
     assert exporter.has_interest(reply_of(street.a.heard()))
     street.b.session.closed()
-    assert exporter.exchange.owed == 0
+    assert exporter.imports.owed == 0
 
 
 def test_a_request_is_no_message_of_a_stream() -> None:
@@ -292,7 +292,7 @@ def test_a_measured_request_tells_how_long_it_took() -> None:
 def test_a_measured_request_that_fails_tells_why() -> None:
     street = latent()
     street.b.say(b"PUB q 3\r\nreq\r\n")
-    assert (metric(street.a.heard())["status"], street.broker.accounts["A"].exchange.owed) == (400, 1)
+    assert (metric(street.a.heard())["status"], street.broker.accounts["A"].imports.owed) == (400, 1)
     street.b.say(b"UNSUB 1\r\n")
     assert metric(street.a.heard())["status"] == 408
     street.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")

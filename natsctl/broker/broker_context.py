@@ -1,0 +1,164 @@
+"""Interfaces between the broker and its parts.
+
+`Broker` provides `BrokerContext`, which accounts, sessions and their parts use instead of it. `EventListener` hears of
+connections, and `LeafPeer` is a leaf node connection, dialled or accepted, as monitoring shows it (`Broker.leafs`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from natsctl.broker.session_context import ServerContext
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.auth.credentials import Refusal, TlsFacts
+    from natsctl.broker.broker_options import Rng
+    from natsctl.broker.session import Session
+
+
+class BrokerContext(ServerContext, Protocol):
+    """The members of a broker that its accounts and sessions use."""
+
+    rng: Rng
+    server_name: str
+    accounts: dict[str, Account]
+    system_account: Account
+    sessions: dict[int, Session]
+    dirty: list[Session]
+    """Sessions that have output or want to be closed."""
+    slow_consumers: int
+    event_listener: EventListener
+    log_info: Callable[[str], None]
+    notice: Callable[[Session, str], None]
+    pending_logins: list[Session]
+    unfinished: deque[Session]
+    """Sessions that have deferred a part of what they were sent."""
+    long_work: deque[Iterator[None]]
+    """Work on many subscriptions that is still to be done."""
+    on_tick: list[Callable[[], None]]
+
+    def account(self, name: str) -> Account:
+        """Return the account of that name; it is made where it is new."""
+
+    def ended(self, session: Session) -> None:
+        """Count and remember a session that has ended, and report it."""
+
+    def info_json(self, session: Session, *, connect_info: bool = False, lame_duck: bool = False) -> bytes:
+        """Return INFO's body for one session."""
+
+    def server_info(self) -> dict[str, object]:
+        """Return the facts about this server in system messages; each call counts one message."""
+
+
+class EventListener(Protocol):
+    """Listener to the events of connections; it must not close sessions."""
+
+    def connected(self, session: Session) -> None:
+        """Handle a client whose CONNECT was accepted."""
+
+    def refused(self, session: Session, refusal: Refusal) -> None:
+        """Handle a client that was refused; `disconnected` follows."""
+
+    def disconnected(self, session: Session) -> None:
+        """Handle the end of a connection; its `close_reason` and `stop_ns` are set."""
+
+
+class NullListener:
+    """Event listener that ignores every event."""
+
+    __slots__ = ()
+
+    def connected(self, session: Session) -> None:
+        """Do nothing."""
+
+    def refused(self, session: Session, refusal: Refusal) -> None:
+        """Do nothing."""
+
+    def disconnected(self, session: Session) -> None:
+        """Do nothing."""
+
+
+class LeafPeer(Protocol):
+    """Facts about one leaf node connection for monitoring; times are of the broker's clocks."""
+
+    @property
+    def cid(self) -> int:
+        """The number of the connection, of the same count as those of clients."""
+
+    @property
+    def name(self) -> str:
+        """The name of the server at the other end."""
+
+    @property
+    def is_spoke(self) -> bool:
+        """Whether this server is the one that dialled."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the other end is kept apart from other leaf nodes."""
+
+    @property
+    def account(self) -> Account:
+        """The account that is shared."""
+
+    @property
+    def host(self) -> str:
+        """The address of the other end."""
+
+    @property
+    def port(self) -> int:
+        """The port of the other end."""
+
+    @property
+    def user(self) -> str:
+        """User of the other end; empty without users."""
+
+    @property
+    def tls(self) -> TlsFacts | None:
+        """Result of the TLS handshake."""
+
+    @property
+    def websocket(self) -> bool:
+        """Whether it runs over WebSocket."""
+
+    @property
+    def compression(self) -> str:
+        """The compression that was settled, as nats-server spells it; empty for none was spoken of."""
+
+    @property
+    def start_ns(self) -> int:
+        """When it was made, wall clock."""
+
+    @property
+    def last_data_ns(self) -> int:
+        """When something other than protocol chatter last went either way, monotonic clock."""
+
+    @property
+    def rtt_ns(self) -> int:
+        """The last round trip, 0 where none was measured."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait to be written."""
+
+    @property
+    def in_msgs(self) -> int:
+        """Messages from the other end."""
+
+    @property
+    def in_bytes(self) -> int:
+        """Bytes from the other end."""
+
+    @property
+    def out_msgs(self) -> int:
+        """Messages to the other end."""
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes to the other end."""
+
+    def subjects(self) -> Iterable[bytes]:
+        """Return the subjects that the other end is interested in."""

@@ -1,0 +1,104 @@
+"""The members of a session that its parts use: login, deadlines and deferred work.
+
+`Session` provides them. Its parts name this protocol instead of `Session`, so that each depends only on what it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from natsctl.broker.auth.credentials import ConnectOptions, Grant, Refusal
+    from natsctl.broker.auth.login import Login
+    from natsctl.broker.broker_options import BrokerOptions, Clock, Rng
+    from natsctl.broker.deferred_work import DeferredWork
+    from natsctl.broker.refusals import CloseReason
+    from natsctl.broker.timers import Timers
+    from natsctl.wire.ops import Op
+
+
+class ServerContext(Protocol):
+    """The members of a broker that the parts of its sessions use."""
+
+    options: BrokerOptions
+    clock: Clock
+    secret_rng: Rng
+    stale_connections: int
+
+    @property
+    def unfinished(self) -> Sized:
+        """The sessions that have deferred a part of what they were sent."""
+
+    def look_by(self, at_ns: int) -> None:
+        """See to it that `tick` is called by then."""
+
+
+class SessionContext(Protocol):
+    """One connection, as its parts use it."""
+
+    host: str
+    verbose: bool
+    start_ns: int
+    rtt_ns: int
+    last_active_ns: int
+    close_reason: CloseReason | None
+    put_off: DeferredWork | None
+
+    @property
+    def broker(self) -> ServerContext:
+        """The broker of the session."""
+
+    @property
+    def login(self) -> Login:
+        """The credentials and the grant of the session."""
+
+    @property
+    def timers(self) -> Timers:
+        """The deadlines of the session."""
+
+    @property
+    def connection_type(self) -> str:
+        """The kind of connection as users and JWTs name it."""
+
+    def start_timers(self) -> None:
+        """Count all deadlines from now on."""
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes that are not a message."""
+
+    def notice(self, text: str) -> None:
+        """Report a line to the operator."""
+
+    def close(self, reason: CloseReason, text: str = "") -> None:
+        """Ask the shell to close after writing `-ERR 'text'`."""
+
+    def receive(self, chunk: bytes) -> None:
+        """Carry out every operation that `chunk` completes."""
+
+    def go_on(self, ops: list[Op], chunk: bytes) -> None:
+        """Carry out what has arrived while the client's login was worked out, or what was put off."""
+
+    def wait_for_login(self) -> None:
+        """Ask the shell to work out the login."""
+
+    def wait_for_turn(self) -> None:
+        """Queue behind the other sessions that have deferred work."""
+
+    def enter(self, grant: Grant) -> bool:
+        """Go into the account of a grant with its permissions; False where the account is full."""
+
+    def drop_subscriptions(self) -> None:
+        """End all subscriptions."""
+
+    def set_client_info(self, options: ConnectOptions) -> None:
+        """Record the client's name, language and version."""
+
+    def apply(self, options: ConnectOptions) -> None:
+        """Apply the options of CONNECT."""
+
+    def on_connected(self) -> None:
+        """Report that the client's CONNECT was accepted."""
+
+    def on_refused(self, refusal: Refusal) -> None:
+        """Report that the client was refused."""
