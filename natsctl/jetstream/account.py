@@ -321,7 +321,7 @@ class JetStreamAccount:
 
 
 def _refuse_consumer_limits(stream: Stream, config: StreamConfig) -> ApiError | None:
-    """Return the error where a consumer that exists is beyond new consumer limits; those kept are not looked at."""
+    """Return the error where an existing consumer is beyond new consumer limits; unchanged limits are not checked."""
     limits = config.consumer_limits
     if limits == stream.config.consumer_limits:
         return None

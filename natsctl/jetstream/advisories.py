@@ -136,7 +136,7 @@ class DiskFull:
         self._engine = engine
         self._quiet_until_ns = 0
 
-    def met(self, stream: str) -> None:
+    def report(self, stream: str) -> None:
         """Record that a stream could not be written for lack of room."""
         engine, now_ns = self._engine, self._engine.clock.monotonic_ns()
         event = ServerOutOfSpace(stream=stream, domain=engine.options.domain)

@@ -64,10 +64,10 @@ class AccountLifecycle:
         """Follow the accounts of the broker."""
         self._engine = engine
         self._refusals: dict[str, RefusedApi] = {}
-        engine.broker.on_account_added(self._meet)
+        engine.broker.on_account_added(self._on_account_added)
         engine.broker.on_account_changed(self.follow)
 
-    def _meet(self, account: Account) -> None:
+    def _on_account_added(self, account: Account) -> None:
         domain = self._engine.options.domain
         if domain:
             map_domain(account, domain)
@@ -97,11 +97,11 @@ class AccountLifecycle:
         elif js is not None:
             js.limit(limits)
         else:
-            self._admit(account)
+            self._stop_refusing(account)
             engine.accounts[name] = JetStreamAccount(engine, account, limits, Dispatcher)
             engine.adopt(name)
 
-    def _admit(self, account: Account) -> None:
+    def _stop_refusing(self, account: Account) -> None:
         refusal = self._refusals.pop(account.name, None)
         if refusal is not None:
             refusal.stop()
@@ -110,7 +110,7 @@ class AccountLifecycle:
         """Answer the clients of an account that it has no JetStream, unless it imports another account's."""
         here = account.name in self._engine.broker.accounts
         if not here or any(is_subset(_INFO, link.local) for link in account.imports.services):
-            self._admit(account)
+            self._stop_refusing(account)
         elif account.name not in self._refusals:
             self._refusals[account.name] = RefusedApi(self._engine, account)
 
@@ -161,8 +161,8 @@ class Engine:
         """Streams that a job keeps closed (work.py)."""
         self._recovered = False
         self.usage = {
-            StorageType.MEMORY: ServerUsage(self.options.max_memory or -1, self._usage_turned),
-            StorageType.FILE: ServerUsage(self.options.max_storage or -1, self._usage_turned),
+            StorageType.MEMORY: ServerUsage(self.options.max_memory or -1, self._on_full_changed),
+            StorageType.FILE: ServerUsage(self.options.max_storage or -1, self._on_full_changed),
         }
         self.account_lifecycle = AccountLifecycle(self)
 
@@ -257,7 +257,7 @@ class Engine:
         js = self.accounts.get(account)
         return [] if js is None else js.remove_all()
 
-    def _usage_turned(self) -> None:
+    def _on_full_changed(self) -> None:
         """Reconfigure every stream, because storage became full or free."""
         for js in self.accounts.values():
             for stream in js.streams.values():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 JUMP_NS: Final = 5 * 60 * 1_000_000_000
-"""A difference between the clocks that grew by more than this between two looks is a jump."""
+"""A difference between the clocks that grew by more than this between two checks is a jump."""
 
 HOLD_NS: Final = 60 * 1_000_000_000
 """Time after a jump during which nothing expires."""
@@ -142,7 +142,7 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
 class DiskFullReporter(Protocol):
     """Advisories about a full disk."""
 
-    def met(self, stream: str) -> None:
+    def report(self, stream: str) -> None:
         """Report that a stream could not be written for lack of room."""
 
 

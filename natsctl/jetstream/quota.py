@@ -35,7 +35,7 @@ class QuotaStream(Protocol):
 
 
 class QuotaAccount(Protocol):
-    """An account, as its limits look at it."""
+    """An account, as far as its limits need it."""
 
     engine: EngineContext
 
@@ -151,7 +151,7 @@ class AccountUsage:
 
     @property
     def room(self) -> int:
-        """Return how many bytes may still come."""
+        """Return how many bytes may still be added."""
         rooms = [usage.limit - usage.used for usage in (self, self._server) if usage.limit >= 0]
         return min(rooms, default=1 << 62)
 

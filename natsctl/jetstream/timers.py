@@ -29,7 +29,7 @@ class Timer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Make sure that it is not called; harmless once it was."""
+        """Prevent the call; without effect once it was made."""
         if self.callback is not None:
             self.callback = None
             self._timers.cancelled()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FIRST_SLICE: Final = 256
 """Cost that a job may spend within the call that begins it, in messages examined one by one (`store.steps`)."""
 SLICE: Final = 512
-"""And what the jobs of one stream do in one turn: about 3 ms."""
+"""Cost that the jobs of one stream may spend in one turn: about 3 ms."""
 REQUEST_COST: Final = 32
 """Cost of a request that waited."""
 MOST_WAITING: Final = 10_000
@@ -59,7 +59,7 @@ class Publisher(Protocol):
         """Handle one published message."""
 
 
-class Workplace(Protocol):
+class WorkedStream(Protocol):
     """A stream, as its long jobs use it."""
 
     store: StreamStore
@@ -89,7 +89,7 @@ class Work:
         "closed",
     )
 
-    def __init__(self, stream: Workplace) -> None:
+    def __init__(self, stream: WorkedStream) -> None:
         self._stream = stream
         self._engine = stream.engine
         self._jobs: deque[_Job] = deque()
@@ -121,7 +121,7 @@ class Work:
                 while self._jobs and spent < FIRST_SLICE:
                     spent += self._step()
             finally:  # a fault in one call must not leave the stream closed to all others
-                self._go_on()
+                self._continue()
 
     def shut(self) -> None:
         """Hold all other calls until the present job has ended; without one there is nothing to wait for."""
@@ -157,12 +157,12 @@ class Work:
         spent, budget = 0, min(budget, SLICE)
         try:
             while spent < budget and (self._jobs or self._held):
-                spent += self._step() if self._jobs else self._let_in()
+                spent += self._step() if self._jobs else self._serve_held()
         finally:
-            self._go_on()
+            self._continue()
         return spent
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Open or close the stream by the remaining work, and ask for a turn for it."""
         closed = bool(self._jobs and self._shut) or self._changes > 0
         if closed is not self.closed:
@@ -188,8 +188,8 @@ class Work:
             if self._jobs:
                 self._step()
             else:
-                self._let_in()
-        self._go_on()
+                self._serve_held()
+        self._continue()
 
     def stop(self) -> None:
         """Drop every job and serve the waiting calls, which find that the stream is gone."""
@@ -237,9 +237,9 @@ class Work:
             store.held += 1
             store.held_bytes += held.size
         if not self._running:
-            self._go_on()
+            self._continue()
 
-    def _let_in(self) -> int:
+    def _serve_held(self) -> int:
         """Make the call that has waited longest."""
         held = self._held.popleft()
         if not held.reads:

@@ -79,7 +79,7 @@ class ConsumerState:
         self.snapshot = array("Q", snapshot)
         self.snapshot_end = snapshot_end
         self.is_new = False
-        """Whether the stream still has every message that `snapshot` lists."""
+        """True if the stream still has every message that `snapshot` lists."""
 
     def floor(self) -> Floor:
         """Return the ack floor."""
@@ -250,7 +250,7 @@ class _StateRecord(msgspec.Struct, array_like=True):
     """Many are written as they are in memory, which takes a fraction of the time."""
     snapshot_end: int
     floor: tuple[int, int, bool] | None = None
-    """Absent in journals of earlier versions, where it followed from what was pending."""
+    """Absent in journals of earlier versions, where it followed from the pending messages."""
 
 
 CREATED = 0x20

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FLOW_WINDOW_START: Final = 2 << 20
 FLOW_WINDOW_MAX: Final = 32 << 20
-"""Bytes."""
+"""The first and the largest window of flow control, bytes."""
 
 REPLAY_GAP_NS: Final = 1_000_000
 """Gaps of up to a millisecond are not reproduced."""
@@ -39,14 +39,14 @@ def headers_only(header: bytes, payload: bytes) -> tuple[bytes, bytes]:
 
 
 class FlowControl:
-    """The window of one push consumer; `asked` is the reply subject of an unanswered request, else b""."""
+    """The window of one push consumer; `pending_reply` is the reply subject of an unanswered request, else b""."""
 
-    __slots__ = ("_covered", "asked", "unanswered", "window")
+    __slots__ = ("_covered", "pending_reply", "unanswered", "window")
 
     def __init__(self) -> None:
         self.window = FLOW_WINDOW_START
         self.unanswered = 0
-        self.asked = b""
+        self.pending_reply = b""
         self._covered = 0
 
     def stalled(self) -> bool:
@@ -56,7 +56,7 @@ class FlowControl:
     def sent(self, size: int) -> bool:
         """Count `size` bytes that were sent and return whether to request an answer now."""
         self.unanswered += size
-        if not self.asked:
+        if not self.pending_reply:
             return self.unanswered > self.window // 2
         if self.unanswered - self._covered >= self.window:
             self._covered += size
@@ -67,26 +67,26 @@ class FlowControl:
         for at in range(start, len(deliveries)):
             _, reply, header, payload = deliveries[at]
             if self.sent(len(reply) + len(header) + len(payload) + subject_size) or self.stalled():
-                return at + 1 - start, not self.asked
+                return at + 1 - start, not self.pending_reply
         return len(deliveries) - start, False
 
     def ask(self, reply: bytes) -> None:
         """Record that a request with this reply subject went out behind everything sent so far."""
-        self.asked = reply
+        self.pending_reply = reply
         self._covered = self.unanswered
 
     def answered(self, subject: bytes) -> bool:
         """Open the window for an answer to the outstanding request; False for any other subject."""
-        if not self.asked or subject != self.asked:
+        if not self.pending_reply or subject != self.pending_reply:
             return False
         self.window = min(self.window * 2, FLOW_WINDOW_MAX)
         self.unanswered = max(self.unanswered - self._covered, 0)
-        self.asked, self._covered = b"", 0
+        self.pending_reply, self._covered = b"", 0
         return True
 
     def forget(self) -> None:
         """Reset for another subscriber."""
-        self.window, self.unanswered, self.asked, self._covered = FLOW_WINDOW_START, 0, b"", 0
+        self.window, self.unanswered, self.pending_reply, self._covered = FLOW_WINDOW_START, 0, b"", 0
 
 
 class RateLimit:

@@ -161,7 +161,7 @@ class Undelivered:
 
     @property
     def position(self) -> int:
-        """Return up to where everything was delivered or looked at and found not to be for this consumer."""
+        """Return the sequence up to which everything was delivered, or does not match the filters."""
         return max(self.next_seq - 1, self._looked_seq)
 
     def look_at_end(self) -> None:

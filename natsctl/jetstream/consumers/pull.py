@@ -65,7 +65,7 @@ class PullRequestError(Exception):
 
 
 class OpenRequest:
-    """One pull request that still wants messages; times are monotonic ns, 0 = none."""
+    """One open pull request; times are monotonic ns, 0 = none."""
 
     __slots__ = (
         "bytes_left",
@@ -111,7 +111,7 @@ class OpenRequest:
         return self.no_wait and (self.delivered > 0 or not self.expires_ns)
 
     def next_event_ns(self) -> int:
-        """Return when this request must be looked at, 0 for never."""
+        """Return when this request must be checked, 0 for never."""
         if not self.heartbeat_ns:
             return self.expires_ns
         beat = self.last_ns + self.heartbeat_ns
@@ -123,7 +123,7 @@ class OpenRequest:
 
 
 def parse_request(body: bytes) -> tuple[PullRequest, bool]:
-    """Return the parsed request, and whether it came as JSON. Raises PullRequestError."""
+    """Return the parsed request, and whether it was JSON. Raises PullRequestError."""
     text = body.strip()
     if text[:1] != b"{":
         return PullRequest(batch=int(text) if _NUMBER.fullmatch(text) else 1), False

@@ -229,9 +229,9 @@ class PushDelivery:
     def _ask(self) -> None:
         """Ask the client to answer for everything sent so far, unless a request is out already."""
         flow = self._flow
-        if flow is not None and not flow.asked:
+        if flow is not None and not flow.pending_reply:
             flow.ask(self._consumer.flow_reply())
-            self._consumer.account.publish(self._subject, flow.asked, FLOW_REQUEST, b"")
+            self._consumer.account.publish(self._subject, flow.pending_reply, FLOW_REQUEST, b"")
 
     def _heartbeat(self) -> None:
         """Send an idle heartbeat if nothing else went out for that long, and arm the next look."""
@@ -241,8 +241,8 @@ class PushDelivery:
             self.last_ns = now_ns
             if self.is_active:
                 stalled = b""
-                if self._flow is not None and self._flow.asked:
-                    stalled = b"Nats-Consumer-Stalled: %b\r\n" % self._flow.asked
+                if self._flow is not None and self._flow.pending_reply:
+                    stalled = b"Nats-Consumer-Stalled: %b\r\n" % self._flow.pending_reply
                 block = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position, stalled)
                 consumer.account.publish(self._subject, b"", block, b"")
                 if self._acks_by_flow and consumer.state.pending:

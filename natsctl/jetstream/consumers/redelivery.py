@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 EXPIRED_PER_CALL = 2048
-"""Sequences looked at per timer call, so that a mass expiry does not hold up the loop."""
+"""Sequences examined per timer call, so that a mass expiry does not hold up the loop."""
 
 _NO_QUEUE: deque[int] = deque()
 _NOTHING_QUEUED: set[int] = set()

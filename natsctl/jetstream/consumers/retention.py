@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 MAX_KNOWN: Final = 16_384
-"""Consumers that stand in remembered answers, plus one per answer; all are forgotten when there are more."""
+"""Consumers in cached answers, plus one per answer; the cache is cleared when there are more."""
 
 FEW: Final = 16
 """Number of consumers up to which all get all messages: finding the matching ones would cost more."""
@@ -48,11 +48,11 @@ Stored = tuple[int, bytes]
 class Interest:
     """The consumers of one stream by their filters."""
 
-    __slots__ = ("_everyone", "_everyone_listed", "_filters", "_known", "_known_size", "_patterns")
+    __slots__ = ("_filters", "_known", "_known_size", "_patterns", "_unfiltered", "_unfiltered_listed")
 
     def __init__(self) -> None:
-        self._everyone: dict[ConsumerContext, None] = {}
-        self._everyone_listed: Consumers | None = None
+        self._unfiltered: dict[ConsumerContext, None] = {}
+        self._unfiltered_listed: Consumers | None = None
         self._filters: dict[ConsumerContext, tuple[bytes, ...]] = {}
         self._patterns: SubjectIndex[ConsumerContext] = SubjectIndex()
         self._known: dict[bytes, Consumers] = {}
@@ -62,46 +62,46 @@ class Interest:
         """Return how many consumers there are."""
         return len(self._filters)
 
-    def enter(self, consumer: ConsumerContext) -> bool:
+    def add(self, consumer: ConsumerContext) -> bool:
         """Add a consumer, or update its filters; return whether they have changed."""
         filters = tuple(subject.encode() for subject in filters_of(consumer.config))
         if _REST in filters:
             filters = ()
         if self._filters.get(consumer) == filters:
             return False
-        self.leave(consumer)
+        self.remove(consumer)
         self._filters[consumer] = filters
         if not filters:
-            self._everyone[consumer] = None
+            self._unfiltered[consumer] = None
         for subject in filters:
             self._patterns.add(subject, consumer)
         return True
 
-    def leave(self, consumer: ConsumerContext) -> None:
+    def remove(self, consumer: ConsumerContext) -> None:
         """Remove a consumer."""
         self._known.clear()
-        self._known_size, self._everyone_listed = 0, None
-        self._everyone.pop(consumer, None)
+        self._known_size, self._unfiltered_listed = 0, None
+        self._unfiltered.pop(consumer, None)
         for subject in self._filters.pop(consumer, ()):
             self._patterns.remove(subject, consumer)
 
-    def takers(self, subject: bytes) -> Consumers:
+    def consumers_of(self, subject: bytes) -> Consumers:
         """Return the consumers that take a subject."""
-        choosers = self._choosers(subject)
-        if not self._everyone:
-            return choosers
-        if self._everyone_listed is None:
-            self._everyone_listed = tuple(self._everyone)
-        return (*self._everyone_listed, *choosers) if choosers else self._everyone_listed
+        filtering = self._filtering(subject)
+        if not self._unfiltered:
+            return filtering
+        if self._unfiltered_listed is None:
+            self._unfiltered_listed = tuple(self._unfiltered)
+        return (*self._unfiltered_listed, *filtering) if filtering else self._unfiltered_listed
 
     def overlapping(self, patterns: Iterable[bytes]) -> dict[ConsumerContext, None]:
         """Return the consumers whose filters overlap some patterns."""
-        found = dict(self._everyone)
+        found = dict(self._unfiltered)
         for pattern in patterns:
             found.update(self._patterns.overlapping(pattern))
         return found
 
-    def _choosers(self, subject: bytes) -> Consumers:
+    def _filtering(self, subject: bytes) -> Consumers:
         """Return the consumers that take a subject by a filter."""
         known = self._known.get(subject)
         if known is None:
@@ -118,24 +118,24 @@ class Interest:
             for consumer in tuple(self._filters):
                 consumer.on_messages(stored)
             return
-        choosers: dict[ConsumerContext, list[Stored]] = {}
+        filtering: dict[ConsumerContext, list[Stored]] = {}
         for message in stored:
-            for consumer in self._choosers(message[1]):
-                if (wanted := choosers.get(consumer)) is None:
-                    choosers[consumer] = [message]
+            for consumer in self._filtering(message[1]):
+                if (wanted := filtering.get(consumer)) is None:
+                    filtering[consumer] = [message]
                 else:
                     wanted.append(message)
-        for consumer in tuple(self._everyone):
+        for consumer in tuple(self._unfiltered):
             consumer.on_messages(stored)
-        for consumer, messages in choosers.items():
+        for consumer, messages in filtering.items():
             consumer.on_messages(messages)
 
 
 AT_ONCE: Final = 100_000
-"""Messages that are looked at in one go when a stream becomes one of interest."""
+"""Messages that are examined in one go when a stream's retention becomes interest."""
 
 SWEEP_BATCH: Final = 256
-"""Messages looked at in one turn."""
+"""Messages examined in one turn."""
 
 ASKED_SLACK: Final = 65_536
 """Entries of `_asked` for messages that are gone which are kept before they are dropped."""
@@ -170,7 +170,7 @@ class Retention:
     def recovered(self) -> None:
         """Sweep messages that were acknowledged before a crash and not yet removed."""
         for consumer in self._stream.consumers.values():
-            self.interest.enter(consumer)
+            self.interest.add(consumer)
         if self.removes and (len(self.interest) or self.by_interest):
             self._start_sweep()
 
@@ -178,21 +178,21 @@ class Retention:
 
     def consumer_added(self, consumer: ConsumerContext) -> None:
         """Record a new consumer; there is nothing that goes because of it."""
-        self.interest.enter(consumer)
+        self.interest.add(consumer)
         self._asked.clear()
 
     def consumer_updated(self, consumer: ConsumerContext) -> None:
         """Record a consumer's new configuration: it may want other messages now."""
-        if self.interest.enter(consumer):
+        if self.interest.add(consumer):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_deleted(self, consumer: ConsumerContext) -> None:
         """Handle the deletion of a consumer."""
-        self.interest.leave(consumer)
+        self.interest.remove(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_reset(self) -> None:
-        """Record that a consumer wants messages again."""
+        """Record that a consumer needs messages again."""
         self._asked.clear()
 
     def applying(self) -> Steps[None]:
@@ -208,7 +208,7 @@ class Retention:
             return
         seq, looked = store.next_seq(ALL, 1), 0
         while seq:
-            takers = self.interest.takers(store.subject_of(seq) or b"")
+            takers = self.interest.consumers_of(store.subject_of(seq) or b"")
             if takers and not self._is_wanted(seq, takers):
                 self._remove(seq)
             seq, looked = store.next_seq(ALL, seq + 1), looked + 1
@@ -229,7 +229,7 @@ class Retention:
 
     def refuses(self, subject: bytes) -> bool:
         """Return whether a message on `subject` is not kept because no consumer would take it."""
-        return self.by_interest and not self.interest.takers(subject)
+        return self.by_interest and not self.interest.consumers_of(subject)
 
     # Acks
 
@@ -253,7 +253,7 @@ class Retention:
         store = self._stream.store
         for seq in seqs:
             subject = store.subject_of(seq)
-            if subject is not None and not self._is_wanted(seq, self.interest.takers(subject)):
+            if subject is not None and not self._is_wanted(seq, self.interest.consumers_of(subject)):
                 self._remove(seq)
         self._stream.count_bytes()
 
@@ -320,7 +320,7 @@ class Retention:
 
     def _is_spent(self, seq: int) -> bool:
         """Return whether a message has no further use; one that some consumer gave up stays."""
-        takers = self.interest.takers(self._stream.store.subject_of(seq) or b"")
+        takers = self.interest.consumers_of(self._stream.store.subject_of(seq) or b"")
         if not takers:
             return self.by_interest
         return not self._is_wanted(seq, takers)

@@ -255,7 +255,7 @@ class DirectGet:
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool:
         """Serve `DIRECT.GET.<origin>`, unless the origin does."""
-        if self._stands_aside():
+        if self._defers_to_origin():
             return False
         self._on_request(subject, reply, header, payload, origin)
         return True
@@ -264,12 +264,12 @@ class DirectGet:
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool:
         """Serve `DIRECT.GET.<origin>.<subject>`, unless the origin does."""
-        if self._stands_aside():
+        if self._defers_to_origin():
             return False
         self._on_subject(subject, reply, header, payload, origin)
         return True
 
-    def _stands_aside(self) -> bool:
+    def _defers_to_origin(self) -> bool:
         """Return whether the origin is a stream of this account that answers itself."""
         mirror = self._stream.config.mirror
         if mirror is None or mirror.external is not None:

@@ -59,7 +59,7 @@ LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST", "STREAM.BLOCKS"
 """Verbs that answer with a page of infos, or a block of messages."""
 
 MOST_WAITING: Final = 10_000
-"""Requests of one account that may wait; one more, and all of them are dropped, as by nats-server's queue."""
+"""Requests of one account that may wait; with one more all are dropped, as by nats-server's queue."""
 
 COST: Final = 256
 """Share of one request in a turn's budget of messages: the infos of a page."""
@@ -137,12 +137,12 @@ HANDLERS: Final[dict[str, EndpointFunction]] = {
     "STREAM.SNAPSHOT": _snapshot,
     "STREAM.RESTORE": _restore,
 }
-"""By the names of `api.endpoints`."""
+"""Handlers by the names of `api.endpoints`."""
 
 
 _EVERYTHING: Final = f"{API_PREFIX}.>".encode()
 PER_OBJECT: Final = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
-"""Verbs that have a subscription for each object: who asks a missing one has no responder."""
+"""Verbs that have a subscription for each object: a request for a missing one has no responder."""
 _SILENT: Final = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE", "ACCOUNT.")
 """Verbs that only a cluster answers."""
 _PURGE: Final = endpoints.ACCOUNT_PURGE

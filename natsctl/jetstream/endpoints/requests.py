@@ -220,7 +220,7 @@ def is_structured(body: bytes) -> bool:
 def client_info(broker: Broker, account: Account, request: ApiRequest) -> ClientInfo:
     """Return the client behind a request in `account`; without one, the server itself.
 
-    Of who asks from another account it is what that account shares, and the account that was asked as the service.
+    For a client of another account it is what that account shares, with the requested account as the service.
     """
     hop = request.hop
     if hop is None or hop.info is None:

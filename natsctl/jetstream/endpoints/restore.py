@@ -61,7 +61,7 @@ MAX_CONSUMERS: Final = 100_000
 MAX_ENTRIES: Final = 5_000_000
 """Pending and redelivered messages of all of them together, for the same reason."""
 MAX_KNOWN: Final = 4096
-"""Subjects that need no second look."""
+"""Subjects that need no further check."""
 _SUBJECT: Final = re.compile(rb"[^\s\0]{1,%d}" % MAX_SUBJECT_BYTES).fullmatch
 _PLACEHOLDER: Final = b"_"
 """Subject of the message that is stored and removed again where the stream's last one is gone."""
@@ -170,7 +170,7 @@ class Staging:
             raise StorageLimitError("the limit for this storage is reached")
 
     def _gone(self, gone: Gone) -> None:
-        """Remove a message that came before, or remember that the stream went on to there."""
+        """Remove an earlier message, or remember that the stream's sequences reach up to it."""
         if gone.seq > MAX_SEQ:
             raise ArchiveError(f"sequence {gone.seq} is out of order")
         removed = self.store is not None and self.store.remove(gone.seq) is not None
@@ -261,7 +261,7 @@ MAX_QUEUED_BYTES: Final = 64 << 20
 MAX_UNSYNCED_MESSAGES: Final = 20_000
 """Messages that may wait for a commit before the answers to chunks wait too."""
 MAX_UNSYNCED_BYTES: Final = 16 << 20
-"""And bytes of them."""
+"""Bytes of messages that may wait for a commit."""
 RUN_ITEMS: Final = 1024
 """Messages one restore takes in per turn: 3 to 5 ms."""
 PAUSE_ITEMS: Final = 256

@@ -98,7 +98,7 @@ FLOW_WAIT_NS: Final = 5 * SECOND
 READ_MESSAGES: Final = 512
 """Messages read in one step."""
 READ_BYTES: Final = 512 << 10
-"""And bytes, where one message is not more than that by itself."""
+"""Bytes read in one step, unless one message alone is larger."""
 
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -200,7 +200,7 @@ class Snapshot:
 
     def _advance(self) -> int:
         if not self._told:
-            self._tell()
+            self._report_progress()
         if self._content is None:
             if not self._unheard and not self._account.has_subscriber(self._to):
                 return 0
@@ -218,7 +218,7 @@ class Snapshot:
         self._engine.ready(self)
         return READ_MESSAGES
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         """Publish the advisory that a snapshot began; the answer to the request was sent before."""
         self._told = True
         event = SnapshotCreate(stream=self._stream.name, state=self._state, client=self._client)

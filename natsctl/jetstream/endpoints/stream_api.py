@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
 
 BLOCKS_FORMAT: Final = b"1"
-"""Of the answers of STREAM.BLOCKS."""
+"""Format of the answers of STREAM.BLOCKS."""
 
 
 def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
@@ -404,9 +404,9 @@ def _purging(
 
 DEFAULT_BYTES: Final = 1 << 20
 MOST_BYTES: Final = 4 << 20
-"""Of one answer, whose payload is never longer than the server's max_payload, unless one message is."""
+"""Largest payload of one answer; the server's max_payload limits it too, unless one message is longer."""
 HEADER_ROOM: Final = 1 << 10
-"""Of the payload's limit, for the headers of the answer."""
+"""Bytes kept free for the headers of the answer."""
 MAX_FILTERS: Final = 1024
 _COUNT: Final = struct.Struct("<I")
 

@@ -73,7 +73,7 @@ FOLDER: Final = "templates"
 """Second part of the store's keys of templates; the name of a stream has no `/`."""
 
 MAX_TEMPLATES: Final = 1000
-"""Templates of one account: each message on a new subject is held against them."""
+"""Templates of one account: each message on a new subject is compared with them."""
 
 _decode: Final = msgspec.json.Decoder(StreamTemplateConfig).decode
 
@@ -157,7 +157,7 @@ class Template:
         if refusal is None:
             refusal = self._make(name, text)
         if refusal is not None:
-            self._tell(f"template {self.config.name} can not make a stream for {text}: {refusal.description}")
+            self._log(f"template {self.config.name} can not make a stream for {text}: {refusal.description}")
             return None
         self._told = ""
         self._js.streams[name].pipeline.publish(subject, reply, header, payload, origin)
@@ -182,7 +182,7 @@ class Template:
             return error(ErrCode.STREAM_CREATE, err=str(fault))
         return None
 
-    def _tell(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         """Log an obstacle, once until it is removed."""
         cause = text.rpartition(": ")[2]
         if cause != self._told:

@@ -66,7 +66,7 @@ class Ahead:
         """True for subjects whose last message is a schedule."""
         self.totals: dict[bytes, Total] = {}
         self.expected: dict[bytes, int] = {}
-        """Last sequences that were asked about, by subject."""
+        """Last sequences that were looked up, by subject."""
 
 
 def check(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> Outcome:
@@ -249,7 +249,7 @@ class AtomicBatches:
         return error(ErrCode.ATOMIC_PUBLISH_MISSING_SEQ) if _sequence(message) < 0 else None
 
     def _take(self, message: PendingMessage) -> ApiError | None:
-        """Stage a message, and commit the batch if it says so."""
+        """Stage a message, and commit the batch if it requests that."""
         batch_id, seq, commit = message.fields[headers.BATCH_ID], _sequence(message), _commit(message)
         limits, ends = self._total.limits, commit == END
         too_large = (seq - ends) % 2**64 > limits.atomic_size
@@ -291,7 +291,7 @@ class AtomicBatches:
             return self._store(batch_id, batch, message, ends)
         batch.due_ns = self._stream.engine.clock.monotonic_ns() + limits.timeout_ns
         self._alarm.no_later_than(batch.due_ns)
-        self._stream.pipeline.acks.tell(message.reply, b"")
+        self._stream.pipeline.acks.answer(message.reply, b"")
         return None
 
     def _stage(self, batch: Batch, message: PendingMessage) -> bool:
@@ -377,7 +377,7 @@ def _sequence(message: PendingMessage) -> int:
 
 
 def _commit(message: PendingMessage) -> bytes | None:
-    """Return how a message wants to commit its batch, None when it does not."""
+    """Return how a message commits its batch, None when it does not."""
     wanted = message.fields.get(headers.BATCH_COMMIT)
     if wanted is None and b"\r\n%b:" % headers.BATCH_COMMIT in message.header:
         return b""

@@ -65,7 +65,7 @@ class Total:
 
 
 def check_increment(stream: StreamContext, message: PendingMessage) -> ApiError | None:
-    """Refuse an increment that is no number, is disabled here, or comes with incompatible headers."""
+    """Refuse an increment that is no number, is disabled here, or has incompatible headers."""
     increment = message.fields.get(headers.INCR)
     if increment is None:
         return None
@@ -137,11 +137,11 @@ def add(stream: StreamContext, message: PendingMessage, total: Total) -> ApiErro
     source = message.fields.get(headers.STREAM_SOURCE)
     if source is not None:
         try:
-            told = _number_in(_value_decoder.decode(message.payload))
+            total_of_source = _number_in(_value_decoder.decode(message.payload))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return error(ErrCode.MESSAGE_COUNTER_BROKEN)
         sources = {stream_name: dict(subjects) for stream_name, subjects in sources.items()}
-        increment = _told_by_source(sources, source, message.subject, told)
+        increment = _increase_of_source(sources, source, message.subject, total_of_source)
         header = headers.replace(header, headers.INCR, write_number(increment))
     value = write_number(total.value + increment)
     if sources:
@@ -157,14 +157,14 @@ def add(stream: StreamContext, message: PendingMessage, total: Total) -> ApiErro
     return None
 
 
-def _told_by_source(sources: Sources, source: bytes, subject: bytes, told: int) -> int:
+def _increase_of_source(sources: Sources, source: bytes, subject: bytes, total_of_source: int) -> int:
     """Record the total of a source, and return its increase; `source` is `Nats-Stream-Source`."""
     fields = source.decode("utf-8", "replace").split(" ")
     origin = fields[4] if len(fields) >= 5 else subject.decode("utf-8", "replace")
     totals = sources.setdefault(fields[0], {})
     before = read_number(totals.get(origin, "").encode())
-    totals[origin] = write_number(told).decode()
-    return told - before
+    totals[origin] = write_number(total_of_source).decode()
+    return total_of_source - before
 
 
 def _number_in(value: CounterValue | None) -> int:

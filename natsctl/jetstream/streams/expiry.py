@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ONE_BY_ONE: Final = 1000
 """Messages that expire together, up to which consumers are informed of each."""
 WALK: Final = 256
-"""Messages that one turn of a walk looks at."""
+"""Messages that one turn of a walk examines."""
 SEEN_PER_AGE: Final = 256
 """Entries of `_seen` in one max_age: so much of it a message with a time ahead of the clock may stay too long."""
 
@@ -53,9 +53,9 @@ class Expiry:
         self._max_age_ns = 0
         self._cursor = 0
         self._seen: deque[tuple[int, int]] = deque()
-        """Sequences, and the monotonic times at which they had come, of messages with times ahead of the clock."""
+        """Sequences of messages with times ahead of the clock, and the monotonic times of their arrival."""
         self._over = 0
-        """Everything below this sequence is too old by what was seen."""
+        """Everything below this sequence is too old, by the messages seen so far."""
         self._alarm = Alarm(stream.engine.timers, self._look)
 
     def configure(self) -> None:

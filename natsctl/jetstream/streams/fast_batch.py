@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 CONTROL_SUFFIX: Final = b".$FI"
 """The end of the reply subject of every message of a fast batch."""
 SERVICE_REPLY: Final = b"_R_."
-"""The start of reply subjects that come through a service of another account."""
+"""The start of reply subjects of requests through a service of another account."""
 
 DEFAULT_FLOW: Final = 10
 LARGEST_FLOW: Final = 2**16 - 1
@@ -247,7 +247,7 @@ class FastBatches:
             if control.op == COMMIT_END:
                 return
         elif control.seq == 1:
-            self._stream.pipeline.acks.tell(reply, encode(BatchFlowAck(msgs=batch.every)))
+            self._stream.pipeline.acks.answer(reply, encode(BatchFlowAck(msgs=batch.every)))
         self._stream.pipeline.map_subject(message)
         outcome: Outcome = 0
         if message.header or not self._plain:
@@ -319,7 +319,7 @@ class FastBatches:
                     return
             elif self._commit(batch, reply):
                 return
-        self._tell_flow(batch, reply)
+        self._send_flow(batch, reply)
 
     def _refused(self, batch: Batch, control: Control, reply: bytes, outcome: Outcome) -> None:
         """Report a message that is refused or a duplicate, and end the batch if it is the last one."""
@@ -335,7 +335,7 @@ class FastBatches:
             if isinstance(outcome, ApiError):
                 self._publish(reply, PubAck(error=outcome, stream=self._stream.name))
             else:
-                self._stream.pipeline.acks.known(reply, known, batch_of_ack(batch.batch_id, control.seq))
+                self._stream.pipeline.acks.answer_duplicate(reply, known, batch_of_ack(batch.batch_id, control.seq))
             return
         if isinstance(outcome, ApiError):
             self._publish(reply, BatchFlowErr(seq=control.seq, error=outcome))
@@ -408,10 +408,10 @@ class FastBatches:
             batch.every = min(batch.every * 2, most)
         elif batch.every > most:
             batch.every = max(batch.every // 2, most)
-        self._tell_flow(batch, reply)
+        self._send_flow(batch, reply)
         return True
 
-    def _tell_flow(self, batch: Batch, reply: bytes) -> None:
+    def _send_flow(self, batch: Batch, reply: bytes) -> None:
         self._publish(reply, BatchFlowAck(seq=batch.acked, msgs=batch.every))
 
     def _publish(self, reply: bytes, body: BatchFlowAck | BatchFlowGap | BatchFlowErr | PubAck) -> None:

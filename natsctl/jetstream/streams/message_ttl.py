@@ -40,7 +40,7 @@ TICK_BITS: Final = 30
 ERA_BITS: Final = 42
 """An era is 2**42 ns."""
 SWEEP_STEP: Final = 4096
-"""Entries that one step of a sweep looks at."""
+"""Entries that one step of a sweep examines."""
 MAX_NS: Final = (1 << 63) - 1
 """Latest time that is kept, ns since the epoch."""
 
@@ -177,7 +177,7 @@ SECOND_NS: Final = 1_000_000_000
 NEVER: Final = -1
 """A TTL that never ends."""
 GRANULARITY_NS: Final = 250_000_000
-"""Least time between two looks. Source: docs/compatibility.md#expiry."""
+"""Least time between two checks. Source: docs/compatibility.md#expiry."""
 BATCH: Final = 256
 """Messages that one turn removes."""
 STALE_SLACK: Final = 65_536
@@ -309,7 +309,7 @@ class MessageTtl:
                 self._stream.engine.ready(self)
 
     def arm(self) -> None:
-        """Look again when the earliest deadline has come."""
+        """Arm the alarm for the earliest deadline."""
         clock = self._stream.engine.clock
         dues = ((self._deadlines.next_ns(), clock.now_ns()), (self._ahead.next_ns(), clock.monotonic_ns()))
         left = [due_ns - now_ns for due_ns, now_ns in dues if due_ns is not None]

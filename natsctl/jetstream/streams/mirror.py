@@ -63,7 +63,7 @@ class Mirror:
     def info(self) -> StreamSourceInfo:
         """Return the entry for stream infos."""
         info = self.upstream.info()
-        if not self.upstream.asked:
+        if not self.upstream.requested:
             info.filter_subject = ""  # nats-server learns of it with its first request
         return info
 

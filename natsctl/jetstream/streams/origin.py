@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 SEPARATOR: Final = "\f"
-"""Between the filters, and between the destinations, of a source with several transforms."""
+"""Separator of the filters, and of the destinations, of a source with several transforms."""
 
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _HASH_CHARS: Final = 8
@@ -105,16 +105,16 @@ def deliver_subject(source: StreamSource, letter: str, random: str) -> str:
 
 HEARTBEAT_NS: Final = SECOND
 STALLED_NS: Final = 10 * SECOND
-"""Silence after which a consumer is given up; what an unused one lives for at the origin. Source: nats-server."""
+"""Silence after which a consumer is abandoned, and its inactive threshold at the origin. Source: nats-server."""
 ACK_WAIT_NS: Final = 22 * 3600 * SECOND
-"""Of a consumer without acks. Source: nats-server."""
+"""Ack wait of a consumer without acks. Source: nats-server."""
 
 NEWEST_LEVEL: Final = 5
 """API level of requests that name the identity of the origin."""
 SOURCING_LEVEL: Final = 4
 """API level of consumers made for sourcing."""
 OLD_LEVEL: Final = 0
-"""Of servers that know neither."""
+"""API level of servers that have neither."""
 
 _RANDOM: Final = 8
 

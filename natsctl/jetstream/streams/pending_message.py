@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HeaderFields = dict[bytes, bytes]
 
 NO_FIELDS: Final[HeaderFields] = {}
-"""The headers of a message that has none of note; never written to."""
+"""The headers of a message without any that a stream reads; never written to."""
 
 
 class PendingMessage:
@@ -72,9 +72,9 @@ class PendingMessage:
 
 
 def read_headers(block: bytes) -> HeaderFields:
-    """Return the headers of a block that a stream looks at, first value each.
+    """Return the headers of a block that a stream reads, first value each.
 
-    One without a value counts as absent, but for the time zone of a schedule, which is wrong then.
+    One without a value counts as absent, except for the time zone of a schedule, which is invalid then.
     """
     if b"\r\nNats-" not in block and b"\r\nMsg-Id:" not in block:
         return NO_FIELDS
@@ -104,7 +104,7 @@ class PublishAcks:
         self._extras: dict[int, bytes] = {}
         self._no_ack = False
         self.opening = b""
-        """Everything of an ack that stands before the sequence."""
+        """The part of an ack before the sequence."""
 
     def configure(self) -> None:
         """Derive the contents of acks from the configuration, and whether they are sent."""
@@ -112,11 +112,11 @@ class PublishAcks:
         self.opening = encode(PubAck(stream=stream.name, domain=stream.engine.options.domain))[:-2]
         self._no_ack = stream.config.no_ack
 
-    def say_beside(self, seq: int, extra: bytes) -> None:
+    def add_to_ack(self, seq: int, extra: bytes) -> None:
         """Add members to the ack of a message."""
         self._extras[seq] = extra
 
-    def tell(self, reply: bytes, body: bytes) -> None:
+    def answer(self, reply: bytes, body: bytes) -> None:
         """Answer a publisher that gave a reply subject."""
         if reply and not self._no_ack:
             self._account.publish(reply, b"", b"", body)
@@ -126,7 +126,7 @@ class PublishAcks:
         if reply and not self._no_ack:
             self._account.publish(reply, b"", b"", encode(PubAck(error=refusal, stream=self._stream.name)))
 
-    def known(self, reply: bytes, seq: int, extra: bytes = b"") -> None:
+    def answer_duplicate(self, reply: bytes, seq: int, extra: bytes = b"") -> None:
         """Answer that this is a duplicate of message `seq`, not before that message is durable."""
         if not reply or self._no_ack:
             return

@@ -112,7 +112,7 @@ ONLY_ID: Final = b"NATS/1.0" + ID_LINE
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
 _header_of = itemgetter(3)
-"""Of an operation."""
+"""Accessors of the fields of an operation."""
 
 
 class PublishPipeline:
@@ -287,7 +287,7 @@ class PublishPipeline:
         msg_id = header[len(ONLY_ID) : -4].lstrip(b" ")
         known = self._stream.dedupe.find(msg_id)
         if known:
-            self.acks.known(reply, known)
+            self.acks.answer_duplicate(reply, known)
             return
         try:
             seq = self._append(subject, header, payload, self._now_ns())
@@ -333,7 +333,7 @@ class PublishPipeline:
         """Check a message, store it, answer, and return whether the stream has it now."""
         outcome = checks.check_message(self._stream, message)
         if outcome and not isinstance(outcome, ApiError):
-            self.acks.known(message.reply, outcome)
+            self.acks.answer_duplicate(message.reply, outcome)
             return True
         if not outcome:
             outcome = self.store_checked(message)
@@ -360,7 +360,7 @@ class PublishPipeline:
         if self._after_store:
             message = PendingMessage(subject, b"", header, payload)
             message.own, message.timed = True, timed
-            self._tell_stored(seq, message)
+            self._report_stored(seq, message)
         if self._trim:
             self._limits.trim(subject)
 
@@ -428,14 +428,14 @@ class PublishPipeline:
         wanted = not stream.retention.refuses(subject)
         self._waiting.append((seq, subject if wanted else b"", message.reply))
         if message.extra:
-            self.acks.say_beside(seq, message.extra)
+            self.acks.add_to_ack(seq, message.extra)
         stream.dedupe.stored(seq, message.msg_id)
         if not wanted:
             stream.store.remove(seq)  # part of a batch: its sequence is used up as if it had been stored
             return
         if self.republish.active:
             self.republish.stored(seq, previous_seq, subject, message.header, message.payload)
-        self._tell_stored(seq, message)
+        self._report_stored(seq, message)
         if self._trim:
             self._limits.trim(subject)
 
@@ -446,7 +446,7 @@ class PublishPipeline:
             filters = Filters((message.subject if message.rollup == b"sub" else b">",))
             self._stream.work.begin(self._stream.purging(filters, below_seq=seq))
 
-    def _tell_stored(self, seq: int, message: PendingMessage) -> None:
+    def _report_stored(self, seq: int, message: PendingMessage) -> None:
         for listener in self._after_store:
             listener(seq, message)
 

@@ -31,7 +31,7 @@ MAX_HEADER_BYTES: Final = 65535
 """Longest header block that is stored. Source: nats-server, error 10097."""
 
 MAX_DIGITS: Final = 4000
-"""Digits of a number that are read; more are another number than the one that is compared with, whatever they are."""
+"""Digits of a number that are read; a longer number never equals the one that it is compared with."""
 
 MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
 """Largest message of a stream on disk, with the overhead of its record. Source: nats-server, filestore.go."""
@@ -198,7 +198,7 @@ COMMON: Final = frozenset(
         headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT,
     }
 )
-"""Headers of messages that are asked a few of the checks alone, because the others have nothing to look at."""
+"""Headers of messages that need a few of the checks only, because the others have nothing to check."""
 
 _BEFORE_OF_COMMON: Final[tuple[Check, ...]] = (
     check_bounds,

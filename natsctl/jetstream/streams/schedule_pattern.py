@@ -54,7 +54,7 @@ _FIELDS: Final = (
 
 
 class CronError(ValueError):
-    """The pattern is none, or names no moment."""
+    """The pattern is invalid, or names no moment."""
 
 
 class Field(NamedTuple):
@@ -66,7 +66,7 @@ class Field(NamedTuple):
 
 
 class Cron(NamedTuple):
-    """A pattern that was read."""
+    """A parsed pattern."""
 
     second: Field
     minute: Field
@@ -190,7 +190,7 @@ class ScheduleError(ValueError):
 
 
 class TimeZoneError(ScheduleError):
-    """The time zone is none."""
+    """The time zone does not exist."""
 
 
 class Firing(NamedTuple):
@@ -222,7 +222,7 @@ def _no_zone() -> tzinfo:
 def first_firing(header: bytes, ts_ns: int) -> Firing | None:
     """Return the first moment after `ts_ns` that a header's schedule names; None without a schedule.
 
-    Raises TimeZoneError, which is looked for first, or ScheduleError.
+    Raises TimeZoneError, which is checked first, or ScheduleError.
     """
     zone = zone_of(header)
     pattern = (headers.get(header, headers.SCHEDULE) or b"").decode("utf-8", "replace")

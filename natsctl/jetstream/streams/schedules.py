@@ -60,7 +60,7 @@ RETRY_NS: Final = SECOND_NS
 SOON_NS: Final = 5_000_000
 """Wait of a schedule for messages that are not durable yet."""
 MAX_LOOK_BACK: Final = 65_536
-"""Messages of a target that recovery looks at for what a schedule produced."""
+"""Messages of a target that recovery examines for those that a schedule produced."""
 READ_BATCH: Final = 256
 
 _NOT_PASSED_ON: Final = (b"Nats-Schedule", b"Nats-Expected-", b"Nats-Msg-Id:", b"Nats-TTL:", b"Nats-Rollup:")
@@ -189,7 +189,7 @@ class Schedules:
     # Schedules that fire
 
     def arm(self) -> None:
-        """Look again when the earliest schedule is due."""
+        """Arm the alarm for the earliest schedule."""
         due_ns = self._deadlines.next_ns()
         if due_ns is not None:
             clock = self._stream.engine.clock
@@ -371,7 +371,7 @@ class TimedMessages:
         self.schedules = Schedules(stream)
 
     def configure(self) -> None:
-        """Take from the configuration what messages may ask for; what was stored before is looked at once more."""
+        """Read from the configuration whether messages may have TTLs and schedules; load them again after a change."""
         config = self._stream.config
         wanted = (config.allow_msg_ttl, config.allow_msg_schedules)
         self.ttl.active, self.schedules.active = wanted

@@ -98,7 +98,7 @@ class Source:
         self._anew = False
         self._skipped = 0
         self.fresh = False
-        """True for a source without a position: its first connection decides where it begins."""
+        """True for a source without a position: its first connection determines its start."""
         self.upstream = Upstream(stream, self)
 
     def info(self) -> StreamSourceInfo:
@@ -201,7 +201,7 @@ def _base(header: bytes) -> bytes:
 SOURCED: Final = 0x30
 """Journal record: positions of sources."""
 READ_BATCH: Final = 1024
-"""Messages read at once at recovery, and looked at per turn by a search."""
+"""Messages read at once at recovery, and examined per turn by a search."""
 MAX_FORMER: Final = 1024
 """Sources that the stream no longer has whose positions are remembered."""
 
@@ -288,7 +288,7 @@ class SourceSet:
     # Positions
 
     def moved(self, source: Source) -> None:
-        """Write down how far a source has come, with the commit of the messages that it just brought."""
+        """Journal the position of a source, with the commit of the messages that it just brought."""
         self._known[source.index] = source.position
         store = self._stream.store
         if store.storage == "file":
@@ -324,7 +324,7 @@ class SourceSet:
     # Recovery
 
     def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
-        """Find out how far each source has come, and write that down; `start` follows when it is durable."""
+        """Determine the position of each source, and journal it; `start` follows when it is durable."""
         store = self._stream.store
         self._known, through = self._read_journal(journal, store.last_seq)
         if self._known or self.sources:
@@ -362,7 +362,7 @@ class SourceSet:
     # Searching
 
     def _search(self, source: Source) -> None:
-        """Look for the newest header of a source from the end of the stream."""
+        """Search for the newest header of a source from the end of the stream."""
         self._searching[source.index] = source
         store = self._stream.store
         self._search_seq = store.durable_seq

@@ -74,7 +74,7 @@ class StreamMeta(msgspec.Struct, frozen=True):
     created_ns: int
     config: StreamConfig
     restoring: bool = False
-    """The stream is not whole yet; a server that finds it so at its start throws it away."""
+    """The stream is not complete yet; a server that finds it so at its start deletes it."""
 
     def encode(self) -> bytes:
         """Return the bytes that the store keeps."""
@@ -178,7 +178,7 @@ class Upstreams:
         self._stream.direct_get.caught_up(lag)
 
     def describe(self, info: StreamInfo) -> StreamInfo:
-        """Add to a stream's info how far mirror and sources have come, and return it."""
+        """Add the states of mirror and sources to a stream's info, and return it."""
         if self._mirror is not None:
             info.mirror = self._mirror.info()
         info.sources = self.sources.infos()
@@ -208,7 +208,7 @@ class Stream:
         self.usage = js.usage[config.storage]
         self._counted_bytes = 0
         self._purged = False
-        """Everything was taken out once: a stream that was never written then shows where it begins."""
+        """True once everything was purged: a stream that was never written then reports its first sequence."""
         self.limits: Limits = Limits(self)
         self.pipeline = PublishPipeline(self, self.limits)
         self.upstreams = Upstreams(self)
@@ -227,7 +227,7 @@ class Stream:
     def _refused(self, durable_seq: int, fault: StoreError) -> None:
         """Return to `durable_seq`: the store could not keep later messages."""
         if isinstance(fault, StoreFullError):
-            self.engine.disk_full.met(self.name)
+            self.engine.disk_full.report(self.name)
         self.pipeline.refused(durable_seq, fault)
         self.timed.refused(durable_seq)
         self.upstreams.refused()
@@ -328,7 +328,7 @@ class Stream:
         """Inform the other parts that one message was removed."""
         if self.dedupe:
             self.dedupe.message_gone(gone.seq)
-        for consumer in self.retention.interest.takers(gone.subject) if self.consumers else ():
+        for consumer in self.retention.interest.consumers_of(gone.subject) if self.consumers else ():
             consumer.on_removed(gone.seq, gone.subject, reason)
 
     def remove(self, seq: int, erase: bool = False) -> bool:
@@ -355,9 +355,9 @@ class Stream:
         self._purged |= not (filters or below_seq or keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
             self.store.skip_to(below_seq - 1)  # nats-server goes on behind the sequence that was asked for
-        for consumer in self._takers_of(filters):  # they move even where nothing was taken
+        for consumer in self._consumers_of(filters):  # they move even where nothing was taken
             # nats-server sends an advisory for a single message only, on disk by the subject of the purge.
-            if count == 1 and oldest in consumer.state.pending and self._tells(consumer, filters):
+            if count == 1 and oldest in consumer.state.pending and self._advises_on(consumer, filters):
                 consumer.retry.advise_gone(oldest)
             yield from consumer.purged(filters)
         if count:
@@ -383,13 +383,13 @@ class Stream:
             return self.store.first_seq_of(filters.literals[0])
         return self.store.first_match(filters or ALL, self.store.first_seq)
 
-    def _tells(self, consumer: ConsumerContext, filters: Filters | None) -> bool:
+    def _advises_on(self, consumer: ConsumerContext, filters: Filters | None) -> bool:
         """Return whether a consumer publishes an advisory for the only message that a purge removed."""
         own = Filters([each.encode() for each in filters_of(consumer.config)])
         subject = filters.subjects[0] if filters and filters.subjects else b">"
         return self.store.storage == "memory" or own.matches(subject)
 
-    def _takers_of(self, filters: Filters | None) -> tuple[ConsumerContext, ...]:
+    def _consumers_of(self, filters: Filters | None) -> tuple[ConsumerContext, ...]:
         """Return the consumers whose filters may overlap `filters`; None matches everything."""
         if filters is None or filters.everything:
             return tuple(self.consumers.values())

@@ -108,7 +108,7 @@ class RetentionPolicies(Protocol):
         """Drop a consumer that was deleted."""
 
     def consumer_reset(self) -> None:
-        """Look at every message again after a consumer was reset."""
+        """Examine every message again after a consumer was reset."""
 
 
 class CounterTotals(Protocol):
@@ -198,7 +198,7 @@ class TimedIndex(Protocol):
         """Return the callbacks for stored messages."""
 
     def committed(self, durable_seq: int) -> None:
-        """Continue what waited for messages to become durable."""
+        """Continue work that waited for messages to become durable."""
 
     def records(self) -> list[tuple[int, bytes]]:
         """Return the journal records of schedules."""

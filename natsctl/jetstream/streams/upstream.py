@@ -55,9 +55,9 @@ RETRY_NS: Final = SECOND // 2
 RETRY_MAX_NS: Final = 10 * SECOND
 """Longest wait between attempts: nats-server waits up to two minutes, and a new origin as long for its mirror."""
 HELD_NS: Final = 2 * SECOND
-"""Wait after something that could not be stored: the connection itself is fine, so nothing doubles."""
+"""Wait after a message that could not be stored: the connection itself is fine, so nothing doubles."""
 JITTER: Final = 0.1
-"""Part of a wait that is random, so that many mirrors of one origin do not ask at once."""
+"""Random part of a wait, so that many mirrors of one origin do not send requests at once."""
 STALLED_BEATS: Final = 3
 """Heartbeats that name the same unanswered flow control request before it is an error. Source: nats-server."""
 
@@ -65,7 +65,7 @@ _RANDOM: Final = 8
 _CONTROL: Final = b"NATS/1.0 100 "
 _FLOW_ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 _TOO_NEW: Final = (ErrCode.REQUIRED_API_LEVEL, ErrCode.INVALID_JSON)
-"""Errors of a server that does not know what the request asks for."""
+"""Errors of a server that is too old for the request."""
 
 Taken = tuple[int, int, bytes, bytes, bytes]
 """One message of the origin: sequence, time, subject, header, payload."""
@@ -105,7 +105,7 @@ class MessageSink(Protocol):
 
 
 class Upstream:
-    """One connection, made again and again."""
+    """The connection to one origin, made again after each failure."""
 
     __slots__ = (
         "_absent",
@@ -227,9 +227,9 @@ class Upstream:
         header = request_header(self._level, identity)
         if not stream.account.publish_from(subject, self._awaits, header, body):
             self.retry()
-            self._absent = stream.account.watch_interest(subject, partial(self._came, subject))
+            self._absent = stream.account.watch_interest(subject, partial(self._on_interest, subject))
 
-    def _came(self, subject: bytes) -> None:
+    def _on_interest(self, subject: bytes) -> None:
         """Connect at once, because the origin may be reachable again."""
         if self._stream.account.has_interest(subject):
             self._fails = 0
@@ -289,15 +289,15 @@ class Upstream:
         except StoreError as fault:
             self.retry(self._sink.setup_error(str(fault)))
             return
-        self._heard()
+        self._mark_heard()
         self._messages = account.subscribe(self._deliver, self._on_message, take_all=self._take)
         self._watch.no_later_than(self.last_ns + STALLED_NS)
 
-    def _heard(self) -> None:
+    def _mark_heard(self) -> None:
         self.last_ns = self._stream.engine.clock.monotonic_ns()
 
     def _look(self) -> None:
-        """Connect again when nothing came for too long."""
+        """Connect again when nothing arrived for too long."""
         now_ns = self._stream.engine.clock.monotonic_ns()
         if now_ns - self.last_ns >= STALLED_NS:
             self.connect()
@@ -308,7 +308,7 @@ class Upstream:
         if self._stream.work.closed:
             self._stream.work.hold(self._on_message, subject, reply, header, payload, from_)
         elif not payload and header.startswith(_CONTROL):
-            self._heard()
+            self._mark_heard()
             self._on_control(reply, header)
         else:
             self._take([(subject, reply, header, payload)])
@@ -318,7 +318,7 @@ class Upstream:
         if self._stream.work.closed:
             self._stream.work.hold(self._take, deliveries)
             return
-        self._heard()
+        self._mark_heard()
         dseq, sseq, prefix, lost = self.dseq, self.sseq, self._prefix, False
         messages: list[Taken] = []
         lag = b""
@@ -399,12 +399,12 @@ class Upstream:
     # Information
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Return whether a consumer was ever requested from the origin."""
         return bool(self._awaits)
 
     def info(self) -> StreamSourceInfo:
-        """Return how far the connection has come."""
+        """Return the state of the connection."""
         source, now_ns = self._sink.source, self._stream.engine.clock.monotonic_ns()
         return StreamSourceInfo(
             name=source.name,

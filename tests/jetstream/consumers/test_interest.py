@@ -30,7 +30,7 @@ def index_of(*listeners: Any) -> Interest:
     """Return an index of consumers."""
     interest = Interest()
     for listener in listeners:
-        interest.enter(listener)
+        interest.add(listener)
     return interest
 
 
@@ -51,7 +51,7 @@ def index_of(*listeners: Any) -> Interest:
     ],
 )
 def test_a_filter_takes_what_it_matches(pattern: str, subject: bytes, takes: bool) -> None:
-    assert bool(index_of(Listener(pattern)).takers(subject)) is takes
+    assert bool(index_of(Listener(pattern)).consumers_of(subject)) is takes
 
 
 def test_everybody_is_found_as_by_asking_each() -> None:
@@ -63,13 +63,13 @@ def test_everybody_is_found_as_by_asking_each() -> None:
         listeners.append(Listener(".".join([*tokens, ">"] if rng.random() < 0.3 else tokens)))
     interest = index_of(*listeners)
     for listener in listeners[1::3]:
-        interest.leave(listener)
+        interest.remove(listener)
         listeners.remove(listener)
     assert len(interest) == len(listeners)
     for _ in range(200):
         subject = ".".join(rng.choice("abc") for _ in range(rng.randint(1, 4))).encode()
         expected = {each for each in listeners if each.filters.matches(subject)}
-        assert set(interest.takers(subject)) == expected
+        assert set(interest.consumers_of(subject)) == expected
 
 
 def test_overlapping_consumers_are_found_as_by_comparing_each() -> None:
@@ -92,8 +92,8 @@ def test_an_index_that_everybody_left_holds_nothing() -> None:
     listeners: list[Any] = [Listener("a.*.c", "b.>"), Listener("a.*.c"), Listener()]
     interest = index_of(*listeners)
     for listener in listeners:
-        interest.leave(listener)
-    assert interest.takers(b"a.b.c") == ()
+        interest.remove(listener)
+    assert interest.consumers_of(b"a.b.c") == ()
     assert not interest._patterns.count
 
 

@@ -278,13 +278,13 @@ def test_a_full_disk_is_told_to_the_system_account_once_a_minute(jet: Jet) -> No
     disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
     assert publish(jet)["error"]["err_code"] == 10047
-    jet.machine.engine.disk_full.met("S")
+    jet.machine.engine.disk_full.report("S")
     assert [subject for subject, _ in heard] == [b"$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE"]
     event = msgspec.json.decode(heard[0][1])
     assert list(event) == ["type", "id", "timestamp", "server", "server_id", "stream", "cluster"]
     assert (event["type"], event["stream"]) == ("io.nats.jetstream.advisory.v1.server_out_of_space", "S")
     jet.advance(60)
-    jet.machine.engine.disk_full.met("S")
+    jet.machine.engine.disk_full.report("S")
     assert len(heard) == 2
 
 
