@@ -1,7 +1,4 @@
-"""Accounts and certificates as pages.
-
-JetStream use, limits, connections and TLS of the account: `natsctl account`.
-"""
+"""JetStream use, limits, connections and TLS of the account: `natsctl account`."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ UNLIMITED = "unlimited"
 def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Mapping[str, Any]) -> Page:
     """Return the page.
 
-    `info` is None where JetStream does not answer, `user` empty where the server does not say who it is.
+    `info` is None if JetStream does not answer, `user` is empty if the server does not name the user.
     """
     page = Page("Account Information")
     _connection(page.section(), server, user)
@@ -160,7 +157,7 @@ else:
 
 
 NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
-"""Error codes of an account, and of a server, without JetStream: an answer, and no failure of a command about both."""
+"""Error codes of an account, and of a server, without JetStream; not a failure of a command that shows both."""
 
 
 def info(ctx: typer.Context, json: Json = False) -> None:
@@ -248,18 +245,18 @@ def statistics(ctx: typer.Context, view: View) -> None:
     def build() -> Report:
         answers = session.run(lambda manager: own_answers(manager, "STATZ"))
         versions = {one.id: one.server for one in answers}
-        rows = [{**row, "told": versions[row["server"]["id"]]} for row in listed(answers, "account_statz")]
+        rows = [{**row, "facts": versions[row["server"]["id"]]} for row in listed(answers, "account_statz")]
         shown, _ = top(rows, STATISTICS, view.sort, view.reverse, 0, "server")
-        document = [{key: value for key, value in row.items() if key != "told"} for row in shown]
+        document = [{key: value for key, value in row.items() if key != "facts"} for row in shown]
         return Report(document, lambda width: render_statistics(shown, width, view.columns, view.wide), answers)
 
     show_report(build, view)
 
 
 class AccountOverview(AccountInfo):
-    """The server's answer to `$JS.API.INFO`, and beside it who is logged in (`user`) and where (`server`).
+    """The server's answer to `$JS.API.INFO`, with the login (`user`) and the server (`server`).
 
-    Where JetStream does not answer, only those two are there.
+    If JetStream does not answer, it has only those two.
     """
 
     type: str = ""

@@ -155,7 +155,7 @@ def bench(
 
 
 def load_of(kind: str, given: Given, subject: str) -> Load:
-    """Return the load that the flags describe; raises UsageError for what does not go together."""
+    """Return the load that the flags describe; raises UsageError for flags that exclude each other."""
     from natsctl.cli.messaging.bodies import check_target
 
     fields: dict[str, Any] = {"kind": kind}
@@ -171,7 +171,7 @@ def load_of(kind: str, given: Given, subject: str) -> Load:
 
 
 def _may_purge(session: Session, load: Load, force: bool) -> bool:
-    """Whether to purge; a person is asked before the messages of a stream go that is not for benchmarks."""
+    """Return whether to purge; the user must confirm it for a stream that was not created for benchmarks."""
     from natsctl.cli.consent import check_consent, confirmed
     from natsctl.cli.resolve import suggesting
 
@@ -189,8 +189,8 @@ async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) ->
     from natsctl.cli.render.text import safe
     from natsctl.client.bench.benchmark import measure, prepared
 
-    async with prepared(manager, load) as told:
-        for line in () if json else told:
+    async with prepared(manager, load) as lines:
+        for line in () if json else lines:
             output.log(safe(line))
         with contextlib.ExitStack() as stack:
             trackers: list[Tracker] = []

@@ -45,7 +45,7 @@ TheBucket = Annotated[str, typer.Argument(metavar="BUCKET", help="the bucket", s
 
 _NO_JETSTREAM = "buckets are streams: they need an account with JetStream (natsctl account info)"
 MAX_SUGGESTED_FROM = 5_000
-"""Keys or objects that are read to find what may have been meant; larger buckets would make an error wait."""
+"""Keys or objects that are read for a suggestion; in larger buckets an error would take too long."""
 HINTS: dict[int, str] = {
     ErrCode.NOT_ENABLED_FOR_ACCOUNT: _NO_JETSTREAM,
     ErrCode.NOT_ENABLED: _NO_JETSTREAM,
@@ -57,7 +57,7 @@ HINTS: dict[int, str] = {
 
 
 def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
-    """Return the bucket that was given, or that the person picks. Raises UsageError without a terminal."""
+    """Return the bucket that was given, or that the user picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:
@@ -72,7 +72,7 @@ def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
 
 
 def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) -> None:
-    """Raise UsageError unless either a key or object, or --all was given: nothing is widened by what is missing."""
+    """Raise UsageError unless a key or object, or --all, was given: a missing argument never widens a command."""
     if given is None and not whole:
         raise UsageError(f"{argument} is missing", hint=f"--all would {doing}")
     if given is not None and whole:
@@ -81,7 +81,7 @@ def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) 
 
 @contextmanager
 def suggesting_in_bucket(session: Session) -> Iterator[None]:
-    """Give an error about a bucket, key or object that does not exist the hint which one may have been meant."""
+    """Add a suggestion to errors about a bucket, key or object that does not exist."""
     from natsctl.client.kv import KeyNotFoundError
     from natsctl.client.object_store import ObjectNotFoundError
 
@@ -140,7 +140,7 @@ def _object_hint(session: Session, failure: ObjectNotFoundError) -> str:
 def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
     """Return the answer to a request for a hint.
 
-    None if even that fails, as the failure before it is the one to report.
+    None if that fails too: the earlier failure is reported.
     """
     try:
         return ask()
@@ -149,7 +149,7 @@ def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
 
 
 class AnyBucket(Model, kw_only=True, omit_defaults=False):
-    """A bucket in its own words, and in `stream_info` everything that the server says of its stream.
+    """A bucket by its own fields; `stream_info` is the server's answer about its stream.
 
     Sizes are bytes, times to live nanoseconds; 0 and -1 mean no limit.
     """
@@ -212,7 +212,7 @@ def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
 
 
 def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> None:
-    """Show the bucket that an answer describes, below a line on what was done."""
+    """Show the bucket that an answer describes, below a line about the change."""
     if json:
         output.emit_json(_document(kind, answer))
         return
@@ -225,7 +225,7 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
 
 
 def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> None:
-    """Show which buckets there are."""
+    """Show the list of buckets."""
     if names and json:
         output.emit_json(session.run(lambda manager: bucket_names(manager, kind)))
         return
@@ -247,7 +247,7 @@ def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> No
 
 
 def remove_bucket(session: Session, kind: Kind, bucket: str, held: str, *, force: bool, json: bool) -> None:
-    """Remove a bucket with what it held, unless the person who is asked does not want that."""
+    """Remove a bucket with its contents, unless the user declines."""
     if not confirmed(session, f"delete Bucket {bucket} with {held}", force, typed=bucket):
         return
     with suggesting_in_bucket(session):
@@ -266,7 +266,7 @@ def open_if_there(
     json: bool,
     **held: str | None,
 ) -> T | None:
-    """Return the opened bucket; None, which is reported, where it does not exist and that is no error."""
+    """Return the opened bucket; report and return None if it does not exist and that is no error."""
     try:
         return opening(session, bucket)
     except BucketNotFoundError:
@@ -304,14 +304,14 @@ def _place(config: Config, field: str, value: Any) -> None:
 
 
 def compressed(config: Config, value: bool) -> None:
-    """Compress what is stored from now on, or stop doing so."""
+    """Turn compression of new data on or off."""
     config["compression"] = "s2" if value else "none"
 
 
 def create_bucket(
     session: Session, kind: Kind, bucket: str, wanted: Config, *, if_not_exists: bool, json: bool
 ) -> None:
-    """Create the bucket and show it; one that exists is shown as it is where that was asked for.
+    """Create the bucket and show it; with --if-not-exists an existing one is shown unchanged.
 
     Raises ApiResponseError.
     """
@@ -339,9 +339,9 @@ def _bucket_if_there(session: Session, kind: Kind, bucket: str) -> Answer[Any] |
 
 
 def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
-    """Return the bucket that was given, or is picked, as it is now.
+    """Return the live bucket that was given or is picked.
 
-    Raises BucketNotFoundError, with what may have been meant.
+    Raises BucketNotFoundError with a suggestion.
     """
     name = pick_bucket(session, kind, given)
     with suggesting_in_bucket(session):
@@ -361,9 +361,9 @@ def edit_bucket(
     force: bool,
     json: bool,
 ) -> None:
-    """Change what the flags say, and nothing else.
+    """Change the fields of the given flags, and nothing else.
 
-    `fields` are a bucket's own words for fields of its stream; `settle` does what follows from others, or refuses.
+    `fields` maps a bucket's names of fields to those of its stream; `settle` adjusts dependent fields, or raises.
     """
     check_given(session, given or unset_fields, "give flags such as --description TEXT, or --unset FIELD")
     before = normalised(live.raw["config"])
@@ -379,7 +379,7 @@ def edit_bucket(
 def _send(
     session: Session, kind: Kind, live: Answer[Any], found: Sequence[Any], wanted: Config, *, force: bool, json: bool
 ) -> None:
-    """Show what differs, ask, and send the whole configuration."""
+    """Show the differences, ask for confirmation, and send the whole configuration."""
     bucket = kind.bucket_of(str(wanted["name"]))
 
     def send() -> Answer[Any]:

@@ -26,15 +26,15 @@ from natsctl.cli.globals import GLOBAL_FLAGS, leading, take_out
 from natsctl.cli.nouns import BY_WORD, NOUNS
 
 DEADLINE_S = 0.3
-"""Seconds from the start of the process; the alarm is set to what the start has left of them."""
+"""Seconds from the start of the process; the alarm is set to the remaining time."""
 _BUDGET = "NATSCTL_COMPLETION_MS"
 FILES = ":files"
 ANY_FILE = "\0files"
-"""Stands for a word that is a file, which the shell completes better."""
+"""Placeholder for file names, which the shell completes itself."""
 
 
 class Candidate(NamedTuple):
-    """A word that may stand there, and what it means."""
+    """A possible word, and its meaning."""
 
     word: str
     meaning: str = ""
@@ -61,7 +61,7 @@ def _budget_s() -> float:
 def _age_s() -> float:
     """Return the seconds since this process was started.
 
-    Where the system does not have them, it is the processor time that was used.
+    On systems without that figure, return the processor time used.
     """
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # quicker
@@ -73,7 +73,7 @@ def _age_s() -> float:
 
 @contextlib.contextmanager
 def _silence_after(deadline_s: float) -> Iterator[None]:
-    """End the process without a word at the deadline; what is written before is all or nothing."""
+    """End the process silently at the deadline; the output is written as a whole or not at all."""
     before = signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, max(0.001, deadline_s - time.monotonic()))
     try:
@@ -84,7 +84,7 @@ def _silence_after(deadline_s: float) -> Iterator[None]:
 
 
 def candidates(words: Sequence[str], deadline_s: float) -> Iterator[Candidate]:
-    """Yield the candidates for the last of the words, which begin behind `natsctl`."""
+    """Yield the candidates for the last of the words, which follow `natsctl`."""
     current = words[-1]
     place = find(words[:-1])
     if place.takes:
@@ -110,7 +110,7 @@ def _of_flag(place: Place, current: str, deadline_s: float) -> Iterator[Candidat
 
 
 def _commands(place: Place, current: str) -> Iterator[Candidate]:
-    """Yield names of commands; an alias only where no name begins so."""
+    """Yield names of commands; aliases only if no name matches."""
     named = [one for one in place.commands if one.names[0].startswith(current)]
     if named:
         yield from (Candidate(one.names[0], one.meaning) for one in named)
@@ -127,7 +127,7 @@ COMMANDS = Path(__file__).with_name("completion_tables")
 
 
 class Command(NamedTuple):
-    """A noun or verb that may come next."""
+    """A noun or verb that may follow."""
 
     names: tuple[str, ...]
     meaning: str
@@ -135,7 +135,7 @@ class Command(NamedTuple):
 
 @dataclass(slots=True)
 class Place:
-    """Position on the command line, read off the words before it: what may stand there."""
+    """Position on the command line, derived from the words before it."""
 
     noun: str = ""
     commands: list[Command] = field(default_factory=list)
@@ -149,7 +149,7 @@ class Place:
     options: dict[str, Any] = field(default_factory=dict)
     """The global options that are there already."""
     takes: str = ""
-    """The metavar of the flag right before, which waits for its value."""
+    """The metavar of the preceding flag, if that needs a value."""
 
     def argument(self) -> str:
         """Return the metavar of the argument that comes next, or ""."""
@@ -167,7 +167,7 @@ class Place:
 
 
 def find(words: Sequence[str]) -> Place:
-    """Return the place behind these words; raises UsageError for words that are no command."""
+    """Return the position after these words; raises UsageError if they name no command."""
     place = Place(flags={name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings})
     if _waits(place, words):
         return place
@@ -182,13 +182,13 @@ def find(words: Sequence[str]) -> Place:
 
 
 def declared(noun: str) -> dict[str, Any]:
-    """Return what a noun and its verbs declare; nothing for one that did not exist when the file was made."""
+    """Return the declarations of a noun and its verbs; empty for a noun without a table."""
     file = COMMANDS / f"{noun}.json"
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
 def _waits(place: Place, words: Sequence[str]) -> bool:
-    """Whether the last word is a flag that waits for its value."""
+    """Return whether the last word is a flag that needs a value."""
     if words and "=" not in words[-1]:
         place.takes = place.flags.get(words[-1], ("", ""))[0]
     return bool(place.takes)
@@ -207,7 +207,7 @@ def _below(place: Place, command: dict[str, Any], words: list[str]) -> None:
 
 
 def _command_at(place: Place, command: dict[str, Any], words: list[str]) -> None:
-    """Take over what a command declares, and which of it is there."""
+    """Record the declarations of a command, and the arguments already given."""
     own: dict[str, list[str]] = command.get("flags", {})
     place.flags |= {name: (metavar, meaning) for name, (metavar, meaning) in own.items()}
     place.arguments = command.get("arguments", [])
@@ -243,7 +243,7 @@ Source = Callable[[Place, str, float], Iterator[Candidate]]
 
 
 def values_of(place: Place, metavar: str, deadline_s: float, current: str) -> Iterator[Candidate]:
-    """Yield the values that the metavar stands for there; nothing for free text."""
+    """Yield the possible values of a metavar at that position; none for free text."""
     bare = metavar.strip("[]").removesuffix("...").strip("[]")
     # `SUBJECT[,SUBJECT]` takes several with commas, of which the last one is being typed.
     several = bare.partition("[,")[0] if "[," in bare else ""
@@ -337,7 +337,7 @@ _BY_NOUN: dict[tuple[str, str], Source] = {
     ("context", "KEY"): _keys_of_contexts,
     ("context", "NAME"): _contexts,
 }
-"""The same, where a noun means something else by it."""
+"""Sources by noun and metavar, for nouns with another meaning of the metavar."""
 
 
 _BLANKS = " \t\n"
@@ -345,9 +345,9 @@ _SPECIAL = frozenset(" \t!\"#$&'()*;<>?[\\]^`{|}~")
 
 
 def split(line: str) -> list[str]:
-    """Return the words of a bash line behind the command.
+    """Return the words of a bash line after the command.
 
-    The last one may be empty, or in quotes that are still open.
+    The last one may be empty, or have an unclosed quote.
     """
     words, word, quote, begun, escaped = [], "", "", False, False
     for char in line:
@@ -381,12 +381,12 @@ def shown(found: Sequence[Candidate], shell: str, line: str, breaks: str) -> str
 
 
 def _behind_break(current: str, breaks: str) -> int:
-    """Return the position of the word that bash replaces, in one that it breaks at `=` or `:`."""
+    """Return the start of the part that bash replaces in a word with `=` or `:`."""
     return 1 + max((current.rfind(char) for char in "=:" if char in breaks), default=-1)
 
 
 def _is_quoted(line: str) -> bool:
-    """Whether the last word begins with a quote, which bash closes itself."""
+    """Return whether the last word has an open quote, which bash closes itself."""
     quote = ""
     for at, char in enumerate(line):
         if quote:

@@ -16,7 +16,7 @@ from natsctl.cli.flags import Json, session_of
 
 
 class TopicText(NamedTuple):
-    """Lines about one thing: pairs of what a line does, and the line."""
+    """Command lines on one topic, as pairs of description and line."""
 
     name: str
     title: str
@@ -37,30 +37,30 @@ TOPICS = (
             ("all streams, and only their names", "natsctl stream ls"),
             ("for scripts: names, or whole objects", "natsctl stream ls -j --details"),
             ("configuration and state", "natsctl stream info ORDERS"),
-            ("which subjects it holds", "natsctl stream subjects ORDERS"),
+            ("its subjects", "natsctl stream subjects ORDERS"),
             ("one message, and the last one of a subject", "natsctl stream get ORDERS 1"),
             ("", "natsctl stream get ORDERS --last-for ORDERS.new"),
-            ("see what a change would do; 10 says that it differs", "natsctl stream edit ORDERS --max-age 30d -f"),
-            ("take a setting away again", "natsctl stream edit ORDERS --unset max-age -f"),
-            ("keep the configuration as a file, and make a stream of it", "natsctl stream info ORDERS -j"),
+            ("change a setting", "natsctl stream edit ORDERS --max-age 30d -f"),
+            ("unset a field", "natsctl stream edit ORDERS --unset max-age -f"),
+            ("save the configuration as a file, and create a stream from it", "natsctl stream info ORDERS -j"),
             (
                 "another stream like it, on other subjects",
                 "natsctl stream copy ORDERS ARCHIVE --subjects 'ARCHIVE.*' --max-age 2y",
             ),
-            ("what a purge would remove, without removing it", "natsctl stream purge ORDERS --keep 2 --dry-run"),
+            ("preview a purge", "natsctl stream purge ORDERS --keep 2 --dry-run"),
             ("remove old messages, one message, and the stream", "natsctl stream purge ORDERS --keep 2 -f"),
             ("", "natsctl stream rmm ORDERS 5 -f"),
             ("", "natsctl stream rm ORDERS -f"),
-            ("a stream that may be gone already", "natsctl stream rm ORDERS -f --missing-ok"),
+            ("remove a stream that may not exist", "natsctl stream rm ORDERS -f --missing-ok"),
         ),
     ),
     TopicText(
         "consumer",
         "create consumers, read with them, pause and remove them",
         (
-            ("something to read", _MADE),
+            ("a stream with messages", _MADE),
             ("", _SOME),
-            ("a consumer that work is pulled from", "natsctl consumer add ORDERS NEW --pull --filter ORDERS.new"),
+            ("a pull consumer", "natsctl consumer add ORDERS NEW --pull --filter ORDERS.new"),
             (
                 "a consumer that pushes to a subject",
                 "natsctl consumer add ORDERS MONITOR --target monitor.ORDERS --ack none --deliver last",
@@ -68,12 +68,12 @@ TOPICS = (
             ("take a message and acknowledge it", "natsctl consumer next ORDERS NEW"),
             ("take two, as one JSON document per line", "natsctl consumer next ORDERS NEW --count 2 -j"),
             ("a batch with a single request", "natsctl consumer fetch ORDERS NEW --count 2 --wait 1s"),
-            ("where it stands", "natsctl consumer info ORDERS NEW"),
+            ("its position", "natsctl consumer info ORDERS NEW"),
             ("all of them", "natsctl consumer report ORDERS"),
-            ("stop and start deliveries", "natsctl consumer pause ORDERS NEW 1h -f"),
+            ("pause and resume deliveries", "natsctl consumer pause ORDERS NEW 1h -f"),
             ("", "natsctl consumer resume ORDERS NEW -f"),
             ("deliver more often, and nothing else", "natsctl consumer edit ORDERS NEW --max-deliver 20 -f"),
-            ("another one like it, from its own start", "natsctl consumer copy ORDERS NEW AGAIN"),
+            ("a copy, with a position of its own", "natsctl consumer copy ORDERS NEW AGAIN"),
             ("remove it", "natsctl consumer rm ORDERS NEW -f"),
         ),
     ),
@@ -83,10 +83,10 @@ TOPICS = (
         (
             ("a message", "natsctl publish greetings hello"),
             ("with headers", "natsctl publish greetings hello -H Lang:en -H Tone:kind"),
-            ("stdin, where no body is given", "natsctl publish greetings"),
-            ("a stream that stores", _MADE),
-            ("wait until the stream has it", "natsctl publish ORDERS.new 'order 1' --jetstream"),
-            ("an id, so that it is stored once", "natsctl publish ORDERS.new 'order 2' -J -H Nats-Msg-Id:2"),
+            ("a body from stdin", "natsctl publish greetings"),
+            ("a stream for the messages", _MADE),
+            ("wait for the stream's ack", "natsctl publish ORDERS.new 'order 1' --jetstream"),
+            ("a message id, so that it is stored once", "natsctl publish ORDERS.new 'order 2' -J -H Nats-Msg-Id:2"),
             ("many, numbered", _SOME),
             ("for scripts", "natsctl publish ORDERS.new 'order 3' -J -j"),
         ),
@@ -95,24 +95,24 @@ TOPICS = (
         "subscribe",
         "show messages, live and stored",
         (
-            ("something stored", _MADE),
+            ("a stream with messages", _MADE),
             ("", _SOME),
-            ("what comes, until three have come", "natsctl subscribe 'greetings.>' --count 3 &"),
+            ("three messages as they arrive", "natsctl subscribe 'greetings.>' --count 3 &"),
             ("", "natsctl publish greetings.world hello --count 3 --quiet"),
-            ("what is stored, then end", "natsctl subscribe --stream ORDERS --all --terminate-at-end"),
+            ("the stored messages", "natsctl subscribe --stream ORDERS --all --terminate-at-end"),
             ("the last message of each subject", "natsctl subscribe 'ORDERS.>' --last-per-subject --count 1"),
             ("bodies only, one JSON document per line", "natsctl subscribe --stream ORDERS --all --count 2 -j"),
-            ("until nothing comes for a second", "natsctl subscribe --stream ORDERS --all --count 5 --wait 1s"),
+            ("until no message arrives for a second", "natsctl subscribe --stream ORDERS --all --count 5 --wait 1s"),
         ),
     ),
     TopicText(
         "request",
-        "ask and answer",
+        "requests and replies",
         (
-            ("answer two requests with what they asked", "natsctl reply 'service.echo' --echo --count 2 &"),
-            ("ask; 5 says that nobody answers", "natsctl request service.echo hello"),
+            ("echo two requests", "natsctl reply 'service.echo' --echo --count 2 &"),
+            ("a request; exit status 5 means no responder", "natsctl request service.echo hello"),
             ("for scripts", "natsctl request service.echo hello -j"),
-            ("the JetStream API is asked the same way", "natsctl request '$JS.API.INFO'"),
+            ("a request to the JetStream API", "natsctl request '$JS.API.INFO'"),
         ),
     ),
     TopicText(
@@ -122,12 +122,12 @@ TOPICS = (
             ("a bucket with some history", "natsctl kv add CFG --history 5"),
             ("set and read", "natsctl kv put CFG color blue"),
             ("", "natsctl kv get CFG color --raw"),
-            ("set only what is new, or what nobody changed", "natsctl kv create CFG size 10"),
+            ("set a key only if it is new, or unchanged", "natsctl kv create CFG size 10"),
             ("", "natsctl kv update CFG color red 1"),
-            ("what is there, and what was", "natsctl kv ls CFG -v"),
+            ("keys with values, and their history", "natsctl kv ls CFG -v"),
             ("", "natsctl kv history CFG color"),
             ("what changes, until a second passes without", "natsctl kv watch CFG --count 2"),
-            ("go back", "natsctl kv revert CFG color 1 --force"),
+            ("restore an earlier value", "natsctl kv revert CFG color 1 --force"),
             ("delete a key, its history, the bucket", "natsctl kv del CFG size -f"),
             ("", "natsctl kv purge CFG color -f"),
             ("", "natsctl kv del CFG --all -f"),
@@ -140,7 +140,7 @@ TOPICS = (
             ("a bucket", "natsctl object add FILES"),
             ("keep a file of one's own", "natsctl schema info stream_configuration --yaml"),
             ("store it under a name", "natsctl object put FILES notes.txt"),
-            ("what is there", "natsctl object ls FILES"),
+            ("the objects", "natsctl object ls FILES"),
             ("", "natsctl object info FILES notes.txt"),
             ("fetch it", "natsctl object get FILES notes.txt --output copy.txt"),
             ("delete it, and the bucket", "natsctl object del FILES notes.txt -f"),
@@ -149,16 +149,16 @@ TOPICS = (
     ),
     TopicText(
         "backup",
-        "save streams, look into what was saved, bring them back",
+        "back up streams, inspect backups, restore",
         (
-            ("something to save", _MADE),
+            ("a stream with messages", _MADE),
             ("", _SOME),
             ("one stream, as a folder or as one file", "natsctl stream backup ORDERS saved"),
             ("", "natsctl stream backup ORDERS orders.tgz"),
             ("check it without a server", "natsctl backup verify saved"),
-            ("look into it without a server", "natsctl backup inspect saved"),
+            ("inspect it without a server", "natsctl backup inspect saved"),
             ("", "natsctl backup cat saved"),
-            ("remove it, and bring it back", "natsctl stream rm ORDERS -f"),
+            ("remove the stream, and restore it", "natsctl stream rm ORDERS -f"),
             ("", "natsctl stream restore saved"),
             ("the whole account, and back", "natsctl account backup all"),
             ("", "natsctl account restore all --on-existing skip"),
@@ -170,16 +170,16 @@ TOPICS = (
         "documents",
         "streams, consumers and buckets as files: plan, apply, find drift",
         (
-            ("something that is there", _MADE),
+            ("a stream and a bucket", _MADE),
             ("", "natsctl kv add CFG --history 5"),
-            ("all of it as a document, to begin with", "natsctl export --output account.yaml"),
+            ("the account as a document", "natsctl export --output account.yaml"),
             ("check a document without a server", "natsctl validate -f account.yaml"),
-            ("what would be done; 0 nothing, 10 something", "natsctl plan -f account.yaml"),
-            ("somebody changes something", "natsctl stream edit ORDERS --max-msgs 7 -f"),
-            ("a plan to look at, and to carry out as it is", "natsctl plan -f account.yaml --out fix.json"),
+            ("preview the changes; exit status 10 if there are any", "natsctl plan -f account.yaml"),
+            ("a change of the stream", "natsctl stream edit ORDERS --max-msgs 7 -f"),
+            ("a saved plan, applied as it is", "natsctl plan -f account.yaml --out fix.json"),
             ("", "natsctl apply --plan fix.json"),
-            ("without asking twice: again is nothing to do", "natsctl apply -f account.yaml"),
-            ("only what differs", "natsctl diff -f account.yaml"),
+            ("apply the document; a second run changes nothing", "natsctl apply -f account.yaml"),
+            ("only the differences", "natsctl diff -f account.yaml"),
             ("remove what the document describes", "natsctl destroy -f account.yaml --adopt --yes"),
         ),
     ),
@@ -189,10 +189,10 @@ TOPICS = (
         (
             ("a name for a server", "natsctl context add lab -s nats://lab:4222 --description 'the lab'"),
             ("with a login that is not on the command line", "natsctl context add prod --creds ~/prod.creds"),
-            ("what there is", "natsctl context ls"),
+            ("list them", "natsctl context ls"),
             ("use one from now on, or for one command", "natsctl context select lab"),
             ("", "natsctl context info"),
-            ("and back", "natsctl context select prod"),
+            ("select the previous one", "natsctl context select prod"),
             ("", "natsctl context previous"),
             ("change it", "natsctl context edit lab --js-domain hub"),
             ("check it", "natsctl context validate lab"),
@@ -202,30 +202,30 @@ TOPICS = (
     ),
     TopicText(
         "server",
-        "is it there, is it well, how quick is it",
+        "health and speed of servers",
         (
-            ("what the account has and may use", "natsctl account info"),
+            ("use and limits of the account", "natsctl account info"),
             ("for monitoring: 0 OK, 1 warning, 2 critical", "natsctl server check connection"),
             ("", "natsctl server check jetstream --format json"),
             ("round trips", "natsctl rtt"),
-            ("how much it takes", "natsctl bench pub bench.test --msgs 1000 --size 128"),
-            ("what it tells of streams that are made", "natsctl events --js-advisory --count 1 --wait 10s &"),
+            ("throughput", "natsctl bench pub bench.test --msgs 1000 --size 128"),
+            ("advisories of streams that are created", "natsctl events --js-advisory --count 1 --wait 10s &"),
             ("", _MADE),
         ),
     ),
     TopicText(
         "script",
-        "what a script relies on",
+        "flags for scripts",
         (
             ("never ask; -j is one JSON document on stdout", "natsctl stream ls -j --no-input"),
             ("names only", "natsctl stream ls -n"),
-            ("make what may exist", f"{_MADE} --if-not-exists -j"),
-            ("remove what may be gone", "natsctl stream rm GONE -f --missing-ok"),
-            ("what would be sent", f"{_MADE} --max-age 1d --dry-run"),
+            ("create what may exist", f"{_MADE} --if-not-exists -j"),
+            ("remove what may not exist", "natsctl stream rm GONE -f --missing-ok"),
+            ("preview the requests", f"{_MADE} --max-age 1d --dry-run"),
             ("times in UTC", "natsctl stream info ORDERS --utc"),
-            ("what a command prints, as a JSON schema", "natsctl schema ls --commands"),
+            ("the JSON schema of a command's output", "natsctl schema ls --commands"),
             ("", "natsctl schema info stream_info_response"),
-            ("what an error number means", "natsctl errors lookup 10059"),
+            ("explain an error number", "natsctl errors lookup 10059"),
             ("every request and answer, on stderr", "natsctl stream info ORDERS --trace -j"),
         ),
     ),
@@ -240,7 +240,7 @@ class Line(Model, kw_only=True):
 
 
 class Topic(Model, kw_only=True):
-    """The lines about one thing, in an order in which they can be run."""
+    """The lines on one topic, in an order in which they can be run."""
 
     name: str
     title: str
@@ -291,7 +291,7 @@ def _named(name: str) -> TopicText:
 
 
 def text(topic: TopicText) -> str:
-    """Return the lines of a topic, each below a comment that says what it does."""
+    """Return the lines of a topic, each below a comment that describes it."""
     lines = [f"# {topic.title}"]
     for about, line in topic.lines:
         if about:

@@ -1,4 +1,4 @@
-"""Table of the commands: each noun with the verbs below it, or with the function that it is itself."""
+"""Table of the commands: each noun with its verbs, or with its function if it has none."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Consent: nothing that loses data, an asset or a consumer's progress is done unasked.
 
 The rule is one for every command. A command that can remove messages, keys, objects, streams, consumers or buckets, or
-set a consumer's progress back, needs a yes: its flag (`--force`, `--yes`), or an answer at a terminal. Where nobody can
-be asked (no terminal, `--no-input`, `-j`, as a program reads then) it ends with UsageError, exit 2, which names the
-flag. Commands that always lose something call `check_consent` first, so that not even a look-up is sent; those where it
-depends on the state (an edit, an object that may exist) look first and change nothing. With `--dry-run` nothing is
+set a consumer's progress back, needs a yes: its flag (`--force`, `--yes`), or an answer at a terminal. If no user
+can be asked (no terminal, `--no-input`, or `-j`, whose reader is a program) it ends with UsageError, exit 2, which
+names the flag. Commands that always lose something call `check_consent` first, before any request; those where it
+depends on the state (an edit, an object that may exist) read that first and change nothing. With `--dry-run` nothing is
 asked, as nothing changes.
 
 What removes nothing needs no consent: leaders that step down, a pause, a balance, an unpinned client. An edit that
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FORCE: Final = "--force (-f)"
 """The flag that most commands have for a yes."""
 MAX_NAMES: Final = 10
-"""Names that a question lists; more are counted."""
+"""Names that a question lists; further ones are counted."""
 
 
 class NotConfirmedError(UsageError):
@@ -61,9 +61,9 @@ def check_consent(session: Session, action: str, given: bool, *, flag: str = FOR
 
 
 def confirmed(session: Session, action: str, given: bool, *, typed: str = "", flag: str = FORCE) -> bool:
-    """Return whether to go on with what loses something; `typed` is what a person has to type for a yes.
+    """Return whether to continue with a loss; `typed` is the word that the user must type to confirm.
 
-    Raises NotConfirmedError where nobody can be asked.
+    Raises NotConfirmedError if no user can be asked.
     """
     check_consent(session, action, given, flag=flag)
     if given or session.dry_run:
@@ -74,10 +74,10 @@ def confirmed(session: Session, action: str, given: bool, *, typed: str = "", fl
 def confirmed_edit(
     session: Session, action: str, given: bool, losses: Sequence[Loss], *, typed: str = "", flag: str = FORCE
 ) -> bool:
-    """Return whether to go on with an edit, after showing what it loses.
+    """Return whether to continue with an edit, after showing its losses.
 
-    One that loses nothing is asked about at a terminal only. Raises NotConfirmedError for one that does, where nobody
-    can be asked.
+    An edit without losses is confirmed at a terminal only. Raises NotConfirmedError for one with losses if no user can
+    be asked.
     """
     if losses:
         if not given and not session.dry_run and not can_ask(session):
@@ -89,12 +89,12 @@ def confirmed_edit(
 
 
 def confirmed_at_terminal(session: Session, action: str, *, typed: str = "") -> bool:
-    """Return whether to go on with what loses nothing: a person is asked at a terminal; elsewhere the answer is yes."""
+    """Return whether to continue with a harmless change: confirmed at a terminal, and always true elsewhere."""
     return session.dry_run or not can_ask(session) or _asked(action, typed)
 
 
 def named(kind: str, names: Sequence[str]) -> str:
-    """Return the names as a question has them: `Stream A`, `3 Streams (A, B, C)`, or `Streams` where none is known."""
+    """Return the names as a question lists them: `Stream A`, `3 Streams (A, B, C)`, or `Streams` for none."""
     if len(names) == 1:
         return f"{kind} {names[0]}"
     if not names:
@@ -128,7 +128,7 @@ def _warn(losses: Sequence[Loss]) -> None:
 
 
 def show_preview(preview: DryRunError, effect: dict[str, Any], *, as_json: bool) -> None:
-    """Print what was not sent; `effect` is what the command had found out before."""
+    """Print the requests of a dry run; `effect` is what the command found out before."""
     effect = {**effect, **preview.effect}
     if as_json:
         output.emit_json({"dry_run": True, "requests": [_document(one) for one in preview.planned], "effect": effect})

@@ -1,7 +1,4 @@
-"""Contexts: one as a page, several as a table, and what a check of them found.
-
-Contexts, servers and logins by name: `natsctl context`.
-"""
+"""Contexts, servers and logins by name: `natsctl context`."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ def _value(key: str, value: str) -> str:
 
 
 def reached(server: Mapping[str, Any] | None, fault: str) -> str:
-    """Return what a connection showed, or why there was none."""
+    """Return a line about the server of a connection, or the reason for its failure."""
     if server is None:
         return safe(fault)
     return safe(f"{server['server_name']} {server['version']} at {server['url']}, {duration(server['rtt'])}")
@@ -99,13 +96,13 @@ def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
         )
         for one in documents
     ]
-    # A fault of a context stands where its description would.
+    # The fault of a context takes the place of its description.
     least = () if any(one.get("fault") for one in documents) else ("Description",)
     return render_table("Known Contexts", ("Name", "Description", "Server URLs"), rows, least=least)
 
 
 def render_checks(found: Sequence[CheckedContext]) -> Table:
-    """Return the table of what a check found."""
+    """Return the table of a check's findings."""
     rows = [(one.name, one.fault or "OK", reached(one.server, "") if one.server else "") for one in found]
     connected = any(one.server for one in found)
     columns = ("Name", "Result", "Connection") if connected else ("Name", "Result")
@@ -138,7 +135,7 @@ def known(contexts: Contexts, name: str) -> str:
 
 
 def current(session: Session, contexts: Contexts) -> str:
-    """Return the context that a command would use by itself, "" without one."""
+    """Return the context that a command would use by default, "" without one."""
     return session.options.context or os.environ.get("NATS_CONTEXT", "") or contexts.selected()
 
 
@@ -183,7 +180,7 @@ def tell_overridden() -> None:
 
 
 def picked(session: Session, contexts: Contexts, given: str | None) -> str:
-    """Return the context that was given, or that the person picks. Raises UsageError without a terminal."""
+    """Return the context that was given, or that the user picks. Raises UsageError without a terminal."""
     if given:
         return known(contexts, given)
     if not session.interactive:
@@ -351,7 +348,7 @@ _FLAGS = {
 
 
 def _unset(words: Sequence[str] | None) -> Document:
-    """Return the keys that are taken away, as the `nats` tool writes keys that are not set."""
+    """Return the keys to unset, with the empty values that the `nats` tool writes for them."""
     taken: Document = {}
     for word in [one for text in words or () for one in text.replace(",", " ").split()]:
         key = word.lstrip("-").replace("-", "_")
@@ -365,7 +362,7 @@ def _unset(words: Sequence[str] | None) -> Document:
 
 
 def _in_editor(session: Session, before: Document, name: str) -> Document:
-    """Return the document as the person left it in the editor; keys that were taken away are not set."""
+    """Return the document after the user's edit; removed keys are unset."""
     from natsctl.cli.editing import edit_config
     from natsctl.client.context_file import Keys
 
@@ -497,7 +494,7 @@ class Context(Keys, kw_only=True):
 
 
 class Checked(Model, kw_only=True):
-    """Result of the check of a context: whether it can be used, and why not."""
+    """Result of the check of a context: whether it can be used, and the reason if not."""
 
     name: str
     valid: bool

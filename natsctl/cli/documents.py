@@ -20,7 +20,7 @@ _SET_KEYS = frozenset(
     {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
 )
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
-"""No configuration is near this; a wrong path to a large file is refused instead of parsed."""
+"""Limit of a configuration file, far above any real one: a wrong path to a large file is refused, not parsed."""
 
 
 class _Several(list[Any]):
@@ -33,7 +33,7 @@ def load_config(path: str, model: type[Model], name: str | None = None) -> dict[
 
 
 def load_document(path: str, kind: str, name: str | None = None, stream: str | None = None) -> Mapping[str, Any]:
-    """Return the object in the file, as it stands there; `-` reads stdin. Raises UsageError.
+    """Return the object in the file, unchanged; `-` reads stdin. Raises UsageError.
 
     Of a set of documents it is the one asset of that kind, or the one of that name, a consumer with its `stream_name`.
     """
@@ -46,7 +46,7 @@ def load_document(path: str, kind: str, name: str | None = None, stream: str | N
 
 
 def _is_set(document: Any) -> bool:
-    """Whether a document describes assets, rather than being the configuration of one."""
+    """Return whether a document describes assets, and is not the configuration of one."""
     if not isinstance(document, Mapping):
         return isinstance(document, _Several)
     if "name" in document or "config" in document:
@@ -91,9 +91,9 @@ def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def write_config(config: Mapping[str, Any], model: type[Model], path: str | None) -> None:
-    """Check a configuration as far as it can be without a server, and print it or write it to a file.
+    """Check a configuration as far as possible without a server, and print it or write it to a file.
 
-    Raises UsageError. The file is nobody else's: a configuration may name prefixes of other accounts.
+    Raises UsageError. Only the user can read the file: a configuration may name prefixes of other accounts.
     """
     from natsctl.cli import output
     from natsctl.client.atomic_file import PRIVATE, atomic_write

@@ -1,7 +1,7 @@
-"""Edits of a configuration: a merge onto the live one, by flags or in the person's editor.
+"""Edits of a configuration: a merge onto the live one, by flags or in the user's editor.
 
 An edit shows what differs, and says what a dry run would send. In the editor a configuration is YAML with durations and
-sizes as words; what the person leaves alone keeps the value that the server sent, fields unknown to natsctl included.
+sizes as words; unedited fields keep the value that the server sent, fields unknown to natsctl included.
 Older and smaller servers leave out what they do not know: a warning names the fields that were not taken.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 NAMES = frozenset(("name", "durable_name"))
-"""Fields that say what is meant, and are never taken away."""
+"""Fields that identify the asset, and are never removed."""
 
 Unset = Annotated[
     list[str] | None,
@@ -44,7 +44,7 @@ Unset = Annotated[
 
 
 class Edits(NamedTuple):
-    """Ways to change a configuration beside its own flags: a bundle of flags for commands."""
+    """Flags of edits besides those of single fields: a bundle for commands."""
 
     config: ConfigFile = None
     replace: Annotated[
@@ -57,17 +57,17 @@ class Edits(NamedTuple):
     ] = False
 
     def check(self) -> None:
-        """Raise UsageError for what does not go together."""
+        """Raise UsageError for flags that exclude each other."""
         if self.replace and not self.config:
             raise UsageError("--replace needs --config FILE")
 
     def change(self, given: Given) -> object:
-        """Return what is true where anything is to be changed, by these or by the flags of a table."""
+        """Return a true value if anything is to be changed, by these or by the flags of a table."""
         return given or self.config or self.unset or self.interactive
 
 
 def check_given(session: Session, change: object, hint: str) -> None:
-    """Raise UsageError, with a hint at what to give, where a person at a terminal gave no change."""
+    """Raise UsageError with a hint if a user at a terminal gave no change."""
     if session.interactive and not change:
         raise UsageError("nothing to change was given", hint=hint)
 
@@ -91,9 +91,9 @@ def merged(live: Config, patch: Config) -> Config:
 
 
 def unset(config: Config, words: Sequence[str] | None, table: Sequence[Flag], model: type[Model]) -> list[str]:
-    """Take fields away, and return which: by name, by flag (`max-age`), or below another (`metadata.team`).
+    """Unset fields, and return their names: by name, by flag (`max-age`), or below another (`metadata.team`).
 
-    Raises UsageError for what is no field.
+    Raises UsageError for unknown fields.
     """
     by_flag = {flag.name.lstrip("-"): flag.to for flag in table if isinstance(flag.to, str)}
     known = {*model.__struct_fields__, *config} - NAMES
@@ -126,12 +126,12 @@ def _remove(config: Config, path: str) -> None:
 
 
 def show_differences(found: Sequence[Change], what: str) -> None:
-    """Show on stderr what an edit changes."""
+    """Show the changes of an edit on stderr."""
     output.note("\n".join([f"Differences in {safe(what)}:", *(f"  {render_change(one)}" for one in found)]))
 
 
 def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], object], *, json: bool) -> None:
-    """End a dry run: what differs and the request that `send` would send; drift where there is any, else success."""
+    """End a dry run with the differences and the request of `send`; the exit status is drift or success."""
     from natsctl.cli.consent import show_preview
 
     differences: dict[str, Any] = {"differences": [one._asdict() for one in found]}
@@ -151,7 +151,7 @@ def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], o
 
 
 EDITORS = ("vi", "nano")
-"""Tried in this order where neither VISUAL nor EDITOR names one."""
+"""Editors tried in this order if neither VISUAL nor EDITOR is set."""
 STDERR = 2
 """Terminal that an editor draws on, as stdout may be a pipe."""
 
@@ -159,10 +159,10 @@ STDERR = 2
 def edit_config(
     session: Session, config: Config, model: type[Model], what: str, meanings: Mapping[str, str] | None = None
 ) -> Config:
-    """Return the configuration as the person left it; a document with a fault may be edited again at a terminal.
+    """Return the configuration after the user's edit; a document with a fault may be edited again at a terminal.
 
-    `meanings` says what fields are, in comments beside them.
-    Raises UsageError for a fault where nobody can be asked, and for an empty document.
+    `meanings` are descriptions of fields, shown as comments.
+    Raises UsageError for a fault if no user can be asked, and for an empty document.
     """
     original = _document(config)
     text = _text(original, model, what, meanings or {})
@@ -183,14 +183,14 @@ def edit_config(
 
 
 def edit_text(text: str, suffix: str) -> str:
-    """Return a text after an edit in the person's editor; the file it had is removed. Raises UsageError."""
+    """Return a text after an edit in the user's editor; its file is removed. Raises UsageError."""
     command = _editor()
     handle, name = tempfile.mkstemp(suffix, "natsctl-")
     path = Path(name)
     try:
         with os.fdopen(handle, "w") as file:
             file.write(text)
-        # The answer is not the editor's to write.
+        # Stdout is for the answer, not for the editor.
         status = subprocess.run([*command, name], stdout=STDERR, check=False).returncode
         if status:
             raise UsageError(f"the editor {command[0]} exited with {status}: nothing is changed")
@@ -212,7 +212,7 @@ def _editor() -> list[str]:
 
 
 def _document(config: Config) -> Config:
-    """Return the configuration in words, without what the server keeps for itself."""
+    """Return the configuration with durations and sizes as words, without the server's own metadata."""
     document = {key: _words(key, value) for key, value in config.items()}
     if isinstance(document.get("metadata"), dict):
         document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_OWNED)}
@@ -282,9 +282,9 @@ def part_of(wanted: Config, paths: Iterable[str]) -> Config:
 
 
 def warn_unless_taken(asked: Mapping[str, Any], answer: Answer[Any], json: bool, *, emptied: bool = False) -> None:
-    """Warn on stderr of what the answer's configuration has otherwise; a program (`json`) sees it in the answer.
+    """Warn on stderr of fields that the answer has with other values; with `json` the answer shows them.
 
-    Empty values were asked for only where `emptied` says so.
+    Empty values count as requested only if `emptied` is set.
     """
     if json:
         return

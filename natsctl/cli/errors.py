@@ -1,7 +1,4 @@
-"""Errors of the catalogue: one as a page, several as a table.
-
-JetStream's errors by number: `natsctl errors`.
-"""
+"""JetStream's errors by number: `natsctl errors`."""
 
 from __future__ import annotations
 
@@ -57,9 +54,9 @@ class Use(WireEnum):
 
     CURRENT = "current"
     LEGACY = "legacy"
-    """Older servers did."""
+    """Sent by older servers only."""
     RESERVED = "reserved"
-    """It has a number, but is never sent."""
+    """Has a number, but is never sent."""
 
 
 class KnownError(Model, kw_only=True):
@@ -114,7 +111,7 @@ def matching(match: str) -> list[KnownError]:
 
 
 def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[KnownError]:
-    """Return the errors sorted by one of ORDERS, of which a beginning is enough; raises UsageError."""
+    """Return the errors sorted by one of ORDERS, which may be abbreviated; raises UsageError."""
     named = next((name for name in ORDERS if order and name.startswith(order.lower())), None)
     if named is None:
         raise UsageError(f"cannot sort by {order!r}: there are {', '.join(ORDERS)}")

@@ -49,20 +49,20 @@ class EventShower:
         self._filter = wanted or Filter()
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Print on stderr what is listened on."""
+        """Print the subjects on stderr."""
         for subject in () if self.json or self._cloudevent else subjects:
             kind = "Metrics" if ".METRIC." in subject else "Advisories"
             output.note(f"Listening for {kind} on {safe(subject)}")
 
     async def show(self, manager: Manager, number: int, message: Message) -> bool:
-        """Show one event; False for one that is not wanted."""
+        """Show one event; return False if the filter rejects it."""
         event = parse_event(message.body)
         if not self._filter.passes(message.body, event):
             return False
         if self._cloudevent:
             output.emit_json_line(cloud_event(event if event is not None else {"data": safe(_text(message.body))}))
         elif self.json:
-            # A payload that is no JSON becomes a JSON text, so that every line is a document.
+            # A payload that is not JSON becomes a JSON string, so that every line is a document.
             output.emit_json_line(message.body if event is not None else json.dumps(_text(message.body)))
         elif self._short:
             output.emit(render_short(message.subject, message.body, time.time_ns()))
@@ -71,7 +71,7 @@ class EventShower:
         return True
 
     def flush(self) -> None:
-        """Flush what was shown, so that it can be seen."""
+        """Flush the output."""
         sys.stdout.flush()
 
 

@@ -4,8 +4,6 @@ A table of fields (of a stream, a consumer, a bucket) says for each flag which f
 a table with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that
 were on the command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and
 `--help` come from the same rows.
-
-Flags that commands on Spark share: where Spark runs.
 """
 
 from __future__ import annotations
@@ -51,13 +49,13 @@ class Kind:
     read: Callable[[str], Any]
     repeated: bool = False
     gather: Callable[[list[Any]], Any] | None = None
-    """Makes the one value of a repeatable flag of its single readings."""
+    """Combines the values of a repeatable flag into one."""
     switch: bool = False
     negates: bool = True
     """Whether a switch has a `--no-` form too."""
 
     def named(self, metavar: str) -> Kind:
-        """Return the same kind, called otherwise in help."""
+        """Return the same kind with another metavar."""
         return replace(self, metavar=metavar)
 
 
@@ -177,7 +175,7 @@ class Flag:
     """Value without the flag, for `--help`."""
 
     def place(self, config: Config, value: Any) -> None:
-        """Put the value into a configuration."""
+        """Set the value in a configuration."""
         if isinstance(self.to, str):
             put(config, self.to, value)
         else:
@@ -185,11 +183,11 @@ class Flag:
 
     @property
     def parameter(self) -> str:
-        """Return the name of its parameter in a command function, apart from those that the function has itself."""
+        """Return the name of its parameter in a command function, distinct from the function's own."""
         return "flag_" + self.name.lstrip("-").replace("-", "_")
 
     def read(self, words: Any) -> Any:
-        """Return the wire value of what the command line gave. Raises UsageError that names the flag."""
+        """Return the wire value of the words on the command line. Raises UsageError that names the flag."""
         if self.kind.switch:
             return words
         try:
@@ -211,12 +209,12 @@ class Flag:
 
 
 def without_defaults(table: Sequence[Flag]) -> tuple[Flag, ...]:
-    """Return the table for a command that leaves alone what is not given."""
+    """Return the table without defaults, for commands that change only what is given."""
     return tuple(replace(flag, default="") for flag in table)
 
 
 def put(config: Config, path: str, value: Any) -> None:
-    """Set a dotted field; the objects on the way are made, and not shared with where they came from."""
+    """Set a dotted field; the objects on its path are created, or copied."""
     head, dot, rest = path.partition(".")
     if not dot:
         config[head] = value
@@ -227,12 +225,12 @@ def put(config: Config, path: str, value: Any) -> None:
 
 
 def inverted(field: str) -> Place:
-    """Return a placer for a switch whose field means the opposite."""
+    """Return a setter for a switch whose field has the opposite meaning."""
     return lambda config, value: put(config, field, not value)
 
 
 def removed(field: str) -> Place:
-    """Return a placer for a switch that takes a field away."""
+    """Return a setter for a switch that removes a field."""
 
     def place(config: Config, value: Any) -> None:
         if value:
@@ -242,7 +240,7 @@ def removed(field: str) -> Place:
 
 
 def merged(field: str) -> Place:
-    """Return a placer for pairs: they join those that are there, and an empty value takes its key away."""
+    """Return a setter for pairs: they are added to the existing ones, and an empty value removes its key."""
 
     def place(config: Config, value: Mapping[str, str]) -> None:
         pairs = {**(config.get(field) or {}), **value}
@@ -252,21 +250,21 @@ def merged(field: str) -> Place:
 
 
 def apply(config: Config, table: Sequence[Flag], given: Given) -> None:
-    """Put every given flag of the table into the configuration."""
+    """Set the fields of every given flag of the table."""
     for flag in table:
         if flag.name in given:
             flag.place(config, given[flag.name])
 
 
 def fields_of(table: Sequence[Flag], given: Given, **fixed: Any) -> Config:
-    """Return the fields that the given flags set, beside those that are fixed."""
+    """Return the fields that the given flags set, with the fixed ones."""
     fields: Config = dict(fixed)
     apply(fields, table, given)
     return fields
 
 
 def check_subjects(subjects: object) -> None:
-    """Raise UsageError that names the first subject or filter that is none."""
+    """Raise UsageError that names the first invalid subject or filter."""
     for subject in subjects if isinstance(subjects, list | tuple) else ():
         if isinstance(subject, str) and (fault := subject_fault(subject)):
             raise UsageError(fault)
@@ -276,7 +274,7 @@ class Flagged:
     """A command function that takes the flags of a table, and bundles of options; made by `flagged`.
 
     A bundle is a NamedTuple whose fields are annotated as options: a parameter of that type takes all of them.
-    What it declares is computed when Typer asks, as only one of many commands runs.
+    Its signature is computed when Typer reads it, as only one of many commands runs.
     """
 
     def __init__(self, function: Callable[..., Any], table: Sequence[Flag]) -> None:
@@ -381,7 +379,7 @@ Header = Annotated[
 
 
 def check_details(details: bool, json: bool) -> None:
-    """Raise UsageError for `--details` without `-j`: tables choose their columns otherwise."""
+    """Raise UsageError for `--details` without `-j`: tables have --columns."""
     if details and not json:
         from natsctl.api.errors import UsageError
 
@@ -389,7 +387,7 @@ def check_details(details: bool, json: bool) -> None:
 
 
 def session_of(context: typer.Context) -> Session:
-    """Return the session that the command line was started with."""
+    """Return the session of the command line."""
     return cast(Session, context.obj)
 
 
@@ -399,12 +397,12 @@ def wait_seconds(text: str | None, flag: str = "--wait") -> float | None:
 
 
 def every_seconds(text: str, flag: str = "--watch") -> float:
-    """Return the seconds between two looks; a bare number is seconds, as the nats tool takes it. Raises UsageError."""
+    """Return the seconds between two refreshes; a bare number is seconds, as for the nats tool. Raises UsageError."""
     return _positive_seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, flag)
 
 
 def watch_seconds(watch: str | None, rounds: int) -> float | None:
-    """Return the seconds between the looks of --watch, None without it.
+    """Return the seconds between the refreshes of --watch, None without it.
 
     Raises UsageError, also for --count without it.
     """
@@ -432,7 +430,7 @@ FORMS = "a time (2026-01-31T12:00:00Z, or 2026-01-31 12:00 in local time) or a d
 def read_moment(text: str, *, back: bool = False) -> int:
     """Return nanoseconds since the epoch; a duration counts from now, `back` into the past. Raises ValueError.
 
-    What has no offset is in the zone of this machine, as every time that commands show has its offset.
+    A time without an offset is in the zone of this machine.
     """
     from natsctl.api.times import parse_time
 

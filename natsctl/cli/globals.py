@@ -1,7 +1,7 @@
 """The options that every command takes, before or after its name.
 
-They are not Typer's: root help must not import it, and Typer knows options of a group only before the command. What a
-command declares under the same spelling is the command's.
+Typer does not parse them: root help must not import it, and Typer accepts options of a group only before the command.
+An option that a command declares under the same spelling belongs to the command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class GlobalFlag(NamedTuple):
-    """One global option; a switch has no `metavar` and gives True."""
+    """One global option; a switch has no `metavar`, and its value is True."""
 
     name: str
     spellings: tuple[str, ...]
@@ -19,7 +19,7 @@ class GlobalFlag(NamedTuple):
     help: str
     read: Callable[[str], Any] = str
     heading: str = ""
-    """The heading under which help shows it; that of the row before where it is empty."""
+    """Its heading in help; if empty, that of the preceding row."""
 
 
 COLOURS = ("rounded", "double", "yellow", "blue", "cyan", "green", "magenta", "red")
@@ -99,7 +99,7 @@ GLOBAL_FLAGS = (
 )
 
 _MAY_BE_EMPTY = ("password", "connection_name")
-"""Any other that is empty would quietly mean another server, login or domain."""
+"""Options that may be empty; any other empty one would silently choose another server, login or domain."""
 _ALL_STREAMS = GlobalFlag("all_streams", ("-a", "--all"), "", "include the streams of KV, object store and MQTT")
 OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
 """Options of every verb of a noun, as in the nats tool, unless it declares the same spelling itself."""
@@ -107,12 +107,12 @@ _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spe
 
 
 def all_spellings() -> list[str]:
-    """Return every global option as it may be written."""
+    """Return every spelling of the global options."""
     return list(_BY_SPELLING)
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether the words ask for JSON, so that a failure is shown as JSON too."""
+    """Return whether the words request JSON, so that a failure is shown as JSON too."""
     for word in words:
         if word == "--":
             return False
@@ -122,7 +122,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the global options before the first word that is none, and the words from there on."""
+    """Return the leading global options, and the remaining words."""
     given: dict[str, Any] = {}
     left = list(words)
     while left and left[0].startswith("-"):
@@ -136,7 +136,7 @@ def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 class Dash(str):
-    """A lone `-` among the arguments, which the nats tool takes for an empty text; behind `--` it is a plain `-`."""
+    """A lone `-` argument, which the nats tool reads as an empty text; after `--` it is a plain `-`."""
 
     __slots__ = ()
 
@@ -146,8 +146,8 @@ def take_out(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the global options among a command's words, and the words without them.
 
-    `own` are the command's flags and whether each takes a value, which is then never taken for a flag. Words after
-    `--` stay. `of_noun` is taken like a global option. A lone `-` becomes a Dash.
+    `own` are the command's flags and whether each takes a value, which is then never read as a flag. Words after
+    `--` stay. `of_noun` is treated like a global option. A lone `-` becomes a Dash.
     """
     known = {**_BY_SPELLING, **dict.fromkeys(of_noun.spellings if of_noun else (), of_noun)}
     given: dict[str, Any] = {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _INDENT = "  "
 MAX_LEFT = 32
-"""Columns that flags may take before what they mean begins on a line of its own."""
+"""Columns for flags; the description of a longer one begins on a line of its own."""
 
 
 _ABOUT = "Administer NATS JetStream: streams, consumers, messages and backups, on any NATS server or on natsctl's own."
@@ -35,7 +35,7 @@ VALUES = (
 
 
 def render_root_help(programs: Mapping[str, str]) -> str:
-    """Return the page of `natsctl --help`; `programs` are the paths of other programs by the command that they are."""
+    """Return the page of `natsctl --help`; `programs` are the paths of other programs by command."""
     lines = ["usage: natsctl [flags] <command> [arguments]", "", *textwrap.wrap(_ABOUT, terminal_width()), ""]
     for title, nouns in _by_heading():
         lines += [f"{title}:", *columns([(", ".join(noun.words), noun.help) for noun in nouns], 28), ""]
@@ -76,7 +76,7 @@ def _flags_by_heading() -> Iterator[tuple[str, list[GlobalFlag]]]:
 def columns(rows: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
     """Return two columns, the right one wrapped; a long word on the left has a line of its own.
 
-    `least` columns for the left one keep several of these lists in line with each other.
+    `least` is the minimum width of the left one, to align several lists.
     """
     left_width = min(max(least, *(len(left) for left, _ in rows)), MAX_LEFT)
     indent = f"{_INDENT}{'':<{left_width}}  "
@@ -99,7 +99,7 @@ def _global_spelling(flag: GlobalFlag) -> str:
 
 
 def render_command_help(command: Any, path: str, examples: Sequence[str] = ()) -> str:
-    """Return the page of a command; `path` is what a person types before its arguments."""
+    """Return the page of a command; `path` is the command line before its arguments."""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     flags = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
     import inspect
@@ -118,7 +118,7 @@ def render_command_help(command: Any, path: str, examples: Sequence[str] = ()) -
 
 
 def render_group_help(about: str, verbs: Sequence[Verb], path: str, examples: Sequence[str] = ()) -> str:
-    """Return the page of a group; `path` is what a person types before one of its verbs."""
+    """Return the page of a group; `path` is the command line before one of its verbs."""
     lines = [*textwrap.wrap(f"Usage: {path} COMMAND [FLAGS]", terminal_width(), subsequent_indent=" " * 7), ""]
     lines += [*textwrap.wrap(f"{about}.", terminal_width()), ""]
     commands_first = sorted(verbs, key=lambda verb: verb.is_group)

@@ -1,6 +1,6 @@
-"""Run of one command: global options are taken out of its words, Typer reads the others.
+"""Execution of one command: global options are separated from its words, and Typer parses the rest.
 
-Nothing is built but the command that runs. Typer's failures become natsctl's.
+Only the command that runs is built. Typer's failures become natsctl's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TERMINATED = 128 + signal.SIGTERM
 
 
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
-    """Run the command of a noun and return its exit code; raises UsageError and whatever the command raises."""
+    """Run the command of a noun and return its exit code; raises UsageError and the errors of the command."""
     import_typer()
     rows, rest = find(COMMANDS[noun.name], words)
     path = " ".join(["natsctl", *(row.name for row in rows)])
@@ -58,7 +58,10 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
 
 
 def _show_group(noun: Noun, group: Verb, path: str, words: Sequence[str], given: dict[str, Any]) -> int:
-    """Show the page of a group: the answer if help was asked for, else what is missing; raises UsageError."""
+    """Show the page of a group: on stdout for --help, else on stderr as a usage error.
+
+    Raises UsageError for an unknown verb.
+    """
     more, arguments = take_out(words, {}, OF_NOUNS.get(noun.name))
     asked = "help" in {**given, **more}
     if arguments and not asked:
@@ -71,7 +74,7 @@ def _show_group(noun: Noun, group: Verb, path: str, words: Sequence[str], given:
 
 
 def _unknown(group: Verb, word: str, path: str) -> UsageError:
-    """Return the error for a word that is no verb of a group, with what may have been meant."""
+    """Return the error for an unknown verb of a group, with a suggestion."""
     if word.startswith("-") and word not in ("-", "--"):
         flag = word.partition("=")[0]
         return UsageError(f"unknown flag {flag}", hint=did_you_mean(flag, all_spellings()) or f"see {path} --help")
@@ -94,7 +97,7 @@ def import_typer() -> Any:
 
 @functools.cache
 def command_of(function: Callable[..., Any]) -> Any:
-    """Return Typer's command of a function, made once in a process: to make one takes as long as to run it."""
+    """Return Typer's command of a function, created once per process: creating one takes as long as running it."""
     import typer
 
     from natsctl.cli.plain_values import read_plainly
@@ -108,7 +111,7 @@ def command_of(function: Callable[..., Any]) -> Any:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """End like Ctrl-C does, so that what was half done is cleared away."""
+    """End as Ctrl-C does, so that unfinished work is cleaned up."""
     sys.exit(_TERMINATED)
 
 
@@ -133,7 +136,7 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
     usage_error: Any = typer.BadParameter.__base__
     click_error: Any = usage_error.__base__
     try:
-        # Not `command.main`, which takes an EOFError, as a truncated file raises it, for an interruption by the user.
+        # Not `command.main`, which treats an EOFError (of a truncated file, say) as an interruption by the user.
         with command.make_context(path, list(arguments), obj=session) as context:
             result = command.invoke(context)
     except typer.Exit as end:
@@ -151,7 +154,7 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
 
 
 def _only_when_made(path: str, flag: str) -> str:
-    """Return why an edit has no such flag, if adding has it; else ""."""
+    """Return the reason why an edit lacks a flag of `add`; "" for other flags."""
     words = path.split()
     if "edit" not in words[-1].split(",")[0]:
         return ""
@@ -164,7 +167,7 @@ def _only_when_made(path: str, flag: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return Typer's text as ours: `--count: x is not a number`, `unexpected argument x`."""
+    """Return Typer's text in our form: `--count: x is not a number`, `unexpected argument x`."""
     from natsctl.cli.plain_values import EMPTY
 
     if found := re.fullmatch(r"Invalid value for (?:('[^']*'(?: / '[^']*')*)|(\S+)): (.*)", text, re.DOTALL):

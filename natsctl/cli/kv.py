@@ -142,7 +142,7 @@ def ttl_of(text: str | None) -> int:
 
 
 def _body(value: str | None) -> bytes:
-    """Return the value that was given, or what is on stdin where there is none, or `-`; a terminal is not read."""
+    """Return the value that was given, else the content of stdin (also for `-`); a terminal is not read."""
     given = "" if value is None or isinstance(value, Dash) else value
     if given or sys.stdin is None or sys.stdin.isatty():
         return read_body(given)
@@ -159,7 +159,7 @@ def _write(
     *,
     quiet: bool = True,
 ) -> OpenBucket:
-    """Carry out a write, repeat the `value` that was given, and return the bucket.
+    """Write, print the given `value`, and return the bucket.
 
     The new revision is printed at a terminal, and elsewhere unless `quiet`.
     """
@@ -285,9 +285,9 @@ def _show(entry: ReadEntry, json: bool) -> None:
 
 
 class Entry(Model, omit_defaults=False):
-    """A key at a revision; `operation` is PUT, DEL or PURGE, `delta` how many entries the reader had still to read.
+    """A key at a revision; `operation` is PUT, DEL or PURGE, `delta` the number of entries still to read.
 
-    `ttl` is how long it lives, -1 for ever; an entry without lives as long as the bucket says.
+    `ttl` is its lifetime, -1 for unlimited; an entry without it has the lifetime of the bucket.
     """
 
     bucket: str
@@ -326,9 +326,9 @@ class Removed(Model):
 
 
 class Purged(Model):
-    """Outcome of a purge: a key (`revision` is that of its marker), the keys of a filter, or what deleted keys took up.
+    """Outcome of a purge: a key (`revision` is that of its marker), the keys of a filter, or deleted keys.
 
-    `purged` counts the messages that are gone, `keys` the keys.
+    `purged` is the number of removed messages, `keys` that of keys.
     """
 
     bucket: str
@@ -375,7 +375,7 @@ def entry_document(entry: ReadEntry) -> dict[str, Any]:
 
 
 def value_fields(value: bytes) -> dict[str, str]:
-    """Return the value as text where it is text, else as base64."""
+    """Return the value as text if it is UTF-8, else as base64."""
     try:
         return {"value": value.decode()}
     except UnicodeDecodeError:

@@ -138,7 +138,7 @@ FIELDS = {
     "source": "sources",
     "mirror-domain": "mirror.external",
 }
-"""A bucket's words for fields of its stream, for --unset."""
+"""A bucket's names for fields of its stream, for --unset."""
 
 
 @flagged(KV_ADD)
@@ -306,7 +306,7 @@ def _remove_key(
 
 
 def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
-    """Return the entry of a key; None without one if `missing_ok`. Raises KeyNotFoundError."""
+    """Return the value of the key; None if it has none and that is no error. Raises KeyNotFoundError."""
     from natsctl.client.kv import KeyNotFoundError
 
     try:
@@ -372,7 +372,7 @@ def purge(
 
 
 def _present_or_marked(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> bool:
-    """Whether anything is kept of the key; a deleted one still has a history. Raises KeyNotFoundError."""
+    """Return whether the key has a history, which a deleted one still has. Raises KeyNotFoundError."""
     if session.run(lambda _: bucket.last(key, fresh=True)) is not None:
         return True
     return _present(session, bucket, key, missing_ok, json) is not None

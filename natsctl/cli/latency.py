@@ -74,7 +74,7 @@ async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet
 
 
 def _write(path: str, report: LatencyReport) -> None:
-    """Write the percentiles as plotters of HDR histograms read them, in milliseconds."""
+    """Write the percentiles in the format of HDR histogram plotters, in milliseconds."""
     lines = ["Value    Percentile    TotalCount    1/(1-Percentile)\n\n"]
     for one in report.percentiles:
         share = one.percent / 100

@@ -1,4 +1,4 @@
-"""Leaders of streams and consumers: the flags for handing over, and many of them moved one after the other."""
+"""Leaders of streams and consumers: flags of a step-down, and moves of many leaders one after the other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def announce_step_down(before: Info) -> None:
 
 
 def announce_leader(after: Info) -> None:
-    """Log which server leads now."""
+    """Log the new leader."""
     output.log(f'New leader elected "{leader_of(after)}"')
 
 

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 SHORTEST_S = 0.1
-"""Seconds between two views: below it a terminal flickers and a server does nothing but answer."""
+"""Minimum seconds between two views: with less, a terminal flickers and a server is kept busy."""
 _KEY = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])|.", re.DOTALL)
-"""One key of what a terminal sends: an arrow or another key with an escape sequence, or a character."""
+"""One key from a terminal: an arrow or another key with an escape sequence, or a character."""
 
 
 def paced(every_s: float, rounds: int = 0) -> Iterator[int]:
-    """Yield the number of each look, `every_s` seconds apart: `rounds` of them, or without end where that is 0."""
+    """Yield the number of each round, `every_s` seconds apart: `rounds` of them, or without end if that is 0."""
     every_s = max(every_s, SHORTEST_S)
     for number in itertools.count():
         if rounds and number >= rounds:
@@ -57,8 +57,8 @@ def watch(
 ) -> None:
     """Show `view()` every `every_s` seconds, `rounds` times, until q, or until Ctrl-C, which raises KeyboardInterrupt.
 
-    At a terminal it has the whole screen, as an editor has, and what was there comes back; the last view stays below.
-    There `hint` stands above the view, and `press` is given each key: it returns whether the view has changed with it.
+    At a terminal it takes the whole screen, as an editor does, and restores it; the last view stays below.
+    There `hint` is shown above the view, and `press` is called with each key; it returns whether the view changes.
     """
     if not sys.stdout.isatty():
         _print_each(view, every_s, rounds)
@@ -86,7 +86,7 @@ def watch(
 
 
 class Keyboard:
-    """The keys of a live view: none is echoed; the terminal is as it was once this is left, or stopped by Ctrl-Z."""
+    """The keys of a live view, without echo; the terminal is restored at the end, and while stopped by Ctrl-Z."""
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
@@ -97,7 +97,7 @@ class Keyboard:
 
     @property
     def is_there(self) -> bool:
-        """Whether a person can press keys."""
+        """Return whether keys can be read."""
         return self._fd >= 0
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class Keyboard:
             os.close(end)
 
     def wait(self, seconds: float, press: Callable[[str], bool] | None, draw: Callable[[], None]) -> bool:
-        """Wait for the next look, which a key may bring on, and draw anew in a new size; False when q was pressed."""
+        """Wait for the next round, which a key may start, and redraw after a resize; return False after q."""
         end_s = time.monotonic() + max(seconds, SHORTEST_S)
         watched = [self._resized[0], *([self._fd] if self.is_there else [])]
         while (left_s := end_s - time.monotonic()) > 0:
@@ -149,7 +149,7 @@ class Keyboard:
                 termios.tcsetattr(self._fd, termios.TCSAFLUSH, self._before)
 
     def _stop(self, *_: object) -> None:
-        """Give the terminal back while this process is stopped, and take it again when it goes on."""
+        """Restore the terminal while this process is stopped, and take it again when it continues."""
         self._restore()
         self._screen.set_alt_screen(False)
         self._screen.show_cursor(True)
@@ -164,9 +164,9 @@ class Keyboard:
 
 @contextmanager
 def drawing() -> Iterator[Callable[[RenderableType], None]]:
-    """Yield a function that draws a view in place of the last one; the last one stays below.
+    """Yield a function that draws a view in place of the previous one; the last one stays.
 
-    Without a terminal only that last one is printed, once it is over.
+    Without a terminal only the last one is printed, at the end.
     """
     seen: RenderableType = ""
     screen = console(live=True)
@@ -206,15 +206,15 @@ def _print_each(view: Callable[[], RenderableType], every_s: float, rounds: int)
 
 
 def emit_each(document: Callable[[], Any], every_s: float, rounds: int = 0) -> None:
-    """Print a JSON document of each look on a line of stdout: what a live view is to a program."""
+    """Print a JSON document per round on a line of stdout: the live view of a program."""
     for _ in paced(every_s, rounds):
         output.emit_json_line(document())
 
 
 LINE_EVERY_S = 2.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines without a terminal."""
 RATE_FROM_COLUMNS = 70
-"""Columns below which a bar goes without its rate: better than one that folds."""
+"""Columns below which a bar has no rate, as it would wrap."""
 BYTES = "bytes"
 """The unit whose numbers are shown as sizes; any other is a noun in the plural, such as `messages`."""
 
@@ -226,21 +226,21 @@ _LOOK = {
     "progress.percentage": "none",
     "progress.remaining": "none",
 }
-"""Weight in place of colours, which would vanish on one ground or the other."""
+"""Bold instead of colours, which may be invisible on a light or a dark background."""
 
 
 class Tracker(Protocol):
     """Progress of a piece of work, as its steps report it."""
 
     def at(self, done: float, total: float | None = None) -> None:
-        """Report how much is done, and the total once it is known."""
+        """Report the amount done, and the total once it is known."""
 
 
 @contextmanager
 def progress(
     what: str, total: float | None, unit: str = BYTES, *, bar: bool = True, quiet: bool = False, timed: bool = True
 ) -> Iterator[Tracker]:
-    """Yield a tracker of how much of `total` (None: unknown) is done; with `quiet` nothing is shown.
+    """Yield a tracker of progress towards `total` (None: unknown); with `quiet` nothing is shown.
 
     Without `timed` neither rate nor remaining time is shown: for totals that grow, as those of Spark's tasks do.
     """
@@ -263,7 +263,7 @@ class _Lines:
         self._what, self._total, self._unit, self._timed = what, total, unit, timed
         self._last_s = time.monotonic()
         self._begin: tuple[float, float] | None = None
-        """Amount done when it was first known, and the time of that: earlier work says nothing about the rate."""
+        """First known amount and its time: earlier work does not count for the rate."""
 
     def at(self, done: float, total: float | None = None) -> None:
         """Write a line when the last one is old enough."""
@@ -328,7 +328,7 @@ def _bars(unit: str, *, timed: bool = True) -> Progress:
         stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr), theme=Theme(_LOOK)
     )
     what = TextColumn("{task.description}", markup=False)
-    # The bar takes what the words leave; without a ratio of its own it would squeeze them.
+    # The bar takes the remaining width; without a ratio of its own it would narrow the words.
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
     remaining = [TimeRemainingColumn()] if timed else []
     return Progress(what, bar, TaskProgressColumn(), Figures(), *remaining, console=terminal, expand=True)
@@ -352,7 +352,7 @@ Every = Annotated[str, typer.Option("--watch", metavar="DURATION", help="time be
 def plot_room(rounds: int) -> tuple[int, int]:
     """Return the columns and lines to plot in.
 
-    Raises UsageError where they are too few, or nobody could end the looks.
+    Raises UsageError if they are too few, or if no user could end the rounds.
     """
     from natsctl.cli.output import console
     from natsctl.cli.render.plot import SMALLEST

@@ -1,4 +1,4 @@
-"""The entry point: finds the noun in a static table, loads only its module, and ends with the design's exit codes.
+"""The entry point: finds the noun in a static table, loads only its module, and ends with the documented exit codes.
 
 `natsctl --help` and `--version` come from the tables alone, without Typer.
 """
@@ -17,20 +17,20 @@ from natsctl.cli.nouns import BY_WORD
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its code."""
-    # Nothing that is imported becomes garbage; collection starts again when the command starts its work.
+    # Imported objects never become garbage; collection is enabled when the command starts its work.
     gc.disable()
     _open_missing()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Boxes, arrows and names must not fail where the output is not UTF-8; stderr is that way already.
+        # Boxes, arrows and names must not fail if the output is not UTF-8; stderr escapes already.
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def _open_missing() -> None:
-    """Put the null device where the caller closed stdin, stdout or stderr, before a socket gets the free number."""
+    """Open the null device for a closed stdin, stdout or stderr, before a socket gets the free descriptor."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            # The lowest free number is this one, as those below are open by now.
+            # The lowest free descriptor is this one, as those below are open by now.
             setattr(sys, name, open(os.devnull, "r" if number == 0 else "w"))  # noqa: SIM115, PTH123  # stays open
 
 
@@ -40,7 +40,7 @@ def run(words: list[str]) -> int:
         code = _dispatch(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_stdout()  # whoever read us has gone and wants no more
+        _drop_stdout()  # the reader has closed the pipe
         return 0
     except KeyboardInterrupt:
         from natsctl.api.errors import ExitCode
@@ -61,7 +61,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     from natsctl.cli.output import exit_code_of, laid_out, render_error, stderr_width, write_stderr
 
     if isinstance(failure, UnicodeEncodeError):
-        # Words that are no text reach as far as the wire or a file, as bodies and paths may be any bytes.
+        # Words that are not UTF-8 fail only at the wire or a file, as bodies and paths may be any bytes.
         near = failure.object[max(0, failure.start - 20) : failure.end + 20]
         failure = UsageError(f"not UTF-8 text: {near.encode('utf-8', 'backslashreplace').decode()}")
     if "--trace" in words and not isinstance(failure, NatsctlError):
@@ -78,7 +78,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
 
 
 def _drop_stdout() -> None:
-    """Send what is left of stdout nowhere: flushed once more at exit, it would change the exit code."""
+    """Discard the rest of stdout: flushed again at exit, it would change the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -125,7 +125,7 @@ def _serve(words: Sequence[str]) -> int:
 
 
 def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
-    """Become the program that the first word names; raises UsageError where there is none."""
+    """Execute the program that the first word names; raises UsageError if there is none."""
     from natsctl.cli.programs import program_of, programs, run_program
 
     if path := program_of(words[0]):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """A first word of the command line, its other spellings and what root help says of it."""
+    """A first word of the command line, its aliases and its line in root help."""
 
     name: str
     aliases: tuple[str, ...]
@@ -70,7 +70,7 @@ HEADINGS = (
     ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "bench")),
     ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),
 )
-"""Headings of root help, and the nouns below each; a noun that has no heading comes last."""
+"""Headings of root help, and the nouns below each; nouns without a heading come last."""
 
 BY_WORD: Mapping[str, Noun] = {word: noun for noun in NOUNS for word in noun.words}
 """Every noun by its name and its aliases."""

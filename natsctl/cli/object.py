@@ -102,7 +102,7 @@ OBJECT_ADD = tuple(flag for flag in OBJECT_FLAGS if flag.add)
 OBJECT_EDIT = without_defaults([flag for flag in OBJECT_FLAGS if flag.edit])
 
 FIELDS = {"ttl": "max_age", "compress": "compression", "tags": "placement.tags", "cluster": "placement.cluster"}
-"""A bucket's words for fields of its stream, for --unset."""
+"""A bucket's names for fields of its stream, for --unset."""
 
 
 @flagged(OBJECT_ADD)
@@ -139,7 +139,7 @@ def edit(
 
 STDOUT = "-"
 SMALL_BYTES = 256 * 1024
-"""Transfers below this are over before a bar is drawn."""
+"""Size of transfers below which no bar is drawn."""
 
 ObjectName = Annotated[str, typer.Argument(metavar="OBJECT", help="the object", show_default=False)]
 
@@ -212,7 +212,7 @@ def _meta(name: str, description: str, header: list[str] | None, metadata: list[
 
 @contextmanager
 def _source(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
-    """Return the bytes of a file or of stdin, and how many there are where that is known. Raises UsageError."""
+    """Return the chunks of a file or of stdin, and their total size if it is known. Raises UsageError."""
     if file == STDIN:
         yield sys.stdin.buffer, None
         return
@@ -227,7 +227,7 @@ def _source(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
 
 
 def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool, json: bool) -> bool:
-    """Whether an object of that name may go: there is none, or the person says so."""
+    """Return whether an object of that name may be replaced: there is none, or the user agrees."""
     if force or session.dry_run:
         return True
     there = session.run(lambda _: bucket.find(name, fresh=True))
@@ -275,7 +275,7 @@ def get(
 
 
 def _target(target: str | None, name: str) -> Path:
-    """Return where an object goes; its own name never leads out of this folder."""
+    """Return the path for an object; its name never leads out of this folder."""
     if target:
         return Path(target) / _base(name) if Path(target).is_dir() else Path(target)
     return Path(_base(name))
@@ -417,7 +417,7 @@ def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bo
     size = bucket.info.value.state.bytes
     held = format_size(size)
     session.effect["bytes"] = size
-    if not force or session.dry_run:  # counting reads them, so where nobody looks it is left out
+    if not force or session.dry_run:  # counting reads all objects, so it is left out where the number is not shown
         there = session.effect["objects"] = len(session.run(lambda _: objects(bucket)))
         held = f"{plural(there, 'object')} ({held})"
     remove_bucket(session, OBJECTS, bucket.name, held, force=force, json=json)
@@ -441,7 +441,7 @@ def _remove_object(
 
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> StoredObject | None:
-    """Return the object; None without one if `missing_ok`. Raises ObjectNotFoundError."""
+    """Return the object; None if there is none and that is no error. Raises ObjectNotFoundError."""
     from natsctl.client.object_store import ObjectNotFoundError
 
     try:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def emit(text: str) -> None:
-    """Print a piece of the answer on stdout, with its line end."""
+    """Print a line of the answer on stdout."""
     sys.stdout.write(f"{text}\n")
 
 
 def emit_names(names: Iterable[str]) -> None:
-    """Print names on stdout, one on a line, harmless for a terminal."""
+    """Print names on stdout, one per line, escaped for a terminal."""
     from natsctl.cli.render.text import safe
 
     for name in names:
@@ -42,7 +42,7 @@ def emit_names(names: Iterable[str]) -> None:
 
 
 def emit_bytes(body: bytes) -> None:
-    """Write a message body to stdout as it is."""
+    """Write a message body to stdout unchanged."""
     sys.stdout.flush()
     sys.stdout.buffer.write(body)
     sys.stdout.buffer.flush()
@@ -51,7 +51,7 @@ def emit_bytes(body: bytes) -> None:
 def emit_json(document: Any) -> None:
     """Print one JSON document on stdout, two spaces a level.
 
-    Text or bytes are taken as JSON that a server sent: order of keys, unknown fields and numbers stay as they are.
+    Text or bytes are JSON from a server: order of keys, unknown fields and numbers are kept.
     """
     if isinstance(document, str | bytes):
         document = json.loads(document)
@@ -67,7 +67,7 @@ def emit_json_line(document: Any) -> None:
 
 
 def _harmless(text: str) -> str:
-    """Return JSON text whose strings a terminal does not obey; in a pipe it stays as it is."""
+    """Return JSON text without control characters for a terminal; in a pipe it is unchanged."""
     if (text.isascii() and "\x7f" not in text) or not sys.stdout.isatty():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
@@ -78,13 +78,13 @@ def _escaped(char: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print what is for the person at the terminal, and no part of the answer, on stderr; long lines are folded."""
+    """Print a note for the user on stderr; long lines are folded."""
     sys.stdout.flush()
     write_stderr(laid_out(text, stderr_width()))
 
 
 def laid_out(text: str, columns: int | None) -> str:
-    """Return a text whose lines go on below themselves, indented, where they are longer than so many columns."""
+    """Return a text whose lines are wrapped at so many columns, with continued lines indented."""
     if columns is None or all(len(line) * 2 <= columns for line in text.splitlines()):
         return text
     from natsctl.cli.render.text import hanging
@@ -98,10 +98,10 @@ def laid_out(text: str, columns: int | None) -> str:
 
 
 def write_stderr(text: str) -> None:
-    """Write a line on stderr as it is; where that takes nothing, it and all that follows goes nowhere.
+    """Write a line on stderr unchanged; after a failed write, all output there is discarded.
 
-    What is for a person is no part of the work: a full disk below a log, or a reader that has gone, must not end a
-    backup half-way, nor make a message that was sent look as if it had not been.
+    A full disk below a log, or a closed pipe, must not end a backup half-way, nor make a published message look as
+    if it had failed.
     """
     try:
         sys.stderr.write(f"{text}\n")
@@ -111,14 +111,14 @@ def write_stderr(text: str) -> None:
 
 
 def log(text: str) -> None:
-    """Print a line of progress on stderr with the local time before it, harmless for a terminal."""
+    """Print a line of progress on stderr with the local time, escaped for a terminal."""
     from natsctl.cli.render.text import safe
 
     note(f"{time.strftime('%H:%M:%S')} {safe(text)}")
 
 
 def has_color(stream: IO[str]) -> bool:
-    """Whether that stream takes colours: a terminal, without NO_COLOR, that is not dumb."""
+    """Return whether that stream shows colours: a terminal that is not dumb, without NO_COLOR."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
@@ -142,7 +142,7 @@ def stderr_width() -> int | None:
 
 
 PIPE_WIDTH = 4000
-"""Columns for tables where no terminal limits them: wider than any row of names."""
+"""Columns for tables without a terminal: wider than any row of names."""
 
 
 def width() -> int | None:
@@ -173,9 +173,9 @@ def show_table(table: RenderableType) -> None:
 
 
 def console(*, live: bool = False) -> Console:
-    """Return the console for tables and live views: stdout, in its width and with the colours that it takes.
+    """Return the console for tables and live views: stdout, with its width and colours.
 
-    What is `live` moves the cursor of a terminal, also of one that shows no colours.
+    A `live` console moves the cursor, also on a terminal without colours.
     """
     from rich.console import Console
 
@@ -236,9 +236,9 @@ def table_style() -> tuple[Box, str]:
 
 
 def emit_name_pages(session: Session, pages: Callable[[Manager], AsyncIterator[Iterable[str]]]) -> int:
-    """Print each page's names on stdout when it is there, one on a line; how many names there were.
+    """Print the names of each page on stdout as it arrives, one per line, and return their number.
 
-    Raises what the pages raise, with those before printed, and BrokenPipeError where nobody reads any more.
+    Raises the errors of the pages, after printing those before, and BrokenPipeError if the reader has gone.
     """
 
     async def show(manager: Manager) -> int:
@@ -254,7 +254,7 @@ def emit_name_pages(session: Session, pages: Callable[[Manager], AsyncIterator[I
 
 
 MOST_FAULTS = 200
-"""Mistakes of documents that an error shows; natsctl validate shows all."""
+"""Mistakes of documents that an error lists; natsctl validate shows all."""
 
 
 def exit_code_of(failure: BaseException) -> ExitCode:
@@ -268,7 +268,7 @@ def exit_code_of(failure: BaseException) -> ExitCode:
 
 
 def text_of(failure: BaseException) -> str:
-    """Return what went wrong in one line; a failure that is no known case is named by its kind too."""
+    """Return the description of a failure in one line; an unexpected one is named by its type too."""
     from natsctl.api.errors import NatsctlError
 
     if isinstance(failure, NatsctlError):
@@ -279,7 +279,7 @@ def text_of(failure: BaseException) -> str:
 
 
 def hint_of(failure: BaseException) -> str:
-    """Return what helps against a failure, empty where nothing is known."""
+    """Return the hint for a failure, "" without one."""
     from natsctl.api.errors import ErrCode
 
     hint = str(getattr(failure, "hint", None) or "")
@@ -291,7 +291,7 @@ def hint_of(failure: BaseException) -> str:
 
 
 def error_object(failure: BaseException) -> dict[str, Any]:
-    """Return the failure as the JSON object that goes to stderr when `-j` was given; what is not known is null."""
+    """Return the failure as the JSON object for stderr with `-j`; unknown values are null."""
     api_error = getattr(failure, "error", None)
     return {
         "error": {
@@ -307,7 +307,7 @@ def error_object(failure: BaseException) -> dict[str, Any]:
 def render_error(failure: BaseException, as_json: bool) -> str:
     """Return the text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it.
 
-    What has several `faults` has a line for each, below its `headline` or their number.
+    A failure with several `faults` has a line for each, below its `headline` or their number.
     """
     if as_json:
         return json.dumps(error_object(failure), ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""Values of texts, numbers and switches read without pydantic.
+"""Values of texts, numbers and switches, parsed without pydantic.
 
-Typer from 0.2x on reads every value through pydantic, whose import costs more CPU time than the rest of a short
-command. For the plain types that natsctl's flags have, a reader of our own is put in its place; any other type, and a
-Typer that works otherwise, stays as it is.
+Typer from 0.2x on parses every value with pydantic, whose import takes more CPU time than the rest of a short command.
+For the plain types of natsctl's flags a parser of our own replaces it; other types, and a Typer that works otherwise,
+are left unchanged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD")
 """Metavars of values that may be empty. An empty name, subject or duration is a variable that was not set: taken
 for "not given" it would purge a whole stream, or remove a bucket in place of a key."""
 EMPTY = "it is empty"
-"""Reason against "" where a value is needed."""
+"""Error for "" if a value is needed."""
 WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
 """Limits of a number of the contract (Go's int64)."""
 
 
 class PlainValue:
-    """Reads the value of one flag or argument; has the method that Typer calls on its own reader."""
+    """Parser of the value of one flag or argument, with the method that Typer calls."""
 
     __slots__ = ("_kind", "_max", "_min")
 
@@ -84,7 +84,7 @@ class PlainValue:
 
 
 def _is_refused_empty(param: Any, ctx: Any) -> bool:
-    """Whether a parameter that was given as "" is a mistake; the flags of a table judge for themselves."""
+    """Return whether "" is a mistake for a parameter; flags of a table check it themselves."""
     if param.name.startswith("flag_") or (param.metavar or "").strip("[].") in _MAY_BE_EMPTY:
         return False
     source = ctx.get_parameter_source(param.name)
@@ -92,7 +92,7 @@ def _is_refused_empty(param: Any, ctx: Any) -> bool:
 
 
 def read_plainly(parameters: list[Any]) -> None:
-    """Give the flags and arguments of a command the reader above where their type is plain."""
+    """Use the parser above for the flags and arguments of a command that have a plain type."""
     for parameter in parameters:
         described = getattr(parameter, "type_descriptor", None)
         if described is None or not hasattr(parameter, "get_runtime_param"):

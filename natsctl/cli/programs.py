@@ -1,7 +1,7 @@
 """Other programs as commands: `natsctl-NAME` on PATH is run as `natsctl NAME`, as git and kubectl do.
 
-A name that natsctl has itself is never taken for a program. The program replaces this process: what it is given, its
-exit code and the signals that it gets are its own; the server is named to it by flags of its own or the environment.
+A command of natsctl's own always wins. The program replaces this process: arguments, exit code and signals are its own;
+it learns the server from its own flags or the environment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def program_of(word: str) -> str | None:
-    """Return the path of the program that a word of the command line stands for."""
+    """Return the path of the program for a word of the command line."""
     return shutil.which(PREFIX + word) if _NAME.fullmatch(word) else None
 
 
@@ -38,9 +38,9 @@ def programs() -> dict[str, str]:
 
 
 def run_program(path: str, words: Sequence[str], given: Mapping[str, object]) -> NoReturn:
-    """Become that program.
+    """Execute that program in place of this process.
 
-    Raises UsageError for flags before its name, which it would not see, NatsctlError where it cannot be run.
+    Raises UsageError for flags before its name, which it would not get, NatsctlError if it cannot be run.
     """
     if given:
         from natsctl.api.errors import UsageError

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 HELP_KEY = "?"
 CONFIRM_HINT = "(y/N)"
-"""Stands behind a yes/no question."""
+"""Suffix of a yes/no question."""
 NO_MATCH = "no match: backspace takes a letter back"
-"""Stands in place of a list's choices while none of them has what was typed."""
+"""Text in place of a list's choices while none of them matches."""
 _HELP = object()
 """Answer of a list or a yes/no question when the help key was pressed."""
 
@@ -31,15 +31,15 @@ _LOOK = {
     "instruction": "nobold",
     "validation-toolbar": "reverse",
 }
-"""Weight in place of colours, which would vanish on a white ground or on a black one."""
+"""Bold instead of colours, which may be invisible on a light or a dark background."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question: what it asks, what an empty answer means, and how an answer is read.
+    """One question: its text, its default, and the parser of its answer.
 
-    `read` turns the words into a value and raises ValueError with the reason when it can not.
-    `choices` are (what is shown, what it stands for); they make it a list to pick from.
+    `read` returns the value of the words, or raises ValueError with the reason.
+    `choices` are pairs of label and value; with them the question is a list to pick from.
     """
 
     text: str
@@ -49,18 +49,18 @@ class Question:
     required: bool = False
     choices: tuple[tuple[str, str], ...] = ()
     at_once: bool = True
-    """Whether an answer is judged while it is typed, or only when enter is pressed."""
+    """Whether an answer is checked while it is typed, or only when enter is pressed."""
 
 
 def prompt(question: Question) -> Any:
-    """Return the value of the person's answer. Raises KeyboardInterrupt when they press Ctrl-C or Ctrl-D."""
+    """Return the value of the user's answer. Raises KeyboardInterrupt for Ctrl-C and Ctrl-D."""
     if question.choices:
         return question.read(_choose(question))
     return question.read(_write(question))
 
 
 def prompt_confirm(text: str, default: bool = False, help: str = "") -> bool:
-    """Whether the person says yes; the answer counts when enter is pressed, as everywhere."""
+    """Return whether the user says yes; enter is needed after y, as everywhere."""
     import questionary
 
     while True:
@@ -71,7 +71,7 @@ def prompt_confirm(text: str, default: bool = False, help: str = "") -> bool:
 
 
 def prompt_typed(text: str, word: str) -> bool:
-    """Whether the person types the word; an empty answer is a no, and any other is asked again."""
+    """Return whether the user types the word; an empty answer means no, any other is asked again."""
 
     def read(answer: str) -> str:
         if answer and answer != word:
@@ -82,7 +82,7 @@ def prompt_typed(text: str, word: str) -> bool:
 
 
 def prompt_name(text: str, names: Sequence[str]) -> str:
-    """Return the name that the person picks from those there are."""
+    """Return the name that the user picks from a list."""
     return str(prompt(Question(text, choices=tuple((safe(name), name) for name in names))))
 
 
@@ -106,7 +106,7 @@ def _write(question: Question) -> str:
 
 
 def _let_reasons_wrap(asked: Asked) -> None:
-    """Give the line that says why an answer will not do as many rows as it needs: prompt_toolkit cuts it after one."""
+    """Wrap the line with the reason against an answer: prompt_toolkit cuts it after one row."""
     from prompt_toolkit.filters import to_filter
     from prompt_toolkit.layout import Dimension, FormattedTextControl
 
@@ -118,7 +118,7 @@ def _let_reasons_wrap(asked: Asked) -> None:
 
 
 def _judge(question: Question, text: str) -> bool | str:
-    """Whether the answer will do, or why not."""
+    """Return True for a valid answer, else the reason against it."""
     words = text.strip() or question.default
     if words == HELP_KEY and question.help:
         return True
@@ -154,7 +154,7 @@ def _choose(question: Question) -> str:
 
 
 def _hold_without_match(asked: Asked) -> None:
-    """Show that no choice matches what was typed, and let enter do nothing then: questionary shows and takes all."""
+    """Show that no choice matches, and ignore enter then: questionary would show and accept all choices."""
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.keys import Keys
@@ -205,7 +205,7 @@ def _answer(asked: Asked, help: str) -> Any:
 
 
 def _asked(question: Asked) -> Any:
-    """Return the answer to a question; raise KeyboardInterrupt where the person ends it with Ctrl-C or Ctrl-D."""
+    """Return the answer to a question; raise KeyboardInterrupt for Ctrl-C and Ctrl-D."""
     try:
         return question.unsafe_ask()
     except EOFError:
@@ -217,7 +217,7 @@ def _explain(help: str) -> None:
 
 
 def _folded(text: str, behind: str = "") -> str:
-    """Return a question's text in lines of the terminal's width; `behind` has to go behind it in the last one."""
+    """Return a question's text in lines of the terminal's width; `behind` must fit on the last one."""
     columns = output.stderr_width()
     if columns is None:
         return text

@@ -23,8 +23,8 @@ _CUTOFF = 0.6
 def closest(word: str, known: Iterable[str]) -> list[str]:
     """Return the known names nearest to `word`, best first, at most three.
 
-    Case is ignored, and a unique beginning counts. Of a mapping of names to what they stand for, one name of each is
-    returned: a command is not suggested a second time by its alias.
+    Case is ignored, and prefixes match. Of a mapping, one name for each value is returned: a command is not suggested a
+    second time by its alias.
     """
     import difflib
 
@@ -56,30 +56,30 @@ INTERNAL_PREFIXES = ("KV_", "OBJ_", "$MQTT_")
 
 
 def is_internal(stream: str) -> bool:
-    """Whether the stream belongs to a key-value bucket, an object store or MQTT."""
+    """Return whether the stream belongs to a key-value bucket, an object store or MQTT."""
     return stream.startswith(INTERNAL_PREFIXES)
 
 
 def is_pattern(word: str) -> bool:
-    """Whether a word may stand for several names: no name has *, but one may have ?."""
+    """Return whether a word may match several names: no name has *, but one may have ?."""
     return "*" in word or "?" in word
 
 
 def is_match(name: str, word: str) -> bool:
-    """Whether a name is that word, or of that pattern: * and ? stand for any letters, everything else for itself."""
+    """Return whether a name equals the word, or matches it as a pattern with * and ?."""
     from fnmatch import fnmatchcase
 
     return name == word or fnmatchcase(name, word.replace("[", "[[]"))
 
 
 def matching(names: Iterable[str], word: str) -> list[str]:
-    """Return the names that a word means: the name itself where there is one, else all of that pattern."""
+    """Return the names that a word selects: the name itself if it exists, else all that match it as a pattern."""
     known = list(names)
     return [word] if word in known else [name for name in known if is_match(name, word)]
 
 
 def pick_stream(session: Session, given: str | None, *, all_streams: bool = False) -> str:
-    """Return the stream that was given, or that the person picks. Raises UsageError without a terminal."""
+    """Return the stream that was given, or that the user picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:
@@ -95,7 +95,7 @@ def pick_stream(session: Session, given: str | None, *, all_streams: bool = Fals
 
 
 def pick_consumer(session: Session, stream: str, given: str | None) -> str:
-    """Return the consumer that was given, or that the person picks. Raises UsageError without a terminal."""
+    """Return the consumer that was given, or that the user picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:
@@ -110,20 +110,20 @@ def pick_consumer(session: Session, stream: str, given: str | None) -> str:
 
 
 def check_stream(session: Session, stream: str) -> None:
-    """Raise ApiResponseError with a suggestion unless there is such a stream: before a person is asked about it."""
+    """Raise ApiResponseError with a suggestion unless the stream exists; called before the user is asked about it."""
     with suggesting(session, stream):
         session.run(lambda manager: manager.stream_info(stream))
 
 
 def check_consumer(session: Session, stream: str, consumer: str) -> None:
-    """Raise ApiResponseError with a suggestion unless there is such a consumer: before a person is asked about it."""
+    """Raise ApiResponseError with a suggestion unless the consumer exists; called before the user is asked about it."""
     with suggesting(session, stream, consumer):
         session.run(lambda manager: manager.consumer_info(stream, consumer))
 
 
 @contextmanager
 def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[None]:
-    """Give an error about a stream or consumer that does not exist the hint which one may have been meant."""
+    """Add a suggestion to errors about a stream or consumer that does not exist."""
     try:
         yield
     except ApiResponseError as failure:
@@ -135,7 +135,7 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
 
 
 def _hint(session: Session, word: str, stream: str) -> str:
-    """Return a suggestion, else how many there are and how to see them."""
+    """Return a suggestion, else the command that lists the existing ones."""
 
     try:
         if stream:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Names = list[str]
-"""Names, as `-n -j` prints them, and commands that know names only."""
+"""Names, as `-n -j` and commands without details print them."""
 
 
 class Described(Model, kw_only=True):
@@ -54,7 +54,7 @@ class Schema(Model, kw_only=True):
 
 
 class Verdict(Model, kw_only=True):
-    """Result of a validation: whether a document is of a kind, else where it is not and why."""
+    """Result of a validation: whether a document matches a schema, else the path and the reason."""
 
     id: str
     valid: bool
@@ -64,7 +64,7 @@ class Verdict(Model, kw_only=True):
 
 
 class Failure(Model, kw_only=True):
-    """Failure of a command; what is not known is null."""
+    """Failure of a command; unknown values are null."""
 
     code: int | None
     err_code: int | None
@@ -100,7 +100,7 @@ DOCUMENTS_ID: Final = "io.natsctl.plan.v1.documents"
 
 
 class Documents:
-    """A document of streams, consumers and buckets as they shall be: what validate, plan and apply read."""
+    """A document of desired streams, consumers and buckets, as validate, plan and apply read it."""
 
     @staticmethod
     def schema() -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _id(bare: str) -> str:
 
 
 def _tag(kind: Any) -> str:
-    """Return the `type` that a document of the contract says of itself, or ""."""
+    """Return the `type` in documents of a type of the contract, or ""."""
     tag = kind.__struct_config__.tag if hasattr(kind, "__struct_config__") else None
     return tag if isinstance(tag, str) and tag.startswith("io.") else ""
 
@@ -230,7 +230,7 @@ def printed_by() -> dict[str, list[str]]:
 def full_id(given: str) -> str:
     """Return the id that was given, or the only one that ends in it.
 
-    Raises UnknownSchemaError with what may have been meant.
+    Raises UnknownSchemaError with a suggestion.
     """
     bare = given.removesuffix("[]")
     known = kinds()
@@ -301,7 +301,7 @@ def _unknown(value: Any, kind: Any, path: str) -> Iterator[str]:
 
 
 def render_kinds(found: Sequence[Described], *, commands: bool) -> Table:
-    """Return the table of kinds, with what each is or with the commands that print it."""
+    """Return the table of kinds, with their descriptions or with the commands that print them."""
     rows = [(one.id, ", ".join(one.commands) if commands else one.description) for one in found]
     return render_table("Schemas", ("ID", "Printed By" if commands else "Description"), rows)
 
@@ -340,7 +340,7 @@ def ls(
 
 
 def _first_line(kind: Any) -> str:
-    """Return the first line of a kind's docstring; for an array or a map Python has words of its own."""
+    """Return the first line of a kind's docstring; arrays and maps have fixed texts instead of Python's."""
     plain = _PLAIN.get(get_origin(kind) or kind)
     return plain or inspect.cleandoc(kind.__doc__ or "").split("\n")[0]
 

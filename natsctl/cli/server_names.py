@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 MAX_PAGES = 16
-"""Of names; beyond that, type a few letters of your own."""
+"""Pages of names that are read; for more the user types a few letters."""
 MAX_STREAMS_ASKED = 4
 """Streams whose subjects are looked up for one word."""
 MAX_WORDS = 500
 
 
 def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[str]:
-    """Return the names of that kind, as many as a person can look at.
+    """Return the names of that kind, at most MAX_WORDS.
 
-    Raises UnreachableError when time or server go away.
+    Raises UnreachableError at the deadline, or if the connection is lost.
     """
     from natsctl.cli.session import GlobalOptions
     from natsctl.client.servers import resolve
@@ -78,7 +78,7 @@ def _stores(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
 
 
 def _buckets_of(server: OneShotClient, kind: Kind) -> Iterator[str]:
-    """Not asked for by subject: a mirror stores no subjects of its own, and would be missing."""
+    """Yield the buckets of a kind; not looked up by subject, as mirrors have no subjects of their own."""
     return (kind.bucket_of(name) for name in _pages(server, "STREAM.NAMES", "streams") if kind.is_mine(name))
 
 
@@ -99,7 +99,7 @@ def _objects(server: OneShotClient, place: Place, current: str) -> Iterator[str]
 
 
 def _subjects(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
-    """Subjects that streams are made for, and those that messages are stored under."""
+    """Yield the subjects of streams, and those of stored messages."""
     wanted = _filter(current)
     stream = place.value("STREAM")
     names = [stream] if stream else list(_pages(server, "STREAM.NAMES", "streams", {"subject": wanted}))
@@ -116,7 +116,7 @@ def _subjects_in(server: OneShotClient, stream: str, wanted: str) -> list[str]:
 
 
 def _filter(current: str) -> str:
-    """Return the filter of all subjects that begin with the whole tokens of what was typed."""
+    """Return the filter of all subjects that begin with the complete tokens of the word."""
     whole = current.rpartition(".")[0]
     return f"{whole}.>" if whole else ">"
 

@@ -1,7 +1,4 @@
-"""Services of the micro protocol: their lists, pages and statistics.
-
-Services of the micro protocol: `natsctl service`.
-"""
+"""Services of the micro protocol: `natsctl service`."""
 
 from __future__ import annotations
 
@@ -78,7 +75,7 @@ def _figures(one: EndpointStats) -> tuple[str, ...]:
 
 
 def render_instance(info: ServiceInfo, stats: ServiceStats) -> Page:
-    """Return the page of one instance: its description, and what it does and has done."""
+    """Return the page of one instance: its description, endpoints and statistics."""
     page = Page("Service Information")
     top = page.section()
     top.row("Service", safe(f"{info.name} ({info.id})"))

@@ -1,4 +1,4 @@
-"""Session of one command: its global options, and the loop and connection that it runs its requests on.
+"""Session of one command: its global options, event loop and connection.
 
 A command is synchronous and asks the server through `Session.run`, as often as it needs; the first call connects,
 later ones use the same connection, and `close` (called by main) ends it. Between two calls the loop stands still, so
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 MAX_REST_S = 60.0
 UNSEEN_REST_S = 1.0
-"""After how much rest a connection is looked at before it is used."""
+"""Idle time after which a connection is checked before it is used."""
 
 
 @dataclass(slots=True)
@@ -101,9 +101,9 @@ class GlobalOptions:
 
 @dataclass(slots=True)
 class Session:
-    """Session of a command: `run` its requests, look at `interactive` before asking anything.
+    """Session of a command: `run` sends its requests, `interactive` is whether the user can be asked.
 
-    With `json` a program reads stderr too, so nothing but an error object may be written there by the session.
+    With `json` a program reads stderr too, so that the session writes nothing but an error object there.
     """
 
     options: GlobalOptions = field(default_factory=GlobalOptions)
@@ -128,13 +128,13 @@ class Session:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing may be changed: the first request that would, raises DryRunError instead of being sent."""
+        """Whether nothing may be changed: the first changing request raises DryRunError instead of being sent."""
         return self.options.dry_run
 
     def run(self, work: Callable[[Manager], Awaitable[T]]) -> T:
         """Return the result of `work(manager)`, on a connection to the server that these options name.
 
-        Raises UnreachableError, NotAuthorisedError or what the work raises. Ctrl-C cancels the work and raises
+        Raises UnreachableError, NotAuthorisedError or the errors of the work. Ctrl-C cancels the work and raises
         KeyboardInterrupt.
         """
         import asyncio
@@ -160,7 +160,7 @@ class Session:
         return await work(self._manager)
 
     async def _usable(self, manager: Manager) -> bool:
-        """Whether the connection of the last run will do, by how long it rested since."""
+        """Return whether the connection of the last run can be used, by its idle time."""
         from natsctl.api.errors import UnreachableError
 
         if manager.connection.lost:
@@ -195,7 +195,7 @@ class Session:
         return Manager(connection)
 
     async def _connect_embedded(self, target: Target, name: str) -> Connection:
-        """Return a connection to the embedded server, which may just pass from a command that ends to the next one."""
+        """Return a connection to the embedded server, which may be changing hands between two commands."""
         import asyncio
         from dataclasses import replace
 
@@ -208,7 +208,7 @@ class Session:
         while True:
             try:
                 return await connect(there, name=name, trace=self.options.trace)
-            except UnreachableError:  # nobody listens for a moment, or who did ended while greeting
+            except UnreachableError:  # the server of another command has just ended
                 if time.monotonic() > until_s:
                     raise
             await asyncio.sleep(TAKEOVER_RETRY_S)
@@ -252,11 +252,11 @@ class Session:
         url = await asyncio.to_thread(embedded.start)
         self._embedded = embedded
         say(f"using the embedded server on {data_folder()}")
-        # Its URL carries its login; one that was meant for another server would only be refused.
+        # Its URL has its login; a login for another server would be refused.
         return replace(target, urls=(url,), origin="embedded", settings=Settings())
 
     async def _end(self, manager: Manager) -> None:
-        """End the connection, after work that SIGTERM cut short has cleared away what it had half done there."""
+        """End the connection, after work that SIGTERM interrupted has cleaned up."""
         import asyncio
 
         task, self._working = self._working, None
@@ -281,9 +281,9 @@ class Session:
 
 
 def _collect_again() -> None:
-    """Start collecting garbage where `main` stopped it, and leave what was imported until now out of it.
+    """Enable garbage collection if `main` disabled it, without the objects that were imported before.
 
-    Elsewhere the garbage of commands that ran before in this process would never be collected.
+    Otherwise the garbage of earlier commands in this process would never be collected.
     """
     if not gc.isenabled():
         gc.freeze()
@@ -299,14 +299,14 @@ def data_folder() -> Path:
 
 
 MAX_SECRET_BYTES = 64 * 1024
-"""No password or token is near this; a wrong file is refused instead of sent as a login."""
+"""Limit of a secret, far above any real one: a wrong file is refused, not sent as a login."""
 _SECRETS = ("password", "token")
 
 
 def given_on_stdin(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given options, with the secret of the first line of stdin where a flag asks for it.
+    """Return the given options, with the secret from the first line of stdin if a flag names it.
 
-    At a terminal it is asked for and not shown. Raises UsageError where two want that line, or it is empty.
+    At a terminal the user is asked, without echo. Raises UsageError if two flags need that line, or it is empty.
     """
     wanted = [name for name in _SECRETS if given.get(f"{name}_stdin")]
     if not wanted:
@@ -329,7 +329,7 @@ def _asked_secret(name: str) -> str:
 
 
 def _first_line() -> str:
-    # Of the bytes, not of the text above them: the rest is the body of a message, which is read later.
+    # From the bytes, not from the text layer: the rest is the body of a message, which is read later.
     line = sys.stdin.buffer.readline(MAX_SECRET_BYTES + 1)
     if len(line) > MAX_SECRET_BYTES:
         raise UsageError(f"the first line of stdin is longer than {MAX_SECRET_BYTES} bytes")

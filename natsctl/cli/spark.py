@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WarmStart(Model, kw_only=True):
-    """The archive that makes starts quick; `made` is false where it was there before."""
+    """The archive for quick starts; `made` is false if it existed before."""
 
     archive: str
     archive_bytes: Size64
@@ -26,7 +26,7 @@ class WarmStart(Model, kw_only=True):
 
 
 class SparkServer(Model, kw_only=True):
-    """A Spark in background; what is not known is null, and so is when it stops by itself where it never does."""
+    """A Spark in the background; unknown values are null, as is the idle stop of one that never stops by itself."""
 
     running: bool
     pid: int | None = None

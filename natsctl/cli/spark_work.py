@@ -1,7 +1,7 @@
-"""Work on Spark within a command: the session, the options for the command's server, a bar, and an orderly end.
+"""Work on Spark within a command: session, options for the command's server, progress and cancellation.
 
-The work runs in a thread of its own, so that this one is free to ask how far it is, and to end it when a signal comes:
-PySpark's own answer to Ctrl-C talks to Spark in the middle of what is being said to it.
+The work runs in a thread of its own, so that this one can read its progress, and cancel it on a signal: PySpark's own
+handler of Ctrl-C sends requests in the middle of another one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_S = 0.5
-"""Seconds between two looks at how far the jobs are: each costs Spark a millisecond or two."""
+"""Seconds between two readings of the jobs' progress: each costs Spark a millisecond or two."""
 TASKS = "tasks"
 """The unit of Spark's own progress."""
 CANCEL_WAIT_S = 15.0
-"""Time that work may take to end once its jobs were cancelled."""
+"""Seconds that work may take to end after its jobs were cancelled."""
 
 
 def run_on_spark(
@@ -54,8 +54,8 @@ def run_on_spark(
     The work runs in another thread, and must leave printing to its caller while there is a `bar`. Without
     `needs_server` no server is connected to, and the options are empty. `messages` are those that it may have to read.
     Ctrl-C and SIGTERM cancel its jobs and stop its streaming queries, after `stop()` has been called. `opening`
-    opens another session than `open_session` does. `measured` says how far the work is where it knows better than
-    Spark's tasks do.
+    opens another session than `open_session` does. `measured` returns the progress if it is known
+    better than by Spark's tasks.
     Raises UsageError, ExtraMissingError, JavaUnsuitableError, and Spark's failures as natsctl's.
     """
     from natsctl.spark.session import open_session
@@ -89,7 +89,7 @@ def spark_failures(session: Session) -> Iterator[None]:
     except NatsctlError as failure:
         _tell_all(session, failure)
         raise
-    except Exception as failure:  # Spark's, of any kind: none reaches a person as a stack of Java's calls
+    except Exception as failure:  # Spark's, of any type: no Java stack trace reaches the user
         ours = translated(failure, getattr(failure, "spark_log", ""))
         _tell_all(session, ours)
         raise ours from failure
@@ -104,10 +104,10 @@ class Measured(NamedTuple):
 
 
 class _Meter:
-    """A bar of the unit that was measured last: another unit is another bar."""
+    """A bar in the unit of the last measurement; another unit begins another bar."""
 
     def __init__(self, what: str, *, quiet: bool, timed_tasks: bool = True) -> None:
-        """Create a meter; without `timed_tasks` no rate is made of tasks, as most of the work is measured otherwise."""
+        """Create a meter; without `timed_tasks` tasks have no rate, as most of the work is measured otherwise."""
         self._what, self._quiet, self._timed_tasks = what, quiet, timed_tasks
         self._stack = ExitStack()
         self._unit = TASKS
@@ -154,7 +154,7 @@ class _Running(Generic[T]):
         self._thread.start()
 
     def over(self, wait_s: float) -> bool:
-        """Whether it is over, after waiting for that for a while."""
+        """Return whether it has ended, after waiting for a while."""
         try:
             self._thread.join(wait_s)
         except (KeyboardInterrupt, SystemExit):
@@ -163,7 +163,7 @@ class _Running(Generic[T]):
         return not self._thread.is_alive()
 
     def result(self) -> T:
-        """Return its result. Raises what it raised."""
+        """Return its result, or raise its error."""
         if self._failure is not None:
             raise self._failure
         return self._results[0]
@@ -177,7 +177,7 @@ class _Running(Generic[T]):
             self._results.append(self._work())
         except (NatsctlError, DryRunError) as failure:
             self._failure = failure
-        except Exception as failure:  # reported while Spark runs, as it is asked for the texts
+        except Exception as failure:  # reported while Spark runs, as it is needed for the texts
             self._failure = translated(failure)
             self._failure.__cause__ = failure
 

@@ -31,7 +31,7 @@ Rows = list[dict[str, Any]]
 
 
 class Explained(Model, kw_only=True):
-    """How a query is answered: by Spark, or by the server, which is asked for counts alone."""
+    """The way a query is answered: by Spark, or from the server's counts."""
 
     spark: bool
     plan: str
@@ -330,7 +330,7 @@ def sql(
 
     Streams have the columns stream, seq, subject, timestamp, headers and value (binary; cast(value as string) is its
     text). Buckets have bucket, key, revision, operation, timestamp and value. How many messages there are, also by
-    subject, and the first and last sequence the server tells itself; anything else is read and answered by Spark.
+    subject, and the first and last sequence come from the server; anything else is read and answered by Spark.
 
     With --watch the query is asked anew each time, of all that is there then.
     """

@@ -1,6 +1,6 @@
 """`natsctl top`: a server and its connections, live.
 
-What `natsctl top` shows: the server in four lines, its connections in a table or as CSV.
+A view has the server in four lines, and its connections in a table or as CSV.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _emit(view: TopView) -> None:
 
 
 def _write(path: str, shown: Shown, view: TopView) -> None:
-    """Write one view to a file, in the form that its name says."""
+    """Write one view to a file, in the format of its name."""
     import msgspec
 
     if path.endswith(".json"):
@@ -170,7 +170,7 @@ Row = dict[str, Any]
 
 
 class Column(NamedTuple):
-    """A column: its title, and its cell; `raw` says whether sizes are plain numbers."""
+    """A column: its title, and its cell; with `raw` sizes are plain numbers."""
 
     title: str
     cell: Callable[[Row, bool], str]
@@ -254,11 +254,11 @@ def server_lines(view: TopView, raw: bool = False) -> list[str]:
 
     def flow(way: str) -> str:
         messages, size = int(getattr(view, f"{way}_msgs")), int(getattr(view, f"{way}_bytes"))
-        told = f"{plural(messages, 'message')}, {sized(size)}"
+        totals = f"{plural(messages, 'message')}, {sized(size)}"
         if not rates:
-            return told
+            return totals
         per_s = f"{rates[f'{way}_msgs']:,.1f} messages/s, {sized(round(rates[f'{way}_bytes']))}/s"
-        return f"{told} ({per_s})"
+        return f"{totals} ({per_s})"
 
     return [
         safe(f"Server {view.server} ({view.id}), version {view.version}, up {view.uptime}"),

@@ -24,7 +24,7 @@ from natsctl.cli.flags import session_of
 class Step(NamedTuple):
     """One command line of the tour.
 
-    `shows` are texts that must stand in the output; `background` starts the command and collects it at the step that
+    `shows` are texts that the output must have; `background` starts the command and collects it at the step that
     has `joins`; `pause_s` waits after the step, where the scenario is about time.
     """
 
@@ -220,7 +220,7 @@ LISTENING = (b"Listening for ", b"Subscribing on ")
 
 
 class StepFailedError(NatsctlError):
-    """A step ended with another exit status than the scenario's, or did not show what it must."""
+    """A step ended with an unexpected exit status, or lacks expected output."""
 
 
 def _arguments(line: str) -> tuple[list[str], str | None]:
@@ -233,7 +233,7 @@ def _arguments(line: str) -> tuple[list[str], str | None]:
 
 
 def _check(step: Step, status: int, output: str) -> None:
-    """Raise StepFailedError unless the step ended and showed what the scenario says."""
+    """Raise StepFailedError unless the step ended and printed as the scenario expects."""
     if status != step.exit_code:
         raise StepFailedError(f"exit status {status}, not {step.exit_code}: {step.line}")
     missing = [text for text in step.shows if text not in output]
@@ -261,7 +261,7 @@ class _Running:
         self._listening.set()
 
     def wait_listening(self) -> None:
-        """Wait until the command has said that it listens, or has ended."""
+        """Wait until the command has reported that it listens, or has ended."""
         self._listening.wait(STEP_WITHIN_S)
 
     def collect(self) -> tuple[int, str]:
@@ -278,7 +278,7 @@ class _Running:
 
 
 class Tour:
-    """Runs the scenario in `folder`, its commands connecting to `url`; prints as it goes."""
+    """Runs the scenario in `folder` against the server at `url`, and prints each step."""
 
     def __init__(self, url: str, folder: Path, included: bool) -> None:
         self._folder = folder
@@ -289,7 +289,7 @@ class Tour:
         self.steps = 0
 
     def run(self) -> None:
-        """Run every chapter; raises StepFailedError at the first step that is not as it must be."""
+        """Run every chapter; raises StepFailedError at the first failed step."""
         for number, chapter in enumerate(SCENARIO, 1):
             print(f"\n── {number}. {chapter.title} ".ljust(100, "─"), flush=True)
             for step in chapter.steps:

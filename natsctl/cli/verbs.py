@@ -28,7 +28,7 @@ class LazyReference:
         self.name = name
 
     def resolve(self) -> Any:
-        """Import the module and return what the name stands for."""
+        """Import the module and return the named object."""
         return getattr(importlib.import_module(self.module), self.name)
 
 
@@ -51,7 +51,7 @@ def lazy_modules(package: str, names: str) -> Iterator[LazyModule]:
 
 
 class Verb(NamedTuple):
-    """One row of a noun's `VERBS`: the words that it answers to, and its function or the table of the verbs below it.
+    """One row of a noun's `VERBS`: its name and aliases, and its function or the table of its verbs.
 
     `answer` names the type of what `-j` prints: a type of natsctl.api by its name, or `module:Type` for one of ours
     (below natsctl.cli, or beginning with its room); with `[]` behind it an array of them, with `*` behind that one
@@ -79,7 +79,7 @@ class Verb(NamedTuple):
 
     @property
     def is_group(self) -> bool:
-        """Whether it has verbs of its own."""
+        """Whether it has verbs."""
         if isinstance(self.command, LazyReference):
             return self.command.name.endswith("VERBS")
         return isinstance(self.command, tuple)
@@ -113,15 +113,15 @@ class Verb(NamedTuple):
 
 
 def _resolved(command: Any) -> Any:
-    """Return what a row of a table refers to."""
+    """Return the object that a row of a table refers to."""
     return command.resolve() if isinstance(command, LazyReference) else command
 
 
 def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
     """Return the rows from a noun to the command that the words behind it name, and the words left for that command.
 
-    Flags may stand before a verb; they are put behind it, as they belong to the command. A word behind a flag that is
-    no verb is taken for the flag's value; any other that is no verb ends the search.
+    Flags may stand before a verb; they are put behind it, as they belong to the command. A word after a flag that is
+    no verb is the flag's value; any other word that is no verb ends the search.
     """
     rows = [noun]
     early: list[str] = []
@@ -134,7 +134,7 @@ def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
 
 
 def _verb_at(verbs: Sequence[Verb], words: Sequence[str]) -> int | None:
-    """Return where the verb stands among the words; None where there is none."""
+    """Return the position of the verb among the words; None if there is none."""
     after_flag = False
     for at, word in enumerate(words):
         if word == "--":

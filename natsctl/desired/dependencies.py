@@ -106,9 +106,7 @@ def needed_name(key: AssetKey) -> str:
 def refuse_circle(change: Change) -> None:
     """Refuse a change that depends on itself."""
     if not change.refused:
-        change.refused = (
-            f"it can not be done in one go: it and {', '.join(change.needs)} wait for each other's subjects"
-        )
+        change.refused = f"it cannot be done in one go: it and {', '.join(change.needs)} wait for each other's subjects"
         change.hint = "apply twice: first with the subjects left out on one side"
 
 

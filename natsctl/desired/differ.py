@@ -336,7 +336,7 @@ class Differ:
             )
         if config.get("sealed"):
             hint = "leave `sealed` out until it is filled"
-            return self._refused(change, None, "a stream can not be made sealed", hint)
+            return self._refused(change, None, "a stream cannot be made sealed", hint)
         return self._able(change, None)
 
     def _able(self, change: Change, live: LiveAsset | None) -> Change:

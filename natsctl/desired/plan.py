@@ -179,7 +179,7 @@ def _objects_by_name(path: str, old: list[Any], new: list[Any]) -> Iterator[Diff
 
 
 def _by_name(sources: list[Any]) -> dict[str, Any]:
-    """Return sources by name; several of one stream are told apart by their filters, then by their order."""
+    """Return sources by name; several of one stream are distinguished by their filters, then by their order."""
     named: dict[str, Any] = {}
     names = [str(source.get("name")) for source in sources]
     for name, source in zip(names, sources, strict=True):
@@ -214,8 +214,8 @@ class PlanChangedError(NatsctlError):
     exit_code = ExitCode.CONFLICT
     headline = "nothing was changed: the account is not what the plan was made for"
 
-    def __init__(self, told: Sequence[str]) -> None:
-        self.faults = list(told)
+    def __init__(self, changed: Sequence[str]) -> None:
+        self.faults = list(changed)
         text = "\n".join([f"{self.headline}:", *self.faults])
         super().__init__(text, hint="make a new plan with natsctl plan --out")
 
@@ -278,11 +278,11 @@ def _hash_of(document: dict[str, Any]) -> str:
 
 def changed_since(plan: Plan, live_state: LiveState) -> list[str]:
     """Return the differences of the account from the time of the plan, a sentence for each asset and field."""
-    told: list[str] = []
+    changed: list[str] = []
     for change in plan.changes:
         if change.action is not Action.NONE:
-            told += _changed(change, live_state)
-    return told
+            changed += _changed(change, live_state)
+    return changed
 
 
 def _changed(change: Change, live_state: LiveState) -> list[str]:

@@ -58,7 +58,7 @@ CriticalWarnings = Annotated[
 
 
 class ConfigurationBackup(Document):
-    """What was saved to or restored from a folder of configuration files, by name; consumers as `STREAM > CONSUMER`."""
+    """Names of the assets in a folder of configuration files, saved or restored; consumers as `STREAM > CONSUMER`."""
 
     folder: str
     streams: list[str]

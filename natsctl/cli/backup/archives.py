@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Verdicts(Document):
-    """Whether all backups at a path are whole; `missing` tells of streams that are not there."""
+    """Results of the checks of all backups at a path; `missing` lists absent streams."""
 
     whole: bool
     backups: list[Verdict]
@@ -255,7 +255,7 @@ def validate(
 
 
 def _judge(paths: list[Path], *, bar: bool, quiet: bool) -> list[Verdict]:
-    """Return the verdicts; a bar shows the progress over the size of all files."""
+    """Return the results; a bar shows the progress over the size of all files."""
     from natsctl.client.backup.verify import verify as judge
 
     sizes = [_size(path) for path in paths]
@@ -361,7 +361,7 @@ def _check_edit(archive: int, last_per_subject: int | None, kv_compact: bool) ->
 
 
 def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -> None:
-    """Print what was written, or raise DryRunError in a dry run with -j."""
+    """Print the result, or raise DryRunError in a dry run with -j."""
     if json and dry_run:
         kept = {"target": str(target), "messages": done.messages, "of_messages": done.picked.source_messages}
         raise DryRunError(effect=kept)

@@ -50,7 +50,7 @@ class Leader(Model):
 
 
 class Report(Model):
-    """The consumers of a stream, with `leaders` where those were asked for; `messages` are the stream's."""
+    """The consumers of a stream, with `leaders` if requested; `messages` is the number in the stream."""
 
     stream: str
     messages: int
@@ -136,7 +136,7 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
 
 
 def _load(session: Session, stream: str) -> Progress:
-    """Return the stream's consumers and its number of messages. Raises ApiResponseError, with similar names."""
+    """Return the stream's consumers and its number of messages. Raises ApiResponseError with a suggestion."""
     from natsctl.client.stream_state import progress
 
     with suggesting(session, stream):
@@ -159,7 +159,7 @@ def _document(found: Progress, leaders: bool) -> dict[str, Any]:
 
 
 def _led(found: Progress) -> list[tuple[str, str, int]]:
-    """Return server, cluster and how many consumers it leads, the busiest first."""
+    """Return each server with its cluster and number of leaders, the busiest first."""
     led = Counter(
         (leader_of(one.raw), str((one.raw.get("cluster") or {}).get("name") or ""))
         for one in found.infos
@@ -175,7 +175,7 @@ def graph(
     every: Every = "1s",
     rounds: Rounds = 0,
 ) -> None:
-    """Plot what a consumer has still to deliver, what waits for acks, and how fast both go on, until Ctrl-C."""
+    """Plot undelivered and unacknowledged messages of a consumer, and their rates, until Ctrl-C."""
     from natsctl.cli.live import watch
     from natsctl.cli.render.plot import Rate, Series, render_plots
 

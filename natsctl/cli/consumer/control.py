@@ -100,7 +100,7 @@ def _prompt_pause(default: str) -> int:
 
 
 def _until(session: Session, text: str | None) -> int:
-    """Return the moment to pause until, asked for at a terminal. Raises UsageError."""
+    """Return the end of the pause in ns; without an argument the user is asked at a terminal. Raises UsageError."""
     if text is None:
         if not session.interactive:
             raise UsageError("until when is needed: give UNTIL", hint=f"it is {FORMS}")
@@ -176,7 +176,7 @@ def unpin(
 
 
 def _group(session: Session, live: Mapping[str, Any], given: str | None) -> tuple[str, str]:
-    """Return the group that is meant, and who is pinned there: the one with a client, where none was given."""
+    """Return the group and its pinned client; without a given group, the one that has a client."""
     config = live["config"]
     groups = list(config.get("priority_groups") or ())
     if config.get("priority_policy") != PINNED:
@@ -236,9 +236,9 @@ def rm(
 
 
 def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, missing_ok: bool) -> list[str]:
-    """Return the names that are meant, after showing what is lost.
+    """Return the selected names, after showing the losses.
 
-    Raises ApiResponseError for one that does not exist.
+    Raises ApiResponseError for a missing consumer.
     """
     try:
         infos = {one.raw["name"]: one.raw for one in list_consumers(session, stream)}
@@ -255,7 +255,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
                 f"no Consumer of Stream {stream} matches {word}", hint=f"natsctl con ls {stream} shows those there are"
             )
         elif not missing_ok:
-            live_consumer(session, stream, word)  # the server says in its own words that there is none
+            live_consumer(session, stream, word)  # raises the server's error
     names = list(dict.fromkeys(names))
     session.effect["consumers"] = [_loss(infos[name]) for name in names]
     if session.interactive and not force and not session.dry_run:
@@ -265,7 +265,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
 
 
 def _loss(info: Info) -> Info:
-    """Return what is lost with a consumer: its position."""
+    """Return a description of the loss: the consumer's position."""
     return {
         "name": info["name"],
         "outstanding_acks": info.get("num_ack_pending", 0),
@@ -297,7 +297,7 @@ def _tell(stream: str, removed: Sequence[str], missing: Sequence[str], json: boo
 
 
 def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info | None:
-    """Return the server's answer, or None where there was nothing to remove and that is no error."""
+    """Return the server's answer, or None if there was nothing to remove and that is no error."""
     try:
         with suggesting(session, stream, name):
             return session.run(lambda manager: manager.consumer_delete(stream, name)).raw

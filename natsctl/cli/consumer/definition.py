@@ -165,7 +165,7 @@ def _groups(policy: str) -> Any:
 
 
 def _read_backoff(text: str) -> str | list[int]:
-    """Return a way to make the waits, or the waits themselves."""
+    """Return the kind of backoff, or its waits."""
     if text.lower() in ("linear", "none"):
         return text.lower()
     waits = [parse_duration(word) for word in text.replace(",", " ").split()]
@@ -247,7 +247,7 @@ PULL_FLAGS = ("--max-waiting", "--max-pull-batch", "--max-pull-expire", "--max-p
 
 
 def settle(config: Config, given: Given) -> None:
-    """Put in place what several flags say together: the backoff, and what each kind of consumer must not have.
+    """Set the fields that depend on several flags: the backoff, and the fields that a kind of consumer must not have.
 
     Raises UsageError, naming the flag, for flags that exclude each other.
     """
@@ -273,7 +273,7 @@ def settle(config: Config, given: Given) -> None:
 
 
 def has_filter(config: Config) -> bool:
-    """Whether the consumer takes only some subjects."""
+    """Return whether the consumer has a filter."""
     return bool(config.get("filter_subject") or config.get("filter_subjects"))
 
 
@@ -301,7 +301,7 @@ def _linear(given: Given) -> list[int]:
 
 
 def linear_backoff(steps: int, shortest_ns: int, longest_ns: int) -> list[int]:
-    """Return waits in ns that grow evenly from the shortest and stay below the longest, to the millisecond."""
+    """Return waits in ns that grow evenly from the shortest to below the longest, rounded to the millisecond."""
     stride = (longest_ns - shortest_ns) // steps
     return [(shortest_ns + step * stride) // MILLISECOND * MILLISECOND for step in range(steps)]
 
@@ -343,7 +343,7 @@ def edit(
 def _send(
     session: Session, stream: str, live: Answer[Any], wanted: Config, gone: list[str], *, force: bool, json: bool
 ) -> None:
-    """Show what differs, ask, and send the whole configuration."""
+    """Show the differences, ask for confirmation, and send the whole configuration."""
     name = live.raw["name"]
     found = changes(_plain(live.raw["config"]), wanted)
 
@@ -368,9 +368,9 @@ def _send(
 
 
 def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str | None, Config]:
-    """Return the stream and what else the file says, without names.
+    """Return the stream and the configuration in the file, without names.
 
-    Those of the command line say which consumer is meant.
+    The names on the command line select the consumer.
     """
     if path is None:
         return None, {}
@@ -384,10 +384,7 @@ def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str 
 
 
 def _plain(config: Config) -> Config:
-    """Return the configuration without a pause and without what the server writes anew into each answer.
-
-    The latter is its metadata.
-    """
+    """Return the configuration without a pause and without the metadata that the server adds to each answer."""
     rest = without_server_metadata(config)
     if is_zero(rest.get("pause_until")):
         rest.pop("pause_until", None)
@@ -395,7 +392,7 @@ def _plain(config: Config) -> Config:
 
 
 def create_consumer(session: Session, stream: str, wanted: Config, *, if_not_exists: bool, json: bool) -> None:
-    """Create the consumer and show it; one that exists is shown as it is where that was asked for."""
+    """Create the consumer and show it; with --if-not-exists an existing one is shown unchanged."""
     name = str(wanted.get("name") or wanted.get("durable_name") or "")
     if name and (if_not_exists or session.dry_run):
         live = existing(session, stream, name)
@@ -409,7 +406,7 @@ def create_consumer(session: Session, stream: str, wanted: Config, *, if_not_exi
 
 
 def name_it(config: Config, name: str, ephemeral: bool) -> None:
-    """Give a configuration a name; one that is not ephemeral is durable under it."""
+    """Set the name of a configuration; unless it is ephemeral, it becomes durable."""
     config["name"] = name
     if ephemeral:
         config.pop("durable_name", None)
@@ -418,7 +415,7 @@ def name_it(config: Config, name: str, ephemeral: bool) -> None:
 
 
 def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
-    """Create the consumer unless one of that name exists with another configuration. Raises ApiResponseError."""
+    """Create the consumer unless it exists with another configuration. Raises ApiResponseError."""
     try:
         with suggesting(session, stream):
             return session.run(lambda manager: manager.consumer_create(stream, wanted, action="create"))
@@ -472,7 +469,7 @@ def add(
 def from_file(
     path: str, stream: str | None, name: str | None, given: Given, ephemeral: bool
 ) -> tuple[str | None, Config]:
-    """Return the stream that the document names, if it does, and the configuration with the flags over it."""
+    """Return the stream named in the document, if any, and the configuration with the flags applied."""
     from natsctl.cli.documents import config_in, load_document
 
     document = dict(load_document(path, "Consumer", name, stream))
@@ -553,7 +550,7 @@ def prompt_consumer_name() -> str:
 
 
 def prompt_consumer(config: Config, given: Given) -> None:
-    """Ask for everything that was not given, and put the answers into the configuration and among what was given."""
+    """Ask for everything that was not given, and add the answers to the configuration and to the given flags."""
     if not given.get("--pull") and "--target" not in given:
         _ask("--target", "Delivery target (empty for Pull Consumers)", config, given)
     push = bool(config.get("deliver_subject"))
@@ -591,7 +588,7 @@ def _confirm(name: str, text: str, config: Config, given: Given) -> None:
 
 
 def _prompt_needed_heartbeat(config: Config) -> None:
-    """Ask again for heartbeats where flow control was wished for: the server takes it with them only."""
+    """Ask again for heartbeats if flow control was chosen: the server accepts it only with them."""
     if config.get("flow_control") and not config.get("idle_heartbeat"):
         flag = FLAGS["--heartbeat"]
         question = Question("Idle Heartbeat, which Flow Control needs", _help(flag), "5s", _above_zero)

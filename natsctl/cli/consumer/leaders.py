@@ -28,7 +28,7 @@ class Moved(Model):
 
 
 class Balance(Model):
-    """Number of consumers that were looked at, and those whose leaders moved."""
+    """Number of examined consumers, and those whose leaders moved."""
 
     stream: str
     consumers: int

@@ -68,13 +68,13 @@ def existing(session: Session, stream: str, name: str) -> Answer[Any] | None:
 
 
 def live_consumer(session: Session, stream: str, name: str) -> Answer[Any]:
-    """Return the consumer as it is. Raises ApiResponseError with a suggestion."""
+    """Return the live consumer. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream, name):
         return session.run(lambda manager: manager.consumer_info(stream, name))
 
 
 def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: str = "") -> None:
-    """Show the consumer that an answer describes, below a line on what was done."""
+    """Show the consumer that an answer describes, below a line about the change."""
     if json:
         output.emit_json(answer.raw)
         return
@@ -186,7 +186,7 @@ def show_consumers(
 
     table = consumer_columns(time.time_ns())
     shown = selected_columns(table, columns, wide)
-    # The columns are for people, but a wrong name is reported in any case.
+    # The columns are for the table, but a wrong name is reported in any case.
     rows = sorted_rows(answers, table, sort, reverse)
     if json:
         shown_rows = rows if sort or reverse else answers
@@ -270,5 +270,5 @@ def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
 
 
 def described(given: Given) -> Wanted:
-    """Return a description of what the flags look for."""
+    """Return a description of the flags' conditions."""
     return Wanted(**fields_of(FILTERS, given))

@@ -138,7 +138,7 @@ class Asked(NamedTuple):
 
 
 def asked_for(session: Session, given: Given) -> Asked:
-    """Return the values of the flags of `READING`. Raises UsageError for those that exclude each other."""
+    """Return the options of the flags of `READING`. Raises UsageError for those that exclude each other."""
     from natsctl.client.messaging.consumers import GroupPlace
 
     said: Config = {"fail_empty": True, "place": {}}
@@ -191,7 +191,7 @@ async def _take(
     answered: Answered,
     show: Shown,
 ) -> int:
-    """Show and answer messages as they come, and return how many came."""
+    """Show and answer messages as they arrive, and return their number."""
     from natsctl.cli.messaging.bodies import received
     from natsctl.client.messaging.consumers import take
 
@@ -245,7 +245,7 @@ class Answered:
             self._told = "Terminated message"
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Look whether the consumer asks for acks at all. Raises UsageError for a refusal that would have no effect."""
+        """Record whether the consumer needs acks, and raise UsageError for a refusal that would have no effect."""
         self.unasked = config.get("ack_policy") in ("none", "flow_control")
         if self.unasked and self.refuses:
             raise UsageError("the consumer needs no acknowledgments: --nak and --term would have no effect")
@@ -258,7 +258,7 @@ class Answered:
         return self._kind.decode("utf-8", "backslashreplace")
 
     async def send(self, manager: Manager, message: Message) -> str:
-        """Answer the message, and return what was done; "" for nothing."""
+        """Answer the message, and return a description of the answer; "" for none."""
         if not self.wanted or not message.reply:
             return ""
         if self.unasked:
@@ -281,12 +281,12 @@ class Shown:
         self.json = json
 
     def head(self, text: str) -> None:
-        """Print a line above the messages: what is read."""
+        """Print a heading with the consumer."""
         if not (self.raw or self.json):
             output.log(safe(text))
 
     def message(self, message: Received) -> None:
-        """Show one."""
+        """Show one message."""
         from natsctl.cli.messaging.bodies import show_message
         from natsctl.cli.render.message import message_document, render_next
 
@@ -297,14 +297,14 @@ class Shown:
         else:
             show_message(render_next(message), message.headers, message.payload)
 
-    def reply(self, told: str) -> None:
-        """Show how it was answered."""
+    def reply(self, answer_text: str) -> None:
+        """Show the answer to it."""
         if not self.json and not self.raw:
-            output.emit(f"\n{told}\n" if told else "")
+            output.emit(f"\n{answer_text}\n" if answer_text else "")
 
 
 _STARTS = tuple(flag for flag in STARTS if flag.name != "--all")
-"""From the first message is what goes without saying, and --all is about streams here."""
+"""Start positions without --all: the first message is the default, and --all here is about streams."""
 ORDERED = (
     Flag("--ordered", ON, "ordered", "read the stream in order with a temporary consumer"),
     Flag("--subject", SUBJECTS, "subjects", "with --ordered: only messages on these subjects"),
@@ -340,8 +340,8 @@ def sub(
     """Show what a consumer delivers, as it comes, and acknowledge it.
 
     A pull consumer is asked for one message unless --count or --wait says when to end; a push consumer is listened to,
-    in its queue group if it has one. With --ordered there is no CONSUMER: one is made in memory, without acks, and made
-    anew behind the last message where a message is missing, its heartbeats stay away, or somebody resets or removes it.
+    in its queue group if it has one. With --ordered there is no CONSUMER: one is created in memory, without acks,
+    and created again after the last message if one is missing, heartbeats fail, or it is reset or removed.
     """
     session = session_of(ctx)
     idle_s, show = wait_seconds(wait), Shown(raw, json)
@@ -359,13 +359,13 @@ def sub(
 
 
 class Reading(NamedTuple):
-    """Way in which a consumer is read."""
+    """Kind of reading a consumer."""
 
     ack: bool
     deliver_group: str
     group: str
     most: int | None
-    """Number of messages; None for one of a pull consumer that is not to be read until it rests, and else for all."""
+    """Number of messages; None means one from a pull consumer without `idle_s`, else all."""
     idle_s: float | None
     show: Shown
 
@@ -398,7 +398,7 @@ def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> N
 
 
 def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_s: float | None, show: Shown) -> None:
-    """Show what a stream stores, in order."""
+    """Show the messages of a stream, in order."""
     from natsctl.client.messaging.stream_feed import Start, ordered_reader, widest
 
     said = fields_of(ORDERED, given)

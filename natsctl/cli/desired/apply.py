@@ -133,11 +133,11 @@ def check_still_valid(session: Session, saved: Plan) -> Plan:
     from natsctl.desired.plan import PlanChangedError, changed_since
 
     names = {change.stream for change in saved.changes}
-    told = changed_since(
+    changed = changed_since(
         saved, session.run(lambda manager: patiently(manager, lambda one: read_live_state(one, names)))
     )
-    if told:
-        raise PlanChangedError(told)
+    if changed:
+        raise PlanChangedError(changed)
     return saved
 
 
@@ -156,14 +156,14 @@ def run_plan(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, 
         retrying = RetryingManager(manager, say=progress_log(json))
         with progress("Changes", total, "changes", quiet=not shown) as tracker:
 
-            def tell(result: Result) -> None:
+            def report(result: Result) -> None:
                 nonlocal done
                 done += 1
                 tracker.at(done)
                 if not json:
                     output.write_stderr(render_result(result))
 
-            return await apply_plan(retrying, plan, options, tell)
+            return await apply_plan(retrying, plan, options, report)
 
     return session.run(work)
 
@@ -210,10 +210,10 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
 
 
 class Applied(Model, kw_only=True, omit_defaults=False):
-    """A plan, what became of each of its changes, and how many went which way.
+    """A plan, the result of each change, and their number by outcome.
 
-    `ended` says why not all was begun: "" where all was, "stopped", "interrupted" or "lost". `notes` tell of what was
-    done before: interrupted replacements that were brought to their end.
+    `ended` is the reason for changes that were not started: "" for none, "stopped", "interrupted" or "lost". `notes`
+    list interrupted replacements that were finished first.
     """
 
     plan: SavedPlan

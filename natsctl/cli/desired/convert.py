@@ -43,8 +43,8 @@ def terraform(
     """Write the streams, consumers and buckets of Terraform's JetStream provider as documents for natsctl apply.
 
     They have what Terraform would have created, its defaults included; resources that prevent_destroy protects are
-    protected. What is not written out in the files and cannot be worked out is told by file and line; a state
-    (`terraform show -json`) has the values of everything.
+    protected. Values that the files do not have and that cannot be computed are reported by file and line; a
+    state (`terraform show -json`) has all values.
     """
     import os
 

@@ -209,7 +209,7 @@ def diff(
 
 
 class Asset(Model, kw_only=True, omit_defaults=False):
-    """One asset that is not as documents say, and how; `fault` is why it could not be compared."""
+    """One asset that differs from its document; `fault` is the reason if it could not be compared."""
 
     kind: str
     stream: str
@@ -236,7 +236,7 @@ class Asset(Model, kw_only=True, omit_defaults=False):
 
 
 class Drift(Model, kw_only=True, omit_defaults=False):
-    """How an account differs from documents; `extra` is what their owner has and none of them describes."""
+    """Differences between an account and documents; `extra` are the owner's assets that none of them describes."""
 
     owner: str
     different: list[Asset] = field(default_factory=list)

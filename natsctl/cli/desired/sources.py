@@ -34,7 +34,7 @@ class FoundFault(Model, kw_only=True, omit_defaults=False):
 
 
 class CheckedFile(Model, kw_only=True, omit_defaults=False):
-    """What a file holds, and what is wrong in it."""
+    """The assets in a file, and its mistakes."""
 
     file: str
     assets: list[CheckedAsset]
@@ -42,8 +42,8 @@ class CheckedFile(Model, kw_only=True, omit_defaults=False):
 
 
 class Validated(Model, kw_only=True, omit_defaults=False):
-    """What documents hold, file by file, and whether a server would take all of it; `notes` tell what was passed over
-    and what is likely not meant.
+    """The contents of documents, file by file, and whether a server would accept all of it; `notes` list skipped parts
+    and probable mistakes.
     """
 
     valid: bool
@@ -53,14 +53,14 @@ class Validated(Model, kw_only=True, omit_defaults=False):
 
     @classmethod
     def of(cls, documents: DocumentSet, faults: Sequence[Fault]) -> Validated:
-        """Return the verdict on documents."""
+        """Return the result for documents."""
         files = {name: CheckedFile(file=name, assets=[], faults=[]) for name in documents.files}
         for key, one in documents.wanted.items():
             asset = CheckedAsset(kind=one.kind, stream=key.stream, consumer=key.consumer, line=one.place.line)
             files[one.place.file].assets.append(asset)
         for fault in faults:
-            told = FoundFault(line=fault.place.line, path=fault.place.path, reason=fault.reason)
-            files[fault.place.file].faults.append(told)
+            found = FoundFault(line=fault.place.line, path=fault.place.path, reason=fault.reason)
+            files[fault.place.file].faults.append(found)
         return cls(valid=not faults, owner=documents.owner, files=list(files.values()), notes=list(documents.notes))
 
 

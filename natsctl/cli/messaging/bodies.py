@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Message(Model, kw_only=True):
-    """A message: `data` in base64, `text` where it is UTF-8; with what a stream or consumer says of it."""
+    """A message: `data` in base64, `text` where it is UTF-8; with its position in a stream or consumer."""
 
     subject: str
     data: str

@@ -123,7 +123,7 @@ def _chunks() -> Iterator[bytes]:
 
 
 class Published(Model, kw_only=True):
-    """What was published to a subject; no stream was asked for an ack."""
+    """Messages published to a subject, without acks of a stream."""
 
     subject: str
     published: int
@@ -197,12 +197,12 @@ class Publishing:
 
     @property
     def total(self) -> int | None:
-        """The number of messages, None where stdin decides."""
+        """The number of messages, None if stdin determines it."""
         return None if self.input.lines else self.count
 
     @property
     def many(self) -> bool:
-        """Whether there are too many messages to report each."""
+        """Whether there are too many messages to report each one."""
         return self.total is None or self.total > MANY
 
     def messages(self) -> Iterator[Outgoing]:
@@ -220,7 +220,7 @@ class Publishing:
         """Yield the messages with one body, numbered from 1 as templates count them."""
         yield from filled(Outgoing(self.subject, body, self.headers), self.count, self.templates)
 
-    def tell(self, message: Outgoing) -> None:
+    def report(self, message: Outgoing) -> None:
         """Report a sent message."""
         if not self.quiet and not self.json and not self.many:
             output.log(f'Published {plural(len(message.body), "byte")} to "{safe(message.subject)}"')
@@ -297,7 +297,7 @@ async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
                 message.subject, message.body, reply=outgoing.reply, headers=message.headers
             )
             number, size = number + 1, size + len(message.body)
-            outgoing.tell(message)
+            outgoing.report(message)
             tracker.at(number)
         await manager.connection.flush()
     if outgoing.json:
@@ -316,7 +316,7 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
                 await outgoing.pause.wait()
             answer = await publish_stored(manager, message.subject, message.body, headers=message.headers)
             number += 1
-            outgoing.tell(message)
+            outgoing.report(message)
             _show_ack(answer, outgoing, single=outgoing.total == 1)
             tracker.at(number)
 

@@ -148,7 +148,7 @@ class Answers:
 
 
 class Answered(Message, kw_only=True):
-    """A request, and whether it was answered; `failure` says why not."""
+    """A request, and whether it was answered; `failure` is the reason if it was not."""
 
     answered: bool
     failure: str = ""
@@ -275,7 +275,7 @@ def _show(done: AnsweredRequest, json: bool) -> None:
 
 
 class Traced(Model, kw_only=True):
-    """What the servers told of a message on its way: their events, as they sent them."""
+    """The servers' trace events of a message, as they sent them."""
 
     subject: str
     delivered: bool

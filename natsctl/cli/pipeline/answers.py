@@ -32,9 +32,9 @@ class Checked(msgspec.Struct):
 
 
 class Happened(msgspec.Struct):
-    """One event of a run; `flow` is empty for an update as a whole, `state` for what Spark says otherwise.
+    """One event of a run; `flow` is empty for an update as a whole, `state` for Spark's other messages.
 
-    `read` tells by stream how many sequences a flow that has completed has passed.
+    `read` is the number of sequences by stream that a completed flow has passed.
     """
 
     time: str
@@ -55,7 +55,7 @@ class Started(msgspec.Struct):
 
 
 class StreamStatus(msgspec.Struct):
-    """The progress of a flow in a stream; `bytes` is of average messages, `trouble` empty where all is well."""
+    """The progress of a flow in a stream; `bytes` is of average messages, `trouble` is empty without a problem."""
 
     stream: str
     seq: int
@@ -67,7 +67,7 @@ class StreamStatus(msgspec.Struct):
 
 
 class ConsumerStatus(msgspec.Struct):
-    """The durable that a flow acknowledges through; `taken` and `again` are what the flow had of it, by its checkpoint.
+    """The durable that a flow acknowledges through; `taken` and `again` count its messages, by the checkpoint.
 
     The other numbers are the server's: not delivered yet, not acknowledged yet, and of these delivered again.
     """
@@ -85,8 +85,8 @@ class ConsumerStatus(msgspec.Struct):
 class FlowStatus(msgspec.Struct):
     """One flow: its state in the last run, its last finished batch, and the streams that it reads.
 
-    `consumers` are those of reads with `ackMode`, which have no position in a stream. `state` is empty where no run
-    reported it; `batch` is -1 before the first, `in_flight` where another was begun.
+    `consumers` are those of reads with `ackMode`, which have no position in a stream. `state` is empty if no run
+    reported it; `batch` is -1 before the first, `in_flight` is whether another has begun.
     """
 
     flow: str
@@ -126,7 +126,7 @@ class Known(msgspec.Struct):
 
 
 class Stopped(msgspec.Struct):
-    """A detached run that was ended; `stopped` is false where none ran."""
+    """A detached run that was ended; `stopped` is false if none ran."""
 
     pipeline: str
     pid: int

@@ -52,7 +52,7 @@ def note_pipeline(name: str, folder: Path) -> None:
 
 
 def chosen_project(pipeline: str) -> Project:
-    """Return the project that is meant. Raises PipelineNotFoundError, PipelineError."""
+    """Return the selected project. Raises PipelineNotFoundError, PipelineError."""
     from natsctl.spark.pipeline.project import PipelineNotFoundError, find_project
 
     if not pipeline:

@@ -138,14 +138,14 @@ def event_printer(session: Session) -> Callable[[Event], None]:
     """Return a function that prints an event: a line for a person, or with -j a document."""
     from natsctl.cli.render.spark_reports import event_line
 
-    def tell(event: Event) -> None:
+    def show(event: Event) -> None:
         if session.json:
             output.emit_json_line(event_document(event))
         else:
             output.emit(event_line(event))
             sys.stdout.flush()
 
-    return tell
+    return show
 
 
 def event_document(event: Event) -> dict[str, object]:
@@ -223,14 +223,14 @@ def _wait_until_checked(session: Session, project: Project, process: subprocess.
     from natsctl.spark.pipeline.run_record import read_record
 
     begin_s = time.monotonic()
-    until_s, told = begin_s + CHECK_WAIT_S, False
+    until_s, announced = begin_s + CHECK_WAIT_S, False
     while process.poll() is None and time.monotonic() < until_s:
         record = read_record(project)
         if record and record.pid == process.pid and record.is_checked:
             return
-        if not (told or session.json) and time.monotonic() > begin_s + SILENT_S:
+        if not (announced or session.json) and time.monotonic() > begin_s + SILENT_S:
             output.note("Spark starts and checks the pipeline …")
-            told = True
+            announced = True
         time.sleep(POLL_S)
 
 

@@ -71,10 +71,10 @@ def _of_project(session: Session, project: Project) -> Status:
     if project.checkpoints is None:
         raise UsageError(f"the checkpoints are in {project.storage}, which is not on this machine")
     progress = pipeline_progress(project.checkpoints)
-    told = record.flows if record else {}
-    flows = _flows(session, progress, told)
+    records = record.flows if record else {}
+    flows = _flows(session, progress, records)
     there = {each.flow for each in progress}
-    flows += [_flow_without_checkpoint(name, each) for name, each in told.items() if name not in there]
+    flows += [_flow_without_checkpoint(name, each) for name, each in records.items() if name not in there]
     return Status(
         pipeline=project.name,
         folder=str(project.folder),
@@ -108,7 +108,7 @@ def _of_checkpoint(session: Session, checkpoint: str) -> Status:
     return Status(Path(folder).name, str(folder.absolute()), state, 0, 0.0, 0, 0, moment(progress.done_ns), "", flows)
 
 
-def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecord]) -> list[FlowStatus]:
+def _flows(session: Session, progress: list[Progress], records: dict[str, FlowRecord]) -> list[FlowStatus]:
     """Return every flow that has a checkpoint, with the server's state of its streams."""
     from natsctl.cli.pipeline.answers import ConsumerStatus, FlowStatus, StreamStatus
     from natsctl.cli.spark_work import server_options
@@ -126,7 +126,7 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
             raise translated(failure) from failure
     found = []
     for each in progress:
-        run = told.get(each.flow, FlowRecord("UNUSED" if told else ""))
+        run = records.get(each.flow, FlowRecord("UNUSED" if records else ""))
         streams = [
             StreamStatus(one.stream, one.seq, one.last_seq, one.sequences, one.messages, one.bytes, one.trouble)
             for one in behind.get(str(each.folder), ())
@@ -160,11 +160,11 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
     return found
 
 
-def _flow_without_checkpoint(name: str, told: FlowRecord) -> FlowStatus:
+def _flow_without_checkpoint(name: str, records: FlowRecord) -> FlowStatus:
     """Return a flow without a position in a stream, such as that of a materialized view."""
     from natsctl.cli.pipeline.answers import FlowStatus
 
-    return FlowStatus(name, name, told.state, moment(told.at_ns), -1, False, [], told.error, [])
+    return FlowStatus(name, name, records.state, moment(records.at_ns), -1, False, [], records.error, [])
 
 
 def moment(ns: int) -> str:

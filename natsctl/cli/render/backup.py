@@ -54,18 +54,18 @@ def _found_row(one: Found) -> tuple[str, ...]:
 
 
 def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
-    """Return what was checked: of one backup everything, of several whether each is whole and else what is wrong."""
+    """Return the results of checks: all of one backup, or a row for each of several."""
     if len(verdicts) == 1:
         only = verdicts[0]
         rows = [(check.name, "ok" if check.ok else "WRONG", check.detail) for check in only.checks]
         return render_table(only.path, ("Check", "", "Found"), rows)
     top = _common([verdict.path for verdict in verdicts])
-    told = [(_below(top, verdict.path), *_verdict_row(verdict)) for verdict in verdicts]
+    checked = [(_below(top, verdict.path), *_verdict_row(verdict)) for verdict in verdicts]
     # The backup of an account has a folder for each stream, of its name.
-    if all(path == stream for path, stream, *_ in told):
-        told = [("", *row[1:]) for row in told]
+    if all(path == stream for path, stream, *_ in checked):
+        checked = [("", *row[1:]) for row in checked]
     columns = ("Path", "Stream", "Archive", "", "Found")
-    return render_table(_backups_in(top), columns, told, least=("Archive",))
+    return render_table(_backups_in(top), columns, checked, least=("Archive",))
 
 
 def _verdict_row(verdict: Verdict) -> tuple[str, str, str, str]:
@@ -111,7 +111,7 @@ def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:
 
 
 def render_outcome_line(what: str, done: AccountOutcome) -> str:
-    """Return a line about the outcome of all of them, with what is to be known besides."""
+    """Return a line about the outcome of all of them, with remarks."""
     good = len(done.streams) - len(done.failed)
     archives = format_size(sum(one.archive_bytes for one in done.streams))
     line = f"{what} of {plural(good, 'stream')}, {archives} of archives, in {duration(done.elapsed)}"
@@ -121,7 +121,7 @@ def render_outcome_line(what: str, done: AccountOutcome) -> str:
 
 
 def render_inspection(found: Inspection) -> Page:
-    """Return the page of what a backup has of its stream."""
+    """Return the page of a backup's content."""
     import msgspec
 
     from natsctl.api.stream import StreamInfo
@@ -216,7 +216,7 @@ def _declared(page: Page, found: BackupInfo) -> None:
 
 
 def _origin(page: Page, found: BackupInfo) -> None:
-    """Add what the backup was made of, another backup or a subscription."""
+    """Add the origin of the backup: another backup or a subscription."""
     if found.edit is not None:
         section = page.section("Edit")
         section.maybe("Tool Version", safe(found.edit.version))
@@ -244,7 +244,7 @@ _DROPPED = {
 
 
 def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
-    """Return what was read and kept, and the stream that a restore makes of it."""
+    """Return the numbers of read and kept messages, and the stream that a restore creates."""
     page = Page("Dry Run, Nothing Was Written" if dry_run else "Backup Edit Report")
     section = page.section()
     section.row("Stream", safe(done.stream))

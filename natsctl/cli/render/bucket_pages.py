@@ -26,7 +26,7 @@ _GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
 def event_text(text: str, operation: str, width: int | None, *, deleted: bool, coloured: bool) -> str:
-    """Return `[TIME] OPERATION …` in as many lines as it takes in that many columns, the operation in its colour."""
+    """Return `[TIME] OPERATION …`, wrapped at `width` columns, with the operation in its colour."""
     shown = hanging(text, width)
     if not coloured:
         return shown
@@ -170,7 +170,7 @@ def render_heading(entry: Entry) -> str:
 
 
 def render_revert(old: Entry, now: Entry | None) -> str:
-    """Return the change that a revert makes: the value that the key has, and the one that it gets."""
+    """Return the change by a revert: the key's value before and after."""
     held = "(none)" if now is None or now.deleted else shown_value(now.value)
     return f"{safe(old.bucket)} > {safe(old.key)}: {held} → {shown_value(old.value)} (revision {old.revision})"
 
@@ -183,7 +183,7 @@ def render_kv_event(entry: Entry, width: int | None, *, coloured: bool) -> str:
 
 
 def shown_value(value: bytes | None) -> str:
-    """Return a value in one cell: text where it is text, else base64, without its middle where it is long."""
+    """Return a value in one cell: text if it is UTF-8, else base64; a long one is cut in the middle."""
     text = _text(value or b"")
     if len(text) <= MAX_VALUE_SHOWN:
         return text

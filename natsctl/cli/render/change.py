@@ -31,7 +31,7 @@ SIZES = frozenset(("max_bytes", "max_msg_size"))
 """Fields whose numbers are bytes."""
 
 SERVER_OWNED = "_nats."
-"""Prefix of metadata keys that the server writes; they are no part of what a person asked for."""
+"""Prefix of metadata keys that the server writes; they are not part of a requested configuration."""
 
 
 class Change(NamedTuple):
@@ -67,9 +67,9 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def not_taken(asked: Mapping[str, object], got: Mapping[str, object], *, emptied: bool = False) -> list[Change]:
-    """Return every field that was asked for and that the server's answer has otherwise; `new` is what the server has.
+    """Return every requested field that the server's answer has with another value, which is `new`.
 
-    Empty and zero values ask for nothing but the server's default, unless `emptied`: then they ask for none.
+    Empty and zero values request the server's default, unless `emptied` is set: then they request none.
     """
     return list(_not_taken("", asked, got, emptied))
 
@@ -92,7 +92,7 @@ def _not_taken(prefix: str, asked: Mapping[str, object], got: Mapping[str, objec
 
 
 def _same(wanted: object, has: object) -> bool:
-    """Whether two values mean the same: absent and zero do, so do all ways to write no limit, and one moment."""
+    """Return whether two values are equal: absent and zero, all forms of no limit, and of one time are."""
     if (wanted or None) == (has or None):
         return True
     if isinstance(wanted, str) and isinstance(has, str):

@@ -88,7 +88,7 @@ def _delivery(section: Section, config: ConsumerConfig) -> None:
 
 
 def policy(value: str) -> str:
-    """Return a policy's name for people."""
+    """Return the display name of a policy."""
     return POLICIES.get(value, value)
 
 
@@ -119,8 +119,8 @@ def _bounds(section: Section, info: ConsumerInfo, now_ns: int) -> None:
     section.maybe("Memory Storage", "true" if config.mem_storage else "")
     if config.pause_until and not is_zero(config.pause_until):
         left_ns = parse_time(config.pause_until) - now_ns
-        told = f"{duration(left_ns)} remaining" if left_ns > 0 else "passed"
-        section.row("Paused Until Deadline", f"{when(config.pause_until)} ({told})")
+        label = f"{duration(left_ns)} remaining" if left_ns > 0 else "passed"
+        section.row("Paused Until Deadline", f"{when(config.pause_until)} ({label})")
     section.maybe("Mirror or Source Target", "true" if config.sourcing or config.direct else "")
 
 
@@ -239,7 +239,7 @@ def render_report(
 
 
 def _with_share(column: Column[Row], messages: int) -> Column[Row]:
-    """Return the column with what part of the stream's messages that is, where it is about the whole stream."""
+    """Return the column with its share of the stream's messages, if it counts messages of the whole stream."""
 
     def cell(row: Row) -> str:
         info = row.value
@@ -251,7 +251,7 @@ def _with_share(column: Column[Row], messages: int) -> Column[Row]:
 
 
 def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:
-    """Return how many consumers each server leads."""
+    """Return the number of consumers that each server leads."""
     most = max((number for _, _, number in led), default=1)
     rows = [
         (server, cluster, count(number), BAR * max(1, round(LONGEST_BAR * number / most)))
@@ -261,12 +261,12 @@ def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:
 
 
 def mode(info: ConsumerInfo) -> str:
-    """Return how it delivers."""
+    """Return its kind of delivery."""
     return "Push" if info.config.deliver_subject else "Pull"
 
 
 def filters(info: ConsumerInfo) -> list[str]:
-    """Return the subjects that it takes; none for all."""
+    """Return its filter subjects; none for all."""
     return [info.config.filter_subject] if info.config.filter_subject else list(info.config.filter_subjects or ())
 
 
@@ -278,7 +278,7 @@ def level(info: ConsumerInfo) -> str:
 def servers(info: ConsumerInfo) -> str:
     """Return the servers that have a copy: `n1*, n2, n3!`.
 
-    The leader has a star, one that lags or is away an exclamation mark.
+    The leader has a star, a replica that lags or is offline an exclamation mark.
     """
     if info.cluster is None:
         return ""
@@ -301,14 +301,14 @@ def _level() -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
     """Return a number that older servers do not send."""
 
     def order(row: Row) -> int:
-        told = level(row.value)
-        return int(told) if told.isdecimal() else -1
+        label = level(row.value)
+        return int(label) if label.isdecimal() else -1
 
     return lambda row: level(row.value), order
 
 
 def _age(field: Callable[[ConsumerInfo], str | None], now_ns: int) -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
-    """Return a key that sorts the newest first, as the smallest age is."""
+    """Return a sort key with the newest first."""
 
     def order(row: Row) -> int:
         moment = field(row.value)

@@ -31,8 +31,8 @@ _RAFT = (("Leader", "leader"), ("Replicas", "replicas"))
 class Kind(NamedTuple):
     """Presentation of one type of event.
 
-    `title`, `mark` and `line` may name facts in braces, `mark` and `line` are the short form. Of an event that names a
-    client, it is shown too; `bodies` are keys of JSON texts shown whole.
+    `title`, `mark` and `line` may name facts in braces, `mark` and `line` are the short form. The client of an
+    event is shown too; `bodies` are keys of JSON texts shown whole.
     """
 
     title: str
@@ -198,7 +198,7 @@ KINDS: dict[str, Kind] = {
         "{requestor.acc} to {responder.acc}: {total}",
     ),
 }
-"""By type, without `io.nats.` before it."""
+"""Presentations by type, without the prefix `io.nats.`."""
 
 
 TYPE_PREFIX = "io.nats."
@@ -211,7 +211,7 @@ _TIMES = frozenset(("start", "end", "pause_until"))
 
 
 def parse_event(payload: bytes) -> dict[str, Any] | None:
-    """Return the event as an object, or None for what is none."""
+    """Return the event as an object, or None if it is none."""
     try:
         event = json.loads(payload)
     except ValueError:
@@ -244,7 +244,7 @@ def render_event(subject: str, payload: bytes, now_ns: int) -> str:
 
 
 def render_short(subject: str, payload: bytes, now_ns: int) -> str:
-    """Return the event on one line: time, kind, and what matters most."""
+    """Return the event on one line: time, kind and main facts."""
     event = parse_event(payload)
     if event is None:
         return f"{local(now_ns):%H:%M:%S} [{safe(subject)}] {safe(payload.decode('utf-8', 'backslashreplace'))}"
@@ -314,7 +314,7 @@ def _filled(text: str, event: Mapping[str, Any], change: Callable[[str], str] = 
 
 
 def _fact(event: Mapping[str, Any], path: str) -> str:
-    """Return a fact of the event in words, "" where there is none."""
+    """Return a fact of the event in words, "" for none."""
     value: Any = event
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
@@ -333,7 +333,7 @@ def _fact(event: Mapping[str, Any], path: str) -> str:
 
 
 def _entry(value: Any) -> str:
-    """Return one of several: an object stands for itself by its name."""
+    """Return an entry of a list: of an object its name."""
     return str(value.get("name", json.dumps(value))) if isinstance(value, dict) else str(value)
 
 

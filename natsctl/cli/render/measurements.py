@@ -33,7 +33,7 @@ def fine(ns: float) -> str:
 
 
 def render_bins(bins: Sequence[tuple[int, int]], columns: int) -> list[str]:
-    """Return a line for each bin, with a bar as long as it is full; `columns` is what the widest line may have."""
+    """Return a line for each bin, with a bar for its count; `columns` is the maximum width."""
     if not bins:
         return []
     most = max(number for _, number in bins)
@@ -48,7 +48,7 @@ def render_bins(bins: Sequence[tuple[int, int]], columns: int) -> list[str]:
 
 
 def render_latency(report: LatencyReport, columns: int) -> Page:
-    """Return the page of a latency test; `columns` is how wide its histogram may be."""
+    """Return the page of a latency test; `columns` is the maximum width of its histogram."""
     page = Page("Latency")
     top = page.section()
     top.row("Published to", f"{safe(report.server_a)} (rtt {fine(report.rtt_a_ns)})")
@@ -127,7 +127,7 @@ def _times(spread: Spread | None) -> list[str]:
 
 
 def rendered_trips(found: Sequence[Trips]) -> Iterator[str]:
-    """Yield a line for each URL, or where its host has several addresses one for each of them below it."""
+    """Yield a line for each URL, followed by one for each address if its host has several."""
     for trips in found:
         if len(trips.results) == 1:
             yield f"{safe(trips.url)}: {_shown(trips.results[0])}"
@@ -138,7 +138,7 @@ def rendered_trips(found: Sequence[Trips]) -> Iterator[str]:
 
 
 def _shown(trip: Trip) -> str:
-    """Return the mean with the shortest and the longest, or that there was none."""
+    """Return the mean with the shortest and the longest, or a remark that there was none."""
     if trip.error:
         return "failed"
     return f"{fine(trip.rtt)} (shortest {fine(trip.min)}, longest {fine(trip.max)})"

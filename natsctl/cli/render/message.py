@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Received(NamedTuple):
-    """A message as it came in, and when it came (ns since the epoch)."""
+    """A received message and its time of arrival (ns since the epoch)."""
 
     subject: str
     reply: str
@@ -37,7 +37,7 @@ class Received(NamedTuple):
 
 
 def _direct(headers: dict[str, str]) -> acks.AckSubject | None:
-    """Return what the headers of a direct get say of the message; without a consumer in it."""
+    """Return the position of a message by the headers of a direct get, which have no consumer."""
     try:
         seq, ts_ns = int(headers["Nats-Sequence"]), parse_time(headers["Nats-Time-Stamp"])
         return acks.AckSubject(
@@ -48,7 +48,7 @@ def _direct(headers: dict[str, str]) -> acks.AckSubject | None:
 
 
 def render_received(number: int, message: Received, stamp: str = "") -> str:
-    """Return the line above a message that a subscription received; `stamp` is when that was."""
+    """Return the line above a message that a subscription received; `stamp` is the time of arrival."""
     line = f'[#{number}]{f" @ {stamp}" if stamp else ""} Received on "{safe(message.subject)}"'
     delivery = message.delivery
     if delivery is not None:
@@ -137,7 +137,7 @@ def _text(token: bytes) -> str:
 
 
 def render_ack(ack: PubAck) -> str:
-    """Return what a stream says of a message that it has stored."""
+    """Return the properties of a message stored in a stream."""
     parts = [f"Stored in Stream: {safe(ack.stream)}", f"Sequence: {ack.seq}"]
     if ack.batch:
         parts.append(f"Batch: {plural(ack.count, 'message')}")
@@ -151,7 +151,7 @@ def render_ack(ack: PubAck) -> str:
 
 
 def render_rtt(ns: int) -> str:
-    """Return how long an answer took."""
+    """Return the time until an answer."""
     return f"Received with rtt {duration(ns)}"
 
 
@@ -161,7 +161,7 @@ _BESIDE, _BELOW = "│  ", "   "
 
 
 def render_trace(report: Report, *, stamped: bool) -> str:
-    """Return the tree, and how many of each kind got the message; `stamped` shows how long after its arrival."""
+    """Return the tree, and the number of receivers by kind; `stamped` shows the delay since the message's arrival."""
     lines = [*_server(report, "", _first_ns(report), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
     total = ", ".join(f"{label} {number}" for label, number in sorted(counts.items()))

@@ -1,7 +1,7 @@
 """Information pages: a heading, sections, and rows whose labels end in one column.
 
-Pages are plain text, so that showing one costs no import of a terminal library; the same page is right in a pipe
-(never wrapped) and on a terminal of any width (values wrapped under themselves).
+Pages are plain text, so that no terminal library is imported for them; the same page serves a pipe (never wrapped) and
+a terminal of any width (values wrapped and indented).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from natsctl.cli.render.text import folded
 
 INDENT = 2
 LONGEST_LABEL = 32
-"""Columns for labels; a name that is longer, which some labels are, is not what a whole page is laid out for."""
+"""Maximum columns for labels; a longer one does not widen the column of the whole page."""
 NARROWEST_VALUE = 16
-"""Columns left for values below which wrapping would only make a page worse; the terminal folds then."""
+"""Minimum columns for wrapped values; with less the terminal folds the lines."""
 
 _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
@@ -43,7 +43,7 @@ class Section:
 
 @dataclass(slots=True)
 class Page:
-    """A whole page; values must be made harmless (`text.safe`) before they are added."""
+    """A whole page; values must be escaped (`text.safe`) before they are added."""
 
     heading: str
     sections: list[Section] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Page:
     def fields(self) -> dict[str, str | dict[str, str]]:
         """Return labels and values: those under the heading beside `Header`, those of each section below its title.
 
-        A row without a label continues the one above it and is left out, as the `nats` tool does.
+        A row without a label continues the one above it and is left out, as in the `nats` tool.
         """
         found: dict[str, str | dict[str, str]] = {"Header": self.heading} if self.heading else {}
         for section in self.sections:

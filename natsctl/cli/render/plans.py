@@ -33,7 +33,7 @@ _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 
 def render_plan(plan: Plan, width: int | None = None, bold: bool = False) -> str:
-    """Return all changes in their order, what else is to be known, and the summary; `width` None folds nothing."""
+    """Return all changes in their order, remarks, and the summary; `width` None folds nothing."""
     blocks = ["\n".join(_change(one, width, bold, plan.keep_messages)) for one in plan.changes]
     notes = [line for note in plan.notes for line in folded(safe(f"note: {note}"), width or len(note) * 4 + 8)]
     return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else []), hanging(render_plan_summary(plan), width)])
@@ -80,7 +80,7 @@ def _fields(change: Change) -> Iterator[str]:
 
 
 def _tells(name: str, value: object) -> bool:
-    """Whether a field of a new asset is more than what everybody takes for granted."""
+    """Return whether to show a field of a new asset: it is neither a name nor a default."""
     return name not in _NAMES and bool(value) and value != -1 and PLAIN.get(name) != value
 
 
@@ -90,7 +90,7 @@ def render_difference(one: Difference) -> str:
 
 
 def _consequences(change: Change, kept: bool) -> Iterator[str]:
-    """Yield what is lost, what must come first, what is refused and why."""
+    """Yield the losses of a change, the changes before it, and the reason if it is refused."""
     lost = change.action is Action.DELETE or (change.action is Action.REPLACE and not kept)
     if change.messages and lost:
         verb = "goes" if change.messages == 1 else "go"
@@ -221,8 +221,8 @@ def _file(file: CheckedFile, width: int | None) -> list[str]:
     lines = [hanging(f"{safe(file.file)}: {_held(file)}", width)]
     for fault in file.faults:
         line = f"line {fault.line}: " if fault.line else ""
-        told = hanging(safe(f"{line}{fault.path}: {fault.reason}"), width and max(width - 2, 1))
-        lines.append("  " + told.replace("\n", "\n  "))
+        wrapped = hanging(safe(f"{line}{fault.path}: {fault.reason}"), width and max(width - 2, 1))
+        lines.append("  " + wrapped.replace("\n", "\n  "))
     return lines
 
 

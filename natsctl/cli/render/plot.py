@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 BARS = " ▁▂▃▄▅▆▇█"
 EIGHTHS = len(BARS) - 1
 SMALLEST = (20, 20)
-"""Columns and lines of a terminal in which a plot says something."""
+"""Minimum columns and lines of a plot."""
 MAX_KEPT = 1000
 """Values of a series that are kept: more than a terminal has columns."""
 
@@ -53,14 +53,14 @@ class Series:
 
 
 class Rate(Series):
-    """Growth of a counter a second; what is added are counter and time."""
+    """Growth of a counter per second; counter and time are added."""
 
     def __init__(self, title: str, unit: Unit = per_second) -> None:
         super().__init__(title, unit)
         self._last: tuple[float, float] | None = None
 
     def count(self, counter: float, at_s: float) -> None:
-        """Add the rate since the last counter; the first one only begins."""
+        """Add the rate since the last counter; the first call only stores it."""
         if self._last is not None:
             before, then_s = self._last
             self.add(max(0.0, counter - before) / max(at_s - then_s, 1e-9))
@@ -70,7 +70,7 @@ class Rate(Series):
 def plot_lines(values: Sequence[float], width: int, height: int, unit: Unit = counted) -> list[str]:
     """Return `height` lines of at most `width` columns: the newest values as bars, with the scale on the left.
 
-    The scale begins at the smallest value unless that is near 0 beside the largest, as a level should be seen to move.
+    The scale begins at the smallest value unless that is near 0 beside the largest, so that changes are visible.
     """
     top, bottom = _scale(values)
     labels = [unit(top), *[""] * max(0, height - 2), unit(bottom)][-height:]
@@ -97,7 +97,7 @@ def _scale(values: Sequence[float]) -> tuple[float, float]:
 
 
 def plot_text(series: Sequence[Series], width: int, height: int) -> str:
-    """Return all series below each other, each with its title and newest value, in the room that there is."""
+    """Return all series below each other, each with its title and newest value, in the available space."""
     each = max(2, height // max(1, len(series)) - 2)
     blocks = []
     for one in series:

@@ -1,4 +1,4 @@
-"""Reports about servers as tables: connections, accounts, JetStream, replicas, and what changes over time."""
+"""Reports about servers as tables: connections, accounts, JetStream, replicas, and their activity."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _address(*path: str) -> Value:
 
 
 def account_name(row: Row) -> str:
-    """Return an account's name, with the tag that says what its public key is."""
+    """Return an account's name, with the name tag of its public key."""
     account, tag = str(row.get("account") or ""), str(row.get("name_tag") or "")
     return safe(f"{tag} ({account})" if tag and tag != account else account)
 
@@ -184,12 +184,12 @@ def render_use(
 
 
 def healthy(answer: ServerAnswer) -> bool:
-    """Whether a server calls itself well."""
+    """Return whether a server reports itself as healthy."""
     return answer.data.get("status") == "ok" or int(answer.data.get("status_code") or 0) == 200
 
 
 def render_health(answers: Answers, width: int | None) -> list[RenderableType]:
-    """Return every server with its state and what it complains about."""
+    """Return every server with its state and its reported faults."""
     rows = [
         {
             "name": one.name,
@@ -284,7 +284,7 @@ def _pending(one: ServerAnswer) -> int:
 
 
 def is_meta_leader(one: ServerAnswer) -> bool:
-    """Whether the server leads the JetStream cluster."""
+    """Return whether the server leads the JetStream cluster."""
     leader = (one.data.get("meta_cluster") or {}).get("leader")
     return bool(leader) and leader in (one.name, one.id)
 
@@ -293,7 +293,7 @@ def render_jetstream(
     answers: Answers, rows: Sequence[ServerAnswer], account: str, with_leaders: bool, width: int | None,
     words: str | None, wide: bool,
 ) -> list[RenderableType]:  # fmt: skip
-    """Return the use of JetStream by server, and where there is a cluster its members."""
+    """Return the use of JetStream by server, and the members of a cluster."""
     title = f"JetStream Summary for Account {safe(account)}" if account else "JetStream Summary"
     totals = {"Server": plural(len(rows), "server")}
     for column, field, show in (
@@ -348,7 +348,7 @@ SMALLEST_PERCENT: Final = 0.01
 
 
 def drift(number: int, leading: int | None) -> str:
-    """Return a number and by how many per cent it differs from the leader's, as `990 (-1%)`."""
+    """Return a number with its deviation from the leader's, as `990 (-1%)`."""
     if leading is None or number == leading:
         return str(number)
     if leading == 0:
@@ -360,7 +360,7 @@ def drift(number: int, leading: int | None) -> str:
 
 
 def stream_row(one: StreamReplica, leader: StreamReplica | None) -> list[str]:
-    """Return the cells of a stream's copy, compared with that of the leader where there is one."""
+    """Return the cells of a stream's copy, compared with the leader's if there is one."""
     fields = ("messages", "bytes", "subjects", "deleted", "consumers", "first_seq", "last_seq")
     numbers = [drift(getattr(one, name), None if leader is None else getattr(leader, name)) for name in fields]
     whose = [one.stream, one.raft_group, one.account, one.account_id, _node(one)]
@@ -368,7 +368,7 @@ def stream_row(one: StreamReplica, leader: StreamReplica | None) -> list[str]:
 
 
 def consumer_row(one: ConsumerReplica, leader: ConsumerReplica | None) -> list[str]:
-    """Return the cells of a consumer's copy, compared with that of the leader where there is one."""
+    """Return the cells of a consumer's copy, compared with the leader's if there is one."""
 
     def shown(name: str) -> str:
         return drift(getattr(one, name), None if leader is None else getattr(leader, name))
@@ -385,7 +385,7 @@ def consumer_row(one: ConsumerReplica, leader: ConsumerReplica | None) -> list[s
 
 
 def _node(one: Replica) -> str:
-    """Return the server's name, with a star where it leads."""
+    """Return the server's name, with a star for the leader."""
     return f"{one.server}*" if one.leads else one.server
 
 
@@ -397,10 +397,10 @@ def _peers(one: Replica) -> str:
 
 STATISTICS: tuple[Column[Row], ...] = (
     Column("Server", text("server", "name")),
-    Column("Host", text("told", "host"), wide=True),
+    Column("Host", text("facts", "host"), wide=True),
     Column("Cluster", text("server", "cluster"), wide=True),
-    Column("Version", text("told", "ver"), wide=True),
-    Column("Tags", lambda row: ", ".join(safe(str(tag)) for tag in row["told"].get("tags") or ()), wide=True),
+    Column("Version", text("facts", "ver"), wide=True),
+    Column("Tags", lambda row: ", ".join(safe(str(tag)) for tag in row["facts"].get("tags") or ()), wide=True),
     counted("Connections", "conns"),
     counted("Leafnodes", "leafnodes", wide=True),
     counted("Subscriptions", "num_subscriptions"),
@@ -413,7 +413,7 @@ STATISTICS: tuple[Column[Row], ...] = (
 
 
 def render_statistics(rows: Sequence[Row], width: int | None, words: str | None, wide: bool) -> list[RenderableType]:
-    """Return one line a server, and the totals."""
+    """Return one line per server, and the totals."""
     totals = {
         "Server": plural(len(rows), "server"),
         "Connections": summed(rows, number("conns"), count),
@@ -434,7 +434,7 @@ def _number(field: str) -> Any:
 
 
 def uptime_ns(one: ServerAnswer) -> int:
-    """Return how long the server has been running."""
+    """Return the uptime of the server."""
     start = one.data.get("start")
     return max(0, time.time_ns() - parse_time(str(start))) if start else 0
 
@@ -472,7 +472,7 @@ CLUSTERS: tuple[Column[Row], ...] = (
 def render_census(
     census: Answers, rows: Sequence[ServerAnswer], width: int | None, columns: str | None, wide: bool
 ) -> list[RenderableType]:
-    """Return the table of servers in the order of `rows`, and that of clusters where there is one."""
+    """Return the table of servers in the order of `rows`, and that of clusters if there is one."""
     totals = {
         "Name": plural(len(rows), "server"),
         "JS": str(sum(bool(one.server.get("jetstream")) for one in rows)),

@@ -253,7 +253,7 @@ _SAID = (("Crit", "critical"), ("Unknown", "unknown"), ("Warn", "warning"), ("OK
 def nagios(check: Check) -> str:
     """Return the result as one line for Nagios.
 
-    It has the status, the name, what was found, and after a bar the measured values with their thresholds.
+    It has the status, the name, the findings, and after a bar the measured values with their thresholds.
     """
     said = [f"{mark}:{text}" for mark, field in _SAID for text in getattr(check, field)]
     line = " ".join([check.status.name, check.name, *said]).replace("|", "/")
@@ -274,7 +274,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def document(check: Check) -> dict[str, Any]:
-    """Return the result as a JSON object; lists that are empty are left out."""
+    """Return the result as a JSON object, without empty lists."""
     found: dict[str, Any] = {"status": check.status.name, "check_suite": check.suite, "check_name": check.name}
     for _, field in _SAID:
         if texts := getattr(check, field):
@@ -308,7 +308,7 @@ def _label(text: str) -> str:
 
 
 def tables(check: Check) -> list[RenderableType]:
-    """Return tables of what was found and what was measured."""
+    """Return tables of the findings and the measurements."""
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(safe(f"{check.name}: {check.status.name}"), style="bold")]

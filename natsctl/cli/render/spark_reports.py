@@ -99,7 +99,7 @@ _SIGNS = {"good": "", "warning": "! ", "wrong": "✗ "}
 
 
 def render_checkup(found: Checkup) -> Page:
-    """Return a row for each finding, and what to do below it."""
+    """Return a row for each finding, with its remedy below."""
     page = Page("Spark is ready" if found.ready else "Spark cannot start")
     rows = page.section()
     for one in found.findings:
@@ -110,7 +110,7 @@ def render_checkup(found: Checkup) -> Page:
 
 
 def render_warm(done: WarmStart) -> Page:
-    """Return what was made, and its effect."""
+    """Return a line about the archive and its effect."""
     page = Page("Spark starts quickly" if done.made else "Spark starts quickly already")
     rows = page.section()
     rows.row("Archive", safe(done.archive))
@@ -154,7 +154,7 @@ def _cut(text: str) -> str:
 
 
 def csv_text(result: Result, harmless: Callable[[str], str] = str) -> str:
-    """Return the rows as CSV with a line of names; `harmless` is for values that a terminal may see."""
+    """Return the rows as CSV with a line of names; `harmless` escapes values for a terminal."""
     from natsctl.spark.sql_queries import cell
 
     text = io.StringIO()
@@ -203,7 +203,7 @@ def _repeated(found: Repeats) -> str:
 
 
 def deep_tables(report: DeepReport) -> Iterator[RenderableType]:
-    """Yield the tables below the page: subjects, headers, what is there twice and what is missing."""
+    """Yield the tables below the page: subjects, headers, duplicates and gaps."""
     if report.subjects:
         yield _subjects(report)
     if report.headers:

@@ -64,7 +64,7 @@ def render_stream(info: AnyStreamInfo) -> Page:
 
 
 def render_template(info: StreamTemplateInfo) -> Page:
-    """Return a stream template: how its streams are configured, and which ones it has made."""
+    """Return a stream template: the configuration of its streams, and the created ones."""
     config = info.config.config
     page = Page(f"Information for Stream Template {safe(info.config.name)}")
     section = page.section("Configuration")
@@ -144,7 +144,7 @@ def _limits(section: Section, config: StreamConfig) -> None:
 
 
 def render_metadata(page: Page, metadata: Mapping[str, str] | None) -> None:
-    """Add what people attached to a stream or consumer; what the server keeps there stays hidden."""
+    """Add the metadata of a stream or consumer, without the server's own keys."""
     section = page.section("Metadata")
     for key, value in sorted((metadata or {}).items()):
         if not key.startswith(SERVER_OWNED):
@@ -178,11 +178,11 @@ def _transform(transform: SubjectTransform) -> str:
 
 
 def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "", group: str = "Cluster Group") -> None:
-    """Add where a stream or consumer lives in its cluster; with `ts`, the time of the answer, how long it has been led.
+    """Add the placement of a stream or consumer in its cluster; with `ts`, the answer's time, its leader's age.
 
     `group` is the label of its Raft group.
 
-    A server on its own calls itself leader, which says nothing.
+    A standalone server names itself as the leader, which is left out.
     """
     if cluster is None or not (cluster.name or cluster.replicas):
         return
@@ -207,7 +207,7 @@ def render_version(section: Section, metadata: Mapping[str, str]) -> None:
 
 
 def _since(moment: str | None, ts: str) -> str:
-    """Return how long before `ts` that was, in brackets, where both are known."""
+    """Return the time passed until `ts`, in brackets, if both are known."""
     return "" if is_zero(moment) or is_zero(ts) else f" ({ago(moment, parse_time(ts))})"
 
 
@@ -242,7 +242,7 @@ def _state(section: Section, info: AnyStreamInfo) -> None:
 
 
 def _alternate(alternate: StreamAlternate) -> str:
-    """Return a mirror that can be read instead, and where it is."""
+    """Return a mirror that can be read instead, and its location."""
     places = [("cluster", alternate.cluster), ("domain", alternate.domain)]
     where = ", ".join(f"{kind} {safe(name)}" for kind, name in places if name)
     return f"{safe(alternate.name)} ({where})" if where else safe(alternate.name)
@@ -288,7 +288,7 @@ def _pairs(rows: Sequence[tuple[str, int]], width: int | None) -> int:
 
 
 class Row(NamedTuple):
-    """A stream and what time it is; `raw` shows plain numbers; `status` says why a stream could not be seen."""
+    """A stream and the current time; `raw` shows plain numbers; `status` is the reason for a missing stream."""
 
     info: StreamInfo
     now_ns: int
@@ -297,7 +297,7 @@ class Row(NamedTuple):
 
 
 def stream_rows(infos: Iterable[StreamInfo], absent: Mapping[str, str], now_ns: int, *, raw: bool = False) -> list[Row]:
-    """Return a row for every stream, those that could not be seen included."""
+    """Return a row for every stream, also for missing ones."""
     from natsctl.api.stream import StreamConfig, StreamInfo
 
     seen = [Row(info, now_ns, raw) for info in infos]
@@ -309,7 +309,7 @@ def stream_rows(infos: Iterable[StreamInfo], absent: Mapping[str, str], now_ns: 
 def _number(
     title: str, value: Callable[[StreamInfo], int], show: Callable[[int], str] = count, **kind: Any
 ) -> Column[Row]:
-    """Return a column of numbers, which a stream that could not be seen does not have."""
+    """Return a column of numbers, empty for a missing stream."""
 
     def cell(row: Row) -> str:
         if row.status:
@@ -326,7 +326,7 @@ def _text(title: str, value: Callable[[StreamInfo], str], **kind: Any) -> Column
 def _moment(
     title: str, value: Callable[[StreamInfo], str | None], show: Callable[[Row], str], **kind: Any
 ) -> Column[Row]:
-    """Return a column of times, written by `show` and sorted by the moment."""
+    """Return a column of times, formatted by `show` and sorted by time."""
 
     def order(row: Row) -> int:
         text = value(row.info)
@@ -396,7 +396,7 @@ LIST: tuple[Column[Row], ...] = (
 """The columns of `stream ls` and `stream find`."""
 
 WIDE = "name,subjects,storage,retention,replicas,consumers,messages,size,deleted,last-message,leader,status"
-"""Columns of `--wide`: no terminal has room for more."""
+"""Columns of `--wide`."""
 
 REPORT: tuple[Column[Row], ...] = (
     Column("Stream", lambda row: row.info.config.name),
@@ -420,12 +420,12 @@ SUMMED = ("Consumers", "Messages", "Bytes", "Lost", "Deleted")
 
 
 def render_stream_list(title: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> Table:
-    """Return the table of `stream ls`; where a stream could not be seen, the reason has a column."""
+    """Return the table of `stream ls`; if streams are missing, a column has the reasons."""
     return render_columns(title, _with_status(columns, LIST, rows), rows)
 
 
 def render_stream_report(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> Table:
-    """Return the table of `stream report`, with a row of totals where there is more than one stream."""
+    """Return the table of `stream report`, with a row of totals if there is more than one stream."""
     shown = _with_status(columns, REPORT, rows)
     table = render_columns("Stream Report", shown, rows)
     seen = [row for row in rows if not row.status]
@@ -454,7 +454,7 @@ def _total(column: Column[Row], rows: Sequence[Row]) -> str:
 
 
 class Flow(NamedTuple):
-    """One stream that copies from another: the copying one, how, what is configured, and how far it has come."""
+    """A mirror or source: the copying stream, the kind, its configuration and progress."""
 
     stream: str
     kind: str
@@ -510,7 +510,7 @@ def _progress(info: StreamSourceInfo | None, raw: bool) -> tuple[str, str, str]:
 
 
 def leaders_of(infos: Iterable[StreamInfo]) -> list[tuple[str, str, int]]:
-    """Return how many streams each server leads: server, cluster and number, by name."""
+    """Return the number of streams that each server leads: server, cluster and number, by name."""
     led: dict[tuple[str, str], int] = {}
     for info in infos:
         cluster = info.cluster

@@ -1,10 +1,10 @@
 """Tables in a box that suit the width they are drawn in.
 
 Cells are text, never markup; numbers, times and the words of headings stay in one piece, other texts fold between
-words. A table that has no room gives up, one after another and no more than it must: columns that are empty in every
-row, the offset of its times where all have the same, the columns that it calls the least, and then room for texts.
-What was given up is named below it. Where even that does not suffice, each row becomes a paragraph with a line for each
-column. `--columns`, `--wide`, `--sort` and `--reverse` choose and order columns by their titles.
+words. A table that is too wide drops, one after another and no more than necessary: columns that are empty in every
+row, the offset of its times if all have the same, its least important columns, and then width of texts. Dropped columns
+are listed below it. If that does not suffice, each row becomes a paragraph with a line for each column. `--columns`,
+`--wide`, `--sort` and `--reverse` choose and order columns by their titles.
 
 Rows are drawn here and not by rich's own table, which renders every cell as a paragraph: 8 s for 10,000 streams. rich
 is imported by the functions that draw, so that commands can declare columns without it.
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 BETWEEN: Final = 3
 """Columns of the terminal between two of the table: a blank, the rule and a blank."""
 COMFORT: Final = 20
-"""The width in which a text is read with ease; narrower than that only where no column can be left out."""
+"""Comfortable width of a text; narrower only if no column can be left out."""
 NARROWEST: Final = 8
-"""The width below which a text is in pieces."""
+"""Minimum width of a text."""
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([+-]\d\d:\d\d)")
 
 
@@ -53,10 +53,10 @@ Reverse = Annotated[bool, typer.Option("--reverse", "-R", help="reverse the orde
 
 
 class Table:
-    """Rows under headings, a renderable of rich: drawn with whole words as far as there is room, else as paragraphs.
+    """Rows under headings, a renderable of rich: drawn with whole words if they fit, else as paragraphs.
 
-    The columns named in `right` are aligned to the right. Those in `least` are left out first, in that order, where
-    there is no room; `more` says how to see them. Texts are made harmless when they are added.
+    The columns named in `right` are aligned to the right. Those in `least` are left out first, in that order, if
+    the table is too wide; `more` is the hint how to see them. Texts are escaped when they are added.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ def render_table(
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """One column: its title, what stands in a cell, and what rows are sorted by (the cell, unless `order` says)."""
+    """One column: its title, its cells, and the sort key of rows (the cell, unless `order` is given)."""
 
     title: str
     cell: Callable[[T], str]
@@ -143,7 +143,7 @@ class Column(Generic[T]):
     wide: bool = False
     """Only shown with `--wide`, or when it is named."""
     spare: int = 0
-    """Left out where there is no room, those with the lowest number first; 0 for never, as when it is named."""
+    """Order of leaving out columns of a table that is too wide, lowest first; 0 for never, as when named."""
 
     @property
     def word(self) -> str:
@@ -152,7 +152,7 @@ class Column(Generic[T]):
 
     @property
     def right(self) -> bool:
-        """Whether it holds numbers: what sorts by another thing than its text does not begin on the left."""
+        """Whether it is aligned to the right, as columns with a sort key of their own are."""
         return self.order is not None
 
     def key(self, row: T) -> Any:
@@ -161,7 +161,7 @@ class Column(Generic[T]):
 
 
 def selected_columns(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
-    """Return the columns to show. Raises UsageError for a name that none has."""
+    """Return the columns to show. Raises UsageError for an unknown name."""
     if words is None and not wide:
         return [column for column in table if not column.wide]
     asked = table if words is None else [_named(table, word, "--columns") for word in words.replace(",", " ").split()]
@@ -171,7 +171,7 @@ def selected_columns(table: Sequence[Column[T]], words: str | None, wide: bool) 
 def sorted_rows(
     rows: Iterable[T], table: Sequence[Column[T]], sort: str | None, reverse: bool, default: str = "name"
 ) -> list[T]:
-    """Return the rows by a column, smallest first. Raises UsageError for a name that none has."""
+    """Return the rows by a column, smallest first. Raises UsageError for an unknown name."""
     return sorted(rows, key=_named(table, sort or default, "--sort").key, reverse=reverse)
 
 
@@ -212,10 +212,10 @@ def render_sheet(
     wide: bool | None = None,
     none: str = "",
 ) -> Table | Text:
-    """Return the table, or without rows what `none` says.
+    """Return the table, or `none` without rows.
 
-    Without `words` or `wide` (None: there is no such flag) the columns marked wide are left out, last first, where
-    there is no room for them; without a `width` there is always room.
+    Without `words` or `wide` (None: there is no such flag) the columns marked wide are left out, last first, if
+    they do not fit; without a `width` all fit.
     """
     if none and not rows:
         from rich.text import Text
@@ -240,7 +240,7 @@ def summed(rows: Sequence[T], value: Callable[[T], int], show: Callable[[int], s
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A column: its heading and cells, and whether they are numbers."""
+    """A column: its heading and cells, and whether they are aligned to the right."""
 
     title: str
     cells: Sequence[str]
@@ -249,7 +249,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The columns that are shown, their widths, what was left out, and the offset that the times do not say."""
+    """The shown columns, their widths, those left out, and the offset that was removed from times."""
 
     parts: Sequence[Part]
     widths: Sequence[int]
@@ -276,14 +276,14 @@ def fit(parts: Sequence[Part], least: Sequence[str], width: int) -> Fit | None:
     if found is None:
         return None
     kept, widths, left_out = found
-    told = offset if any(_is_moment(cell) for part in kept for cell in part.cells) else ""
-    return Fit(kept, widths, [parts[at].title for at in sorted(left_out)], told)
+    removed_offset = offset if any(_is_moment(cell) for part in kept for cell in part.cells) else ""
+    return Fit(kept, widths, [parts[at].title for at in sorted(left_out)], removed_offset)
 
 
 def _with_room(
     parts: Sequence[Part], used: Sequence[int], given_up: Sequence[int], width: int
 ) -> tuple[list[Part], list[int], list[int]] | None:
-    """Return the columns that have room without as few as can be, their widths, and which were given up."""
+    """Return the columns that fit, with as few left out as possible, their widths, and those left out."""
 
     def without(gone: Sequence[int], comfort: int = COMFORT) -> tuple[list[Part], list[int] | None]:
         kept = [parts[at] for at in used if at not in gone]
@@ -294,7 +294,7 @@ def _with_room(
         kept, widths = without(gone)
         if widths is None:
             continue
-        # Columns that were left out before a wider one may have room again.
+        # Columns that were left out before a wider one may fit again.
         for at in reversed(gone[:-1]):
             more, wider = without([one for one in gone if one != at])
             if wider is not None:
@@ -308,7 +308,7 @@ def _with_room(
 
 
 def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
-    """Return the columns with times that do not say their offset, where all have the same, and that offset."""
+    """Return the columns with the offset removed from times, if all have the same, and that offset."""
     offsets = {found[2] for part in parts for cell in part.cells if (found := _MOMENT.fullmatch(cell))}
     if len(offsets) != 1:
         return list(parts), ""
@@ -320,7 +320,7 @@ def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
 
 
 def _widths(parts: Sequence[Part], width: int, comfort: int) -> list[int] | None:
-    """Return the width of each column: what it needs, then the rest to those that lack least; None for no room."""
+    """Return the width of each column: what it needs, and the rest for those that lack least; None if too wide."""
     room = width - BETWEEN * len(parts) - 1
     lines = [max(map(length, (part.title, *set(_lines(part)))), default=1) for part in parts]
     widths = [_least_width(part, comfort) for part in parts]
@@ -354,7 +354,7 @@ def _lines(part: Part) -> Iterator[str]:
 def _draw(
     table: Table, found: Fit, below: Sequence[str], console: Console, options: ConsoleOptions
 ) -> Iterator[Segment]:
-    """Yield the segments of a table of which this is shown, with lines below it."""
+    """Yield the segments of a table with this layout, with lines below it."""
     from rich.segment import Segment
 
     box, colour = table_style()
@@ -395,7 +395,7 @@ def _titled(title: str, whole: int, most: int) -> Iterator[Segment]:
 def _row(
     cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], edges: tuple[str, str, str], rule: Style
 ) -> Iterator[Segment]:
-    """Yield the lines of one row; with a coloured rule the letters between keep the terminal's own colour."""
+    """Yield the lines of one row; with a coloured rule the text keeps the terminal's own colour."""
     from rich.segment import Segment
 
     if all(
@@ -428,7 +428,7 @@ def _placed(cell: str, width: int, is_right: bool) -> str:
 
 
 def _labelled(title: str, value: str, margin: int, width: int) -> Iterator[Text]:
-    """Yield the lines of a label and its value, continued below itself; without a margin the label stands above."""
+    """Yield the lines of a label and its wrapped value; without a margin the label is on a line above."""
     from rich.text import Text
 
     indent = margin + 2 if margin else 2

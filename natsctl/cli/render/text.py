@@ -1,4 +1,4 @@
-"""Text for terminals: single values as a person reads them, made harmless, and lines folded to a width."""
+"""Text for terminals: display forms of single values, escapes of control characters, and lines folded to a width."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs", "Co"))
 
 
 def safe(text: str, block: bool = False) -> str:
-    r"""Return `text` with everything a terminal would obey written as `\x1b` or `\u202e`.
+    r"""Return `text` with everything that a terminal would interpret written as `\x1b` or `\u202e`.
 
     `block` keeps line ends and tabs: for bodies. Names and single values escape those as well.
     """
@@ -39,9 +39,9 @@ def _shown(char: str, block: bool) -> str:
 
 
 def body_text(payload: bytes) -> str:
-    r"""Return a payload for a terminal, without anything that the terminal would obey.
+    r"""Return a payload for a terminal, with control characters escaped.
 
-    It is UTF-8 where it can be, `\xff` where it is not.
+    Bytes that are not UTF-8 become `\xff`.
     """
     return safe(payload.decode("utf-8", "backslashreplace").replace("\r\n", "\n"), block=True)
 
@@ -67,12 +67,12 @@ def yes(value: bool) -> str:
 
 
 def listed(items: list[str] | tuple[str, ...] | None) -> str:
-    """Return names in one line, each made harmless."""
+    """Return names in one line, each escaped."""
     return ", ".join(safe(item) for item in items or ())
 
 
 def duration(ns: int) -> str:
-    """Return a length of time to read: `250ms`, `12.34s`, `5m3s`, `3d4h0m0s`, `1y0d0h0m0s`.
+    """Return a duration for display: `250ms`, `12.34s`, `5m3s`, `3d4h0m0s`, `1y0d0h0m0s`.
 
     Go's longest is `never`.
     """
@@ -106,7 +106,7 @@ def age_limit(ns: int) -> str:
 
 
 def is_zero(moment: str | None) -> bool:
-    """Whether a time of the contract says "never happened"."""
+    """Return whether a time of the contract is the zero time, "never"."""
     return not moment or moment == ZERO_TIME
 
 
@@ -138,7 +138,7 @@ def exact_stamp(ns: int) -> str:
 
 
 def ago(moment: str | None, now_ns: int) -> str:
-    """Return how long before `now_ns` a time of the contract was; `never` for the zero time."""
+    """Return the time passed since a time of the contract until `now_ns`; `never` for the zero time."""
     if moment is None or is_zero(moment):
         return "never"
     return duration(max(0, now_ns - parse_time(moment)))
@@ -148,16 +148,16 @@ _JOINTS: Final = tuple(
     re.compile(joint)
     for joint in (r"[,;]", r"(?<![:/])[/|&?](?!/)", r"[.=@](?!\d)", r"[_-]", r":(?!/)", r"(?<=[a-z])(?=[A-Z])")
 )
-"""After what a list, a path, a name, a subject go on in the next line, the best first."""
+"""Characters after which a list, path, name or subject may be broken, the best first."""
 
 _WHOLE: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?|\d (?:B|[KMGTPE]iB)\b")
-"""Times and sizes, which stay in one piece."""
+"""Times and sizes, which are not broken."""
 _TIED: Final = "\0"
-"""Stands for a blank where a line is not broken; no text that was made harmless has it."""
+"""Placeholder for a blank at which a line is not broken; escaped text never has it."""
 
 
 def length(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -166,7 +166,7 @@ def length(text: str) -> int:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Return a text in lines of at most `width`: broken between words, else within names and paths at their joints."""
+    """Return a text in lines of at most `width`: broken between words, else at separators in names and paths."""
     if "\n" not in text and length(text) <= width:
         return [text]
     return [piece for line in text.splitlines() for piece in _folded_line(line, width)] or [""]
@@ -203,7 +203,7 @@ def _pieces(line: str, width: int) -> Iterator[str]:
 
 
 def _joint(line: str, most: int) -> int:
-    """Return where a word is broken over lines: at the best joint that leaves half of the line filled."""
+    """Return the position to break a word: the best separator that leaves at least half of the line filled."""
     for marks in _JOINTS:
         at = max((found.end() for found in marks.finditer(line, 0, most)), default=0)
         if at * 2 >= most:
@@ -212,7 +212,7 @@ def _joint(line: str, most: int) -> int:
 
 
 def _fitting(line: str, width: int) -> int:
-    """Return how many letters of a line that is too long have room."""
+    """Return the number of characters of a long line that fit."""
     if line.isascii():
         return max(width, 1)
     taken = 0

@@ -171,7 +171,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "replica-lag-critical": 200,
     },
 }
-"""Thresholds that hold where none was given."""
+"""Default thresholds."""
 
 
 class Metric(msgspec.Struct):
@@ -219,7 +219,7 @@ def _told(failure: NatsctlError) -> str:
 
 
 def limits_of(given: Given, suite: str) -> dict[str, Any]:
-    """Return the thresholds that were given, over those that hold otherwise."""
+    """Return the given thresholds over the defaults."""
     out = {flag.name for flag in OUT}
     return {
         **DEFAULTS.get(suite, {}),
@@ -228,7 +228,7 @@ def limits_of(given: Given, suite: str) -> dict[str, Any]:
 
 
 def readers(table: tuple[Flag, ...]) -> dict[str, Callable[[str], Any]]:
-    """Return how metadata that set a threshold are read."""
+    """Return the parsers of thresholds in metadata."""
     return {flag.name.removeprefix("--"): _true if flag.kind.switch else flag.read for flag in table}
 
 
@@ -237,7 +237,7 @@ def _true(text: str) -> bool:
 
 
 def end_check(given: Given, json: bool, check: Check) -> None:
-    """Write the result where it was asked for and exit with its status."""
+    """Write the result to its destination and exit with its status."""
     chosen = "json" if json else given.get("--format", "nagios")
     if outfile := given.get("--outfile"):
         _replace(Path(outfile), _text(chosen, check, given, to_file=True) + "\n")
@@ -273,7 +273,7 @@ def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file in one step: who reads it meanwhile sees the old or the new one whole. Raises UsageError."""
+    """Write a file atomically: a reader sees the old or the new one whole. Raises UsageError."""
     from natsctl.client.atomic_file import atomic_write
 
     try:
@@ -438,7 +438,7 @@ def credential(
 
 
 def _import_client() -> None:
-    """Load what connecting needs: that is no part of the time that it takes."""
+    """Import the modules of a connection, so that the measured time does not include that."""
     import asyncio  # noqa: F401
 
     import natsctl.client.dial

@@ -30,23 +30,23 @@ def run(ctx: typer.Context) -> None:
 
 
 class Mapped(msgspec.Struct):
-    """A subject and what it is mapped to, null where the source does not match it."""
+    """A subject and its mapped subject, null if the source does not match it."""
 
     subject: str
     mapped: str | None
 
 
 class Hashed(msgspec.Struct):
-    """The hash of a password, and the password if it was made up."""
+    """The hash of a password, and the password if it was generated."""
 
     hash: str
     password: str = ""
 
 
 SHORTEST_PASSWORD = 10
-"""Characters that a password must have: shorter ones are found by trying."""
+"""Minimum characters of a password: shorter ones can be guessed."""
 LONGEST_PASSWORD = 72
-"""Bytes that bcrypt looks at; what comes behind them would count for nothing."""
+"""Bytes that bcrypt uses; further ones would be ignored."""
 GENERATED = 22
 _SIGNS = string.ascii_letters + string.digits + "-_%@&^#"
 
@@ -164,7 +164,7 @@ def _password(ctx: typer.Context, given: str | None) -> str:
 
 
 class Refused(msgspec.Struct):
-    """A stream that a server refuses to serve, with the reason; after a repair what became of it."""
+    """A stream that a server refuses to serve, with the reason, and after a repair the result."""
 
     account: str
     name: str

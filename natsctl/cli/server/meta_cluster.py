@@ -86,7 +86,7 @@ def balance(
 
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:
-    """Disconnect clients and return how many; those that had left by themselves do not count."""
+    """Disconnect clients and return their number, without those that had already left."""
     from natsctl.cli.live import progress
     from natsctl.client.system.cluster import send_away
 
@@ -120,7 +120,7 @@ class Election(msgspec.Struct):
 
 
 class Rescue(msgspec.Struct):
-    """JetStream's cluster as its servers see it, and what each answered that was to lower its quorum."""
+    """JetStream's cluster as its servers see it, and each server's answer to lowering the quorum."""
 
     servers: list[Member]
     answers: list[dict[str, Any]]
@@ -251,7 +251,7 @@ def _show_members(members: Sequence[Member]) -> None:
 
 
 def _show_rescued(answers: Sequence[dict[str, Any]], *, quiet: bool) -> None:
-    """Show what each server did; raises NatsctlError where none has lowered its quorum."""
+    """Show each server's result; raises NatsctlError if none has lowered its quorum."""
     done = [one for one in answers if not one.get("error")]
     refused = [f"{one.get('server')}: {one['error'].get('description')}" for one in answers if one.get("error")]
     if answers and not done:

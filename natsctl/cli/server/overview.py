@@ -55,9 +55,9 @@ def note_missing(answers: Answers) -> None:
 
 
 def require_all(answers: Answers, expect: int) -> None:
-    """Raise UnreachableError when fewer servers answered than were asked for.
+    """Raise UnreachableError if fewer servers answered than EXPECT.
 
-    Where nobody said how many, only say it.
+    Without EXPECT the missing ones are only reported.
     """
     if expect and len(answers) < expect:
         raise UnreachableError(
@@ -168,7 +168,7 @@ def ping(
 
 @contextmanager
 def suggesting_server() -> Iterator[None]:
-    """Give the error about a server that does not exist the hint which one may have been meant."""
+    """Add a suggestion to the error about a server that does not exist."""
     from natsctl.cli.resolve import did_you_mean
     from natsctl.client.system.system_account import ServerNotFoundError
 
@@ -254,7 +254,7 @@ class _Plots:
             self.series = (Series("CPU %"), Series("Memory", sized), Series("Connections"), Rate("Messages"))
 
     def add(self, varz: dict[str, object], at_s: float) -> None:
-        """Add what a VARZ answer says."""
+        """Add the figures of a VARZ answer."""
         from natsctl.cli.render.plot import Rate
 
         for one, value in zip(self.series, _figures(varz, self._jetstream), strict=True):
@@ -309,7 +309,7 @@ def account_info(
 
 
 def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
-    """Return, if the server has no such account, a failure that says which one may have been meant."""
+    """Return the error for an account that the server does not have, with a suggestion."""
     from natsctl.cli.resolve import did_you_mean
     from natsctl.client.system.system_account import System
 

@@ -1,4 +1,4 @@
-"""A server that carries documents out before it listens: what `--apply` of `natsctl server run` asks for."""
+"""A server that applies documents before it listens: `natsctl server run --apply`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from natsctl.server.process.provision import Apply, Documents, InProcessAddress
 
 NAMED_FILES = 3
-"""Up to so many are named in the log, more are counted."""
+"""Changes that the log names; further ones are counted."""
 _DONE = {"create": "Created", "update": "Updated", "replace": "Replaced", "delete": "Deleted"}
 
 
@@ -27,7 +27,7 @@ def serve(words: Sequence[str]) -> int:
 
 
 def provisioner(documents: Documents) -> Apply:
-    """Read documents, and return what carries them out. Raises UsageError with all that is wrong in them."""
+    """Read documents, and return the function that applies them. Raises UsageError with all their mistakes."""
     import os
 
     from natsctl.desired.documents import load_documents
@@ -37,28 +37,28 @@ def provisioner(documents: Documents) -> Apply:
         files = ", ".join(documents.paths)
         raise UsageError(f"--apply_prune: no stream, consumer or bucket is described in {files}: all would be removed")
 
-    def carry(address: InProcessAddress, tell: Callable[[str], None]) -> Awaitable[None]:
-        return _carry(wanted, documents.prune, address, tell)
+    def carry(address: InProcessAddress, report: Callable[[str], None]) -> Awaitable[None]:
+        return _carry(wanted, documents.prune, address, report)
 
     return carry
 
 
-async def _carry(wanted: DocumentSet, prune: bool, address: InProcessAddress, tell: Callable[[str], None]) -> None:
+async def _carry(wanted: DocumentSet, prune: bool, address: InProcessAddress, report: Callable[[str], None]) -> None:
     from natsctl.client.dial import connect
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target, TargetKind
     from natsctl.client.settings import Settings
-    from natsctl.desired.apply.apply import provide, told
+    from natsctl.desired.apply.apply import outcome_line, provide
     from natsctl.desired.apply.results import Result, Status
 
     def say(result: Result) -> None:
         if result.status is Status.DONE:
-            tell(f"{_DONE[result.action]} {result.key}")
+            report(f"{_DONE[result.action]} {result.key}")
 
     for note in wanted.notes:
-        tell(note)
+        report(note)
     target = Target(TargetKind.NAMED, (address.url,), "--apply", Settings(token=address.token))
     async with await connect(target, name="natsctl server run --apply") as connection:
         outcome = await provide(Manager(connection), wanted, prune=prune, on_result=say)
     files = ", ".join(wanted.files) if len(wanted.files) <= NAMED_FILES else f"{len(wanted.files)} files"
-    tell(f"Applied {files} for {wanted.owner}: {told(outcome)}")
+    report(f"Applied {files} for {wanted.owner}: {outcome_line(outcome)}")

@@ -116,7 +116,7 @@ def _check(health: bool, stdin: bool) -> None:
 
 
 def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
-    """Return what each server says of its JetStream, from stdin or from the servers."""
+    """Return each server's JSZ answer, from stdin or from the servers."""
     from natsctl.client.system.replicas import JSZ
     from natsctl.client.system.system_account import Scope, ServerAnswer, System
 
@@ -140,7 +140,7 @@ def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) ->
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects that follow each other in a text, those of an array too. Raises UsageError."""
+    """Yield the JSON objects of a text, one after the other or in an array. Raises UsageError."""
     decoder, at = documents.JSONDecoder(), 0
     while text[at:].strip():
         at += len(text[at:]) - len(text[at:].lstrip())
@@ -155,7 +155,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _wanted(every: Sequence[R], unsynced: bool, **wanted: str) -> list[R]:
-    """Return the copies that the flags mean; with `unsynced` those that are not in sync."""
+    """Return the copies that the flags select; with `unsynced` only those that are out of sync."""
     named = [one for one in every if all(not text or getattr(one, name) == text for name, text in wanted.items())]
     return [one for one in named if not (unsynced and one.in_sync)]
 
@@ -200,7 +200,7 @@ def _show(
     health: bool,
     csv: bool,
 ) -> None:
-    """Show the rows, with the health of each where it was asked for."""
+    """Show the rows, with the health of each if requested."""
     columns = [*columns, *(["Health"] if health else [])]
     cells = [[*row, *([one.health] if health else [])] for row, one in zip(cells, rows, strict=True)]
     if csv:

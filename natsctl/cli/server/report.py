@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def _again(name: str, module: str = "report") -> str:
-    """Return the answer that is an array of these, or with --watch one on each line."""
+    """Return the `answer` of a report: an array of the type, or with --watch one per line."""
     return f"cli.server.{module}:{name}[]|cli.server.{module}:{name}[]*"
 
 
@@ -150,7 +150,7 @@ SPELLED: Mapping[str, str] = {
     "err": "api-err",
     "name": "server",
 }
-"""Words of the nats tool for columns that have other titles here."""
+"""Names of the nats tool for columns with other titles here."""
 
 
 def top(
@@ -170,7 +170,7 @@ def top(
 
 
 class Report(NamedTuple):
-    """Report: a JSON document, the same as tables, and the answers that it was made of."""
+    """Report: a JSON document, its tables, and the answers of the servers."""
 
     document: Any
     render: Callable[[int | None], list[RenderableType]]
@@ -235,7 +235,7 @@ def place_state(body: Config, value: str) -> None:
 
 
 def _here(body: Config, value: str) -> None:
-    """Leave the request alone: the flag filters what is answered."""
+    """Leave the request unchanged: the flag filters the answers."""
 
 
 FILTERS = (
@@ -276,7 +276,7 @@ def request_of(given: Given) -> dict[str, Any]:
 
 
 def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
-    """Return the report of CONNZ answers; what the request cannot say is filtered here."""
+    """Return the report of CONNZ answers; filters that the request does not have are applied here."""
     from natsctl.cli.render.server_reports import CONNECTIONS, REASON, render_connections
     from natsctl.client.system.reports import connections as every_connection
 

@@ -57,7 +57,7 @@ def _detailed(body: Config, value: bool) -> None:
 
 
 def _here(body: Config, value: bool) -> None:
-    """Leave the request alone: the flag chooses among the answers."""
+    """Leave the request unchanged: the flag selects among the answers."""
 
 
 SUBSCRIPTIONS = Flag("--subscriptions", SWITCH, "subscriptions", "also subscriptions")
@@ -118,7 +118,7 @@ FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}, "HEALTHZ": {"detail
 
 
 def _asking(what: str, help: str) -> Callable[..., None]:
-    """Return the command that asks every server for `what`."""
+    """Return the command that requests `what` from every server."""
 
     @flagged((*KINDS[what], *SCOPE))
     def ask(ctx: typer.Context, given: Given, expect: Expect = 0, json: Json = False) -> None:
@@ -131,7 +131,7 @@ def _asking(what: str, help: str) -> Callable[..., None]:
 def _ask(ctx: typer.Context, what: str, given: Given, expect: int) -> None:
     """Show what every server answers to `what`, a line each.
 
-    Raises UnreachableError, NatsctlError where one refuses.
+    Raises UnreachableError, or NatsctlError if one refuses.
     """
     from natsctl.client.system.system_account import System
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Activity(msgspec.Struct):
-    """One look: a row for each server, account or subject, with what it does a second."""
+    """One round: a row for each server, account or subject, with its rates per second."""
 
     rows: list[dict[str, Any]]
 
@@ -47,7 +47,7 @@ class Looks(NamedTuple):
 def show_rows(
     title: str, table: Sequence[Column[Row]], look: Callable[[], list[Row]], looks: Looks, default: str, number: int
 ) -> None:
-    """Show the rows of one look after the other, in the order of the column `default` if no other is wanted."""
+    """Show the rows of each round, sorted by the column `default` unless --sort names another."""
     every_s = every_seconds(looks.every, "--every")
 
     def rows() -> list[Row]:

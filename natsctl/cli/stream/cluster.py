@@ -35,7 +35,7 @@ class Moved(Model):
 
 
 class Balance(Model):
-    """`stream cluster balance`: how many streams were looked at, and whose leaders moved."""
+    """`stream cluster balance`: number of examined streams, and those whose leaders moved."""
 
     streams: int = field(default_factory=zero)
     moved: list[Moved] = field(default_factory=new_list)

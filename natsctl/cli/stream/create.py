@@ -59,11 +59,11 @@ PAIRED = (
     ("subject_transform", "--transform-source", "--transform-destination"),
     ("republish", "--republish-source", "--republish-destination"),
 )
-"""Objects that mean nothing without their `dest`, and the flags of both ends."""
+"""Objects that are meaningless without their `dest`, and the flags of both ends."""
 
 
 def check_config(wanted: Config) -> None:
-    """Raise UsageError for what no server takes, by the names of the flags."""
+    """Raise UsageError, with the names of flags, for configurations that no server accepts."""
     if wanted.get("mirror") and wanted.get("subjects"):
         raise UsageError("a mirror takes no subjects of its own: --mirror and --subjects exclude each other")
     if wanted.get("mirror") and wanted.get("sources"):
@@ -76,7 +76,7 @@ def check_config(wanted: Config) -> None:
 
 
 def create_stream(session: Session, wanted: Config, *, if_not_exists: bool, json: bool) -> None:
-    """Create the stream and show it; one that exists is shown as it is where that was asked for."""
+    """Create the stream and show it; with --if-not-exists an existing one is shown unchanged."""
     name = str(wanted["name"])
     check_config(wanted)
     if if_not_exists and (live := existing(session, name)) is not None:
@@ -89,7 +89,7 @@ def create_stream(session: Session, wanted: Config, *, if_not_exists: bool, json
 
 
 def _create(session: Session, wanted: Config) -> Answer[Any]:
-    """Create the stream. Raises ApiResponseError, with what a person can do about it."""
+    """Create the stream. Raises ApiResponseError with a hint."""
     try:
         return session.run(lambda manager: manager.stream_create(wanted))
     except ApiResponseError as failure:
@@ -103,7 +103,7 @@ def _create(session: Session, wanted: Config) -> Answer[Any]:
 
 
 def _taken_by(session: Session, wanted: Config) -> str:
-    """Return a hint which streams store the subjects already, and where to look."""
+    """Return a hint with the streams that store the subjects already."""
     subjects = wanted.get("subjects") or [wanted["name"]]
 
     async def owners(manager: Manager) -> list[str]:
@@ -117,7 +117,7 @@ def _taken_by(session: Session, wanted: Config) -> str:
 
 
 AGE = Kind("DURATION", lambda text: max(0, int(DURATION.read(text))))
-"""A length of time that servers write as 0 where there is none."""
+"""A length of time, 0 for none."""
 
 
 def _window(config: Config, value: int) -> None:
@@ -149,13 +149,13 @@ def _discard_per_subject(config: Config, value: bool) -> None:
 
 
 def _mirror(config: Config, value: Config) -> None:
-    """Mirror a stream; the name alone leaves as it is how that one is mirrored already."""
+    """Mirror a stream; the name alone keeps the options of an existing mirror of it."""
     live = config.get("mirror") or {}
     config["mirror"] = live if _is_name_of(value, live) else value
 
 
 def _sources(config: Config, value: list[Config]) -> None:
-    """Take from these streams and no others; a name alone leaves as it is how that one is sourced already."""
+    """Source these streams and no others; a name alone keeps the options of an existing source."""
     live = {source.get("name"): source for source in config.get("sources") or ()}
     config["sources"] = [
         live[one["name"]] if _is_name_of(one, live.get(one["name"]) or {}) else one for one in value if one["name"]
@@ -276,7 +276,7 @@ _PLACED = {
     "metadata": "--metadata",
     "discard_new_per_subject": "--discard-per-subject",
 }
-"""Fields whose flag places its value by a function of its own."""
+"""Fields whose flags set them by a function of their own."""
 _HELP_OF_FLAG = {flag.name: flag.help for flag in STREAM_FLAGS}
 MEANINGS: dict[str, str] = {
     "no_ack": "do not acknowledge published messages",
@@ -354,7 +354,7 @@ def _config_from_flags(session: Session, name: str | None, given: Given, default
 
 
 NOT_COPIED = ("sealed", "template_owner")
-"""Fields that a new stream cannot begin with."""
+"""Fields that a new stream cannot have."""
 
 
 @flagged(STREAM_COPY)

@@ -24,7 +24,7 @@ _LOOSE_TIME = re.compile(r"(\d{4})[:-](\d{2})[:-](\d{2})[ T](\d{2}:\d{2}:\d{2})"
 def read_start_time(text: str) -> str:
     """Return the wire form of `2026:01:31 12:00:00` (or with dashes), which is UTC, or of an RFC 3339 time.
 
-    It is "" for nothing.
+    Return "" for an empty text.
     """
     if not text:
         return ""
@@ -35,7 +35,7 @@ def read_start_time(text: str) -> str:
 
 
 def read_subject(text: str) -> str:
-    """Return a subject, which may have wildcards; "" for nothing. Raises ValueError."""
+    """Return a subject, which may have wildcards; "" for an empty text. Raises ValueError."""
     if text and not is_valid_subject(text):
         raise ValueError(f"{text!r} is not a subject: tokens between dots, none of them empty, > only as the last one")
     return text
@@ -50,7 +50,7 @@ def read_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Dialogue:
-    """Questions about one stream; their help names the field of the flag's JSON that they stand for."""
+    """Questions about one origin; their help names the field in the JSON of the flag."""
 
     flag: str
 
@@ -59,7 +59,7 @@ class _Dialogue:
         return f"""{meaning}. Settable using {self.flag} '{{"name": …, "{field}": …}}'"""
 
     def agrees(self, text: str, meaning: str, field: str) -> bool:
-        """Whether the person says yes; enter is a no."""
+        """Return whether the user says yes; enter means no."""
         return prompt_confirm(text, False, self.help(meaning, field))
 
     def asks(
@@ -72,12 +72,12 @@ class _Dialogue:
         default: str = "",
         required: bool = False,
     ) -> Any:
-        """Return the value of the person's answer."""
+        """Return the value of the user's answer."""
         return prompt(Question(text, self.help(meaning, field), default, read, required))
 
 
 def prompt_mirror(name: str) -> Config:
-    """Return the mirror of that name, with what the person adjusts."""
+    """Return the mirror of that name, with the user's changes."""
     dialogue = _Dialogue("--mirror")
     source: Config = {"name": name}
     if dialogue.agrees("Configure a custom durable consumer", "Copy through an existing consumer", "consumer"):
@@ -95,7 +95,7 @@ def prompt_mirror(name: str) -> Config:
 
 
 def prompt_source(name: str) -> Config:
-    """Return the source of that name, with what the person adjusts."""
+    """Return the source of that name, with the user's changes."""
     dialogue = _Dialogue("--source")
     source: Config = {"name": name}
     durable = f"Configure a custom durable consumer for source {name}"
@@ -122,7 +122,7 @@ def _durable(dialogue: _Dialogue, of: str) -> dict[str, str]:
 
 
 def _start_sequence(dialogue: _Dialogue, source: Config, text: str) -> bool:
-    """Whether a sequence above 0 was given."""
+    """Return whether a sequence above 0 was given."""
     meaning = "The first message to copy, 0 for no particular one"
     seq = int(dialogue.asks(text, meaning, "opt_start_seq", read=WHOLE.read, default="0"))
     if seq > 0:
@@ -139,7 +139,7 @@ def _start_time(dialogue: _Dialogue, source: Config, text: str) -> None:
 
 
 def _filters(dialogue: _Dialogue, source: Config, text: str) -> None:
-    """Ask for filters and what they become; a single one without that is a plain filter."""
+    """Ask for filters and their destinations; a single one without a destination is a plain filter."""
     transforms: list[dict[str, Any]] = []
     while subject := dialogue.asks(text, "The subjects to copy", "filter_subject", read=read_subject):
         becomes = dialogue.asks("Subject transform destination", "The subjects that they become", "subject_transforms")
@@ -180,13 +180,13 @@ def _import(dialogue: _Dialogue, source: Config, what: str) -> None:
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
 REQUIRED_MAX_BYTES = "256MB"
-"""Limit that is offered when the account does not allow streams without a limit of bytes."""
+"""Offered limit if the account requires a limit of bytes."""
 
 Skip = Callable[[Config, Given], bool]
 
 
 class Step(NamedTuple):
-    """One question of the dialogue: the flag it stands for, and when it is left out although the flag was not given."""
+    """One question of the dialogue: its flag, and the condition for leaving it out."""
 
     flag: str
     text: str
@@ -197,7 +197,7 @@ class Step(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """One yes/no question: the flag it stands for; `inverted` when yes means that the flag is off."""
+    """One yes/no question: its flag; `inverted` if yes means that the flag is off."""
 
     flag: str
     text: str
@@ -251,7 +251,7 @@ def prompt_stream_name() -> str:
 
 
 def prompt_stream(config: Config, given: Given, max_bytes_required: bool) -> None:
-    """Ask for everything that was not given, and put the answers into the configuration."""
+    """Ask for everything that was not given, and add the answers to the configuration."""
     for step in STEPS:
         if step.flag not in given and not step.skip(config, given):
             flag = FLAGS[step.flag]
@@ -265,7 +265,7 @@ def prompt_stream(config: Config, given: Given, max_bytes_required: bool) -> Non
 
 
 def _prompt_origins(config: Config) -> None:
-    """Ask about a mirror and sources of which only the name was given."""
+    """Ask about a mirror and sources that were given by name alone."""
 
     mirror = config.get("mirror")
     if mirror and mirror.keys() == {"name"}:

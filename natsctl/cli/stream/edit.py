@@ -65,14 +65,14 @@ def edit(
 
 
 def edit_in_editor(session: Session, config: Config, name: str) -> Config:
-    """Return the configuration as the person left it in the editor."""
+    """Return the configuration after the user's edit."""
     from natsctl.cli.editing import edit_config
 
     return {**edit_config(session, config, StreamConfig, f"Stream {name}", MEANINGS), "name": name}
 
 
 def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:
-    """Return the configuration that flags then change; fields unknown to us stay in it."""
+    """Return the configuration before the flags are applied; unknown fields are kept."""
     if path is None:
         return dict(live)
     from natsctl.cli.documents import load_config
@@ -82,7 +82,7 @@ def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:
 
 
 def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, json: bool) -> None:
-    """Show what differs, ask, and send the whole configuration."""
+    """Show the differences, ask for confirmation, and send the whole configuration."""
     name = str(wanted["name"])
     found = changes(without_server_metadata(live.raw["config"]), without_server_metadata(wanted))
     check_config(wanted)

@@ -1,4 +1,4 @@
-"""One stream as it is: `natsctl stream info` and `state`, and the warning for streams of buckets."""
+"""One stream: `natsctl stream info` and `state`, and the warning for streams of buckets."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ OWNERS = (
     ("OBJ_", "the object store {}", "natsctl object"),
     ("$MQTT_", "MQTT", ""),
 )
-"""Owner that a prefix stands for, and the commands that can change it."""
+"""Owner of streams with a prefix, and the commands that change them."""
 
 
 def bucket_named(stream: str) -> str:
-    """Return the bucket that keeps its data in the stream, "" for a stream of its own."""
+    """Return the bucket that stores its data in the stream, "" for an ordinary stream."""
     return next((owner.format(stream[len(mark) :]) for mark, owner, _ in OWNERS if stream.startswith(mark)), "")
 
 
 def warn_of_bucket(stream: str, *, json: bool = False) -> None:
-    """Warn on stderr where the stream is not its own, but not with -j."""
+    """Warn on stderr if the stream belongs to a bucket, but not with -j."""
     owner = bucket_named(stream)
     if not owner or json:
         return
@@ -51,7 +51,7 @@ def existing(session: Session, name: str) -> Answer[Any] | None:
 
 
 def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
-    """Show the stream that an answer describes, below a line on what was done."""
+    """Show the stream that an answer describes, below a line about the change."""
     if json:
         output.emit_json(answer.raw)
         return

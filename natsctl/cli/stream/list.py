@@ -53,7 +53,7 @@ MoreColumns = Annotated[
 
 
 class Streams(NamedTuple):
-    """The streams to show; `absent` says why others could not be, by name; `hidden` counts those left out."""
+    """The streams to show; `absent` has the reasons for missing ones by name; `hidden` counts those left out."""
 
     answers: list[Answer[StreamInfo]]
     absent: dict[str, str]
@@ -61,7 +61,7 @@ class Streams(NamedTuple):
 
 
 def is_meant(name: str, patterns: Sequence[str] | None, all_streams: bool) -> bool:
-    """Whether a stream is to be shown: it has one of the names; those of buckets only where they were asked for."""
+    """Return whether to show a stream: its name matches, and it is no bucket's unless those were requested."""
     if patterns:
         return any(is_match(name, pattern) for pattern in patterns)
     return all_streams or not is_internal(name)
@@ -70,12 +70,12 @@ def is_meant(name: str, patterns: Sequence[str] | None, all_streams: bool) -> bo
 def list_streams(
     session: Session, *, subject: str = "", patterns: Sequence[str] | None = None, all_streams: bool = False
 ) -> Streams:
-    """Return the streams that are meant, with what the server said of those that it could not reach."""
+    """Return the selected streams, with the server's reports on those that it could not reach."""
     return meant_streams(session.run(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
 
 
 def meant_streams(found: Listing[Answer[StreamInfo]], patterns: Sequence[str] | None, all_streams: bool) -> Streams:
-    """Return the streams of a list, or of one page of it, that are meant."""
+    """Return the selected streams of a list, or of one page of it."""
     kept = [one for one in found if is_meant(one.value.config.name, patterns, all_streams)]
     absent = {name: why for name, why in _absent(found.raw).items() if is_meant(name, patterns, all_streams)}
     return Streams(kept, absent, len(found) - len(kept))
@@ -228,7 +228,7 @@ def find(
 
 
 def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
-    """All streams, and those of them that meet the criteria that were given."""
+    """Return all streams, and those that meet the given criteria."""
     from natsctl.client.search import matching
 
     wanted, subject, invert = _criteria(given)
@@ -258,11 +258,11 @@ def _find_names(session: Session, given: Given, all_streams: bool) -> None:
 
 
 def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:
-    """Return the conditions on streams, the subject that they store, and whether all other conditions are inverted."""
+    """Return the criteria, the subject of the streams, and whether all other criteria are inverted."""
     from natsctl.client.search import CRITERIA
 
     wanted = fields_of(FIND, given)
     for name in ("expression", "server_name", "cluster"):
         if name in wanted:
-            CRITERIA[name](wanted[name])  # a fault in it is reported before anything is asked
+            CRITERIA[name](wanted[name])  # a fault in it is reported before any request
     return wanted, str(wanted.pop("subject", "")), bool(wanted.pop("invert", False))

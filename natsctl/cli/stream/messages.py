@@ -38,7 +38,7 @@ Sequence = Annotated[
 
 
 def ask_sequence(session: Session, question: str, default: str = "") -> int:
-    """Return the sequence that the person enters. Raises UsageError without a terminal."""
+    """Return the sequence that the user enters. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a message is needed: give SEQ")
     from natsctl.cli.flags import WHOLE
@@ -85,7 +85,7 @@ def _ask_message(session: Session) -> tuple[int, str]:
 
 
 def shown_body(session: Session, stream: str, message: StoredMsg, command: str) -> bytes:
-    """Return the body of a message, or what a program makes of it."""
+    """Return the body of a message, or its translation by a program."""
     body = message.data or b""
     if not command:
         return body
@@ -127,7 +127,7 @@ def view(
     translate: Translate = "",
     json: Json = False,
 ) -> None:
-    """Show messages of a stream: a page at a time at a terminal, all of them where nobody can be asked for more.
+    """Show messages of a stream: a page at a time at a terminal, else all of them.
 
     No consumer is made.
     """
@@ -147,7 +147,7 @@ def view(
 
 
 def _next_page(session: Session, json: bool) -> bool:
-    """Return whether more is wanted, which only a person at a terminal is asked."""
+    """Return whether to show more; only a user at a terminal is asked."""
     import sys
 
     if json or not session.interactive or not sys.stdout.isatty():
@@ -171,7 +171,7 @@ def _since(session: Session, name: str, since: str) -> int:
 
 
 def _messages(session: Session, name: str, seq: int, subject: str) -> Iterator[Answer[StreamMsgGetAnswer]]:
-    """Yield the messages on `subject` from `seq` on, each requested when it is wanted."""
+    """Yield the messages on `subject` from `seq` on, each requested when it is needed."""
     from natsctl.client.stream_state import next_answer
 
     while True:
@@ -206,14 +206,14 @@ def _show_viewed(
 
 
 class Removed(Model):
-    """A stream or message that was removed, or was not there; `stream` where there were several."""
+    """A stream or message that was removed, or did not exist; `stream` if there were several."""
 
     success: bool
     stream: str = ""
 
 
 class Purged(Model):
-    """Outcome of a purge that took several requests; `stream` where there were several."""
+    """Outcome of a purge with several requests; `stream` if there were several."""
 
     success: bool
     purged: int
@@ -272,7 +272,7 @@ def purge(
 
 
 def _moment(older_than: str) -> int:
-    """Return the moment before which messages go, 0 for none."""
+    """Return the moment before which messages are purged, 0 for none."""
     if not older_than:
         return 0
     from natsctl.api.units import parse_length
@@ -291,7 +291,7 @@ def _live(session: Session, name: str) -> Answer[StreamInfoAnswer]:
 def _purge(
     session: Session, live: Answer[StreamInfoAnswer], subject: str, seq: int, keep: int, before_ns: int
 ) -> Purge:
-    """Return the purge request for one stream; a time becomes the sequence that it lies at."""
+    """Return the purge request for one stream; a moment becomes the sequence at that time."""
     from natsctl.client.stream_state import Purge, sequence_at
 
     if before_ns:
@@ -313,7 +313,7 @@ def _documents(effects: dict[str, PurgeEffect]) -> dict[str, Any]:
 
 
 def _told(effect: PurgeEffect, name: str) -> str:
-    """Return a description of what would be removed, for the question to the user."""
+    """Return a description of the purged messages, for the question to the user."""
     from natsctl.api.units import format_size
 
     if not effect.messages:
@@ -341,7 +341,7 @@ def _send(session: Session, purges: dict[str, Purge]) -> dict[str, Answer[Any]]:
 
 def _purge_one(session: Session, name: str, one: Purge) -> Answer[Any]:
     if one.seq == 1:
-        # No message is below it, and servers before 2.10.4 take it for no limit at all.
+        # No message is below it, and servers before 2.10.4 read it as no limit.
         return Answer(StreamPurgeAnswer, "", raw={"success": True, "purged": 0})
     return session.run(lambda manager: manager.stream_purge(name, filter=one.filter, seq=one.seq, keep=one.keep))
 

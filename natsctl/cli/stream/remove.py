@@ -30,20 +30,20 @@ StreamNames = Annotated[
 
 
 class NoStreamMatchesError(NatsctlError):
-    """No stream has a name of that pattern."""
+    """No stream matches that pattern."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
 def has_pattern(words: Sequence[str] | None) -> bool:
-    """Whether one of the words stands for names that the person has not written."""
+    """Return whether one of the words may match streams that the user has not named."""
     return any(is_pattern(word) for word in words or ())
 
 
 def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
-    """Return the streams that are meant, each once: what was written, what patterns match, else what the person picks.
+    """Return the selected streams, each once: the given names, those that match patterns, else the user's pick.
 
-    A pattern matches streams of buckets only where it begins as their names do. Raises NoStreamMatchesError.
+    A pattern matches streams of buckets only if it has their prefix. Raises NoStreamMatchesError.
     """
     if not words:
         return [pick_stream(session, None)]
@@ -98,9 +98,9 @@ def rm(
 def _live(
     session: Session, names: list[str], missing_ok: bool
 ) -> tuple[dict[str, Answer[StreamInfoAnswer]], dict[str, str]]:
-    """Return the streams as they are, and what is said of those that are stored and not served.
+    """Return the live streams, and the errors of those that are stored but not served.
 
-    Those that do not exist are left out where that is all right.
+    Missing ones are left out if that is no error.
     """
     live, offline = {}, {}
     for name in names:
@@ -130,7 +130,7 @@ def _effect(live: dict[str, Answer[StreamInfoAnswer]]) -> dict[str, int]:
 
 
 def _told(one: Answer[StreamInfoAnswer]) -> str:
-    """Return a description of what is removed with a stream, for a question."""
+    """Return a description of the removed data of a stream, for a question."""
     from natsctl.api.units import format_size
 
     state = one.value.state

@@ -73,7 +73,7 @@ class DeepFlags(NamedTuple):
     def check(self, stream: str | None, others: bool) -> None:
         """Raise UsageError for flags that exclude each other.
 
-        `others` is whether flags of the other report were given.
+        `others` is whether flags of the plain report were given.
         """
         if self.deep and others:
             raise UsageError("--deep reports on one stream: it excludes flags about several, and --watch")
@@ -159,7 +159,7 @@ class Led(Model):
 
 
 class StreamReport(Model):
-    """`stream report`: whole streams in order; `unavailable` says by name why others could not be shown."""
+    """`stream report`: whole streams in order; `unavailable` has the reasons for missing ones by name."""
 
     streams: list[StreamInfo] = field(default_factory=new_list)
     totals: Totals = field(default_factory=Totals)
@@ -176,7 +176,7 @@ def _sort_flag(letter: str, word: str) -> Any:
 
 
 class Order(NamedTuple):
-    """By which column: a bundle of flags, of which one may be used."""
+    """Sort columns as flags, of which one may be used: a bundle for commands."""
 
     by_consumers: Annotated[bool, _sort_flag("o", "consumers")] = False
     by_messages: Annotated[bool, _sort_flag("m", "messages")] = False
@@ -186,7 +186,7 @@ class Order(NamedTuple):
 
     @property
     def column(self) -> str:
-        """Return the column; raises UsageError where several were asked for."""
+        """Return the column; raises UsageError for several."""
         words = ("consumers", "messages", "stream", "storage", self.sort)
         asked = [word for word, given in zip(words, self, strict=True) if word and given]
         if len(asked) > 1:
@@ -227,7 +227,7 @@ def report(
     all_streams: InAnyCase = False,
     json: Json = False,
 ) -> None:
-    """Report on all streams, those of buckets too, by size: their sums, mirrors and sources, and who leads them.
+    """Report on all streams, those of buckets too, by size: their sums, mirrors, sources and leaders.
 
     With --deep, on one stream, of which every message is read: its subjects, the sizes of payloads, how many were
     stored when, what is there twice and what is missing.
@@ -293,7 +293,7 @@ def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
 def _tables(
     streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool
 ) -> RenderableType:
-    """Return the tables of a report below each other; one that would be empty is left out."""
+    """Return the tables of a report below each other, without empty ones."""
     from rich.console import Group
 
     from natsctl.cli.render.streams import flows, leaders_of, render_leaders, render_replication, render_stream_report
@@ -311,7 +311,7 @@ def _tables(
 
 
 def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
-    """Return the report as data: whole streams in order, and what the tables add to them."""
+    """Return the report as data: whole streams in order, and the additional figures of the tables."""
     from natsctl.cli.render.streams import SUMMED, leaders_of
 
     rows = _rows(streams, order, reverse, True)
@@ -357,7 +357,7 @@ def gaps(
 ) -> None:
     """Show the ranges of deleted sequences.
 
-    Where the server names only some of them, the headers of all messages are read.
+    If the server lists only some of them, the headers of all messages are read.
     """
     from natsctl.client.stream_state import is_complete, ranges
 

@@ -130,7 +130,7 @@ def _info(session: Session, name: str) -> Answer[Any]:
 
 
 def _existing(session: Session, name: str) -> Answer[Any] | None:
-    """Return the template, None where there is none of that name."""
+    """Return the template, None if it does not exist."""
     try:
         return _info(session, name)
     except ApiResponseError as failure:
@@ -140,7 +140,7 @@ def _existing(session: Session, name: str) -> Answer[Any] | None:
 
 
 def _pick(session: Session, given: str | None) -> str:
-    """Return the template that was given, or that the person picks. Raises UsageError without a terminal."""
+    """Return the template that was given, or that the user picks. Raises UsageError without a terminal."""
     if given:
         return given
     if not session.interactive:
@@ -168,7 +168,7 @@ def _show(answer: Answer[Any], json: bool, done: str = "") -> None:
 
 @contextmanager
 def explaining(session: Session, template: str) -> Iterator[None]:
-    """Give an error the hint what may have been meant, or that this server may have no templates."""
+    """Add a suggestion to an error, or the hint that this server may not support templates."""
     try:
         yield
     except UnreachableError as failure:

@@ -166,7 +166,7 @@ def restore(
 
 
 def _may_replace(session: Session, source: Path, options: RestoreOptions, force: bool) -> bool:
-    """Whether to go on: a stream that would be replaced is shown first, and its name asked for."""
+    """Return whether to continue: a stream to be replaced is shown first, and the user must type its name."""
     from natsctl.client.backup.restore import OnExisting, replaced_by
 
     if options.on_existing is OnExisting.REPLACE:
@@ -198,7 +198,7 @@ def _restored(
 
 
 def _show_restored(done: Restored, json: bool) -> None:
-    """Show the stream, and on stderr, whoever reads, in what it differs from its backup."""
+    """Show the stream, and always on stderr its differences from its backup."""
     for text in done.warnings:
         output.note(safe(text))
     seconds = round(done.progress.elapsed_s)
@@ -250,7 +250,7 @@ class ExportRange(NamedTuple):
     end_seq: EndSeq = None
 
     def options(self, stream: str) -> dict[str, str]:
-        """Return the options of the data source that mean them. Raises UsageError."""
+        """Return them as options of the data source. Raises UsageError."""
         if self.since and self.start_seq:
             raise UsageError("--since and --start-seq exclude each other")
         if self.start_seq and self.end_seq and self.start_seq > self.end_seq:
@@ -308,7 +308,7 @@ class ExportForm(NamedTuple):
     ] = False
 
     def target(self, path: str) -> Target:
-        """Return where and as what messages are written. Raises UsageError."""
+        """Return the destination and format of the messages. Raises UsageError."""
         from natsctl.spark.files.file_export import target_of
 
         return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
@@ -394,9 +394,9 @@ def _show_exported(done: Exported, incremental: bool, json: bool) -> None:
 
 
 class Imported(Model, kw_only=True):
-    """Number of messages that were read, by how many the stream has grown, and how many it had already.
+    """Number of messages that were read, that were added to the stream, and that it already had.
 
-    `left_out` counts, by the name of headers that a server obeys, the messages that were stored without theirs.
+    `left_out` counts, by header that a server obeys, the messages stored without it.
     """
 
     stream: str
@@ -520,14 +520,14 @@ def _publish_export(session: Session, export: ParquetExport, config: StreamConfi
 
 
 class Stored:
-    """Number of `total` rows that are stored; unknown before the first one is."""
+    """Number of stored rows of `total`; unknown before the first one."""
 
     def __init__(self, stored: Callable[[], int]) -> None:
         self._stored = stored
         self._done = self.total = 0
 
     def __call__(self) -> Measured | None:
-        """Return the server's last answer: a request that fails now is no reason to end an import."""
+        """Return the server's last answer; a failed request does not end an import."""
         from natsctl.cli.spark_work import Measured
 
         if self.total:
@@ -548,7 +548,7 @@ def _check_open(config: StreamConfig) -> None:
 
 
 def _name(stream: str, source: str) -> str:
-    """Return the name of an import in the ids of rows that have none: the same for the same files."""
+    """Return the prefix of message ids for rows without one, which is the same for the same files."""
     return f"import-{hashlib.blake2b(f'{stream} {source}'.encode(), digest_size=8).hexdigest()}"
 
 
@@ -565,14 +565,14 @@ def _effect(content: Content, subjects: int) -> dict[str, Any]:
 
 
 def _show_imported(stream: str, content: Content, stored: int, json: bool) -> None:
-    """Show what was read and by how much the stream has grown; other publishers may have a part in that."""
+    """Show the numbers of messages that were read and added; other publishers may have added some."""
     known = max(content.messages - stored, 0)
     if json:
         counts = {"messages": content.messages, "stored": stored, "known": known}
         output.emit_json({"stream": stream, **counts, "left_out": content.left_out})
         return
-    told = f", {count(known)} which it already had" if known else ""
-    output.emit(f"Imported {plural(content.messages, 'message')} into Stream {safe(stream)}{told}")
+    duplicates = f", {count(known)} which it already had" if known else ""
+    output.emit(f"Imported {plural(content.messages, 'message')} into Stream {safe(stream)}{duplicates}")
     if content.left_out:
         named = ", ".join(f"{name} of {plural(number, 'message')}" for name, number in content.left_out.items())
         output.note(f"left out headers that the server would act on: {named}")

@@ -145,7 +145,7 @@ async def provide(
     return outcome
 
 
-def told(outcome: Outcome) -> str:
+def outcome_line(outcome: Outcome) -> str:
     """Return a line that sums up the changes."""
     counts = outcome.summary
     words = {

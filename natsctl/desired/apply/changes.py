@@ -63,7 +63,7 @@ def made_otherwise(change: Change, live: Mapping[str, Any]) -> PlanConflictError
     wanted = change.config or {}
     found = differences(wanted, {name: live.get(name) for name in wanted})
     how = f"another {_fields(found)}" if found else "fields that the document leaves out"
-    return PlanConflictError(f"{change.key} was made meanwhile by somebody else, with {how}", hint=PLAN_AGAIN)
+    return PlanConflictError(f"{change.key} was created meanwhile by another client, with {how}", hint=PLAN_AGAIN)
 
 
 def gone(change: Change) -> PlanConflictError:

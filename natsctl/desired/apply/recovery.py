@@ -78,7 +78,7 @@ async def recover(retrying: RetryingManager, concerned: Collection[str] | None =
     Raises PlanConflictError where another process is replacing one of the streams `concerned`, NameTakenError and other
     errors where a replacement cannot be finished: its holding stream stays then.
     """
-    told: list[str] = []
+    missing: list[str] = []
     for holding in await found_in(retrying):
         name = holding.marker.stream
         if await is_at_work(retrying, holding.marker):
@@ -88,8 +88,8 @@ async def recover(retrying: RetryingManager, concerned: Collection[str] | None =
         else:
             text = await _recovered(retrying, holding)
         retrying.say(text)
-        told.append(text)
-    return told
+        missing.append(text)
+    return missing
 
 
 async def _recovered(retrying: RetryingManager, holding: Holding) -> str:
@@ -194,10 +194,10 @@ async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: P
         retrying.say(f"the server still waits for the rest of {marker.stream} from before")
         await asyncio.sleep(AGAIN_AFTER_S)
         await give_free(retrying.manager, marker.stream)
-    if told := await _lacking_in_the_end(retrying, marker, answer.raw, how):
+    if missing := await _lacking_in_the_end(retrying, marker, answer.raw, how):
         await retrying.manager.stream_delete(marker.stream)
         raise IncompleteRestoreError(
-            f"{marker.stream} would lose something: {', '.join(told)}", hint="it is as it was before"
+            f"{marker.stream} would lose something: {', '.join(missing)}", hint="it is as it was before"
         )
 
 
@@ -206,12 +206,12 @@ async def _lacking_in_the_end(
 ) -> list[str]:
     """Return the missing parts of a restored stream; on a cluster its consumers appear a moment later."""
     until_s = time.monotonic() + (CONSUMERS_WITHIN_S if retrying.manager.connection.info.get("cluster") else 0)
-    while told := lacking(marker, there, how, await floors(retrying, marker)):
+    while missing := lacking(marker, there, how, await floors(retrying, marker)):
         if time.monotonic() >= until_s:
             break
         await asyncio.sleep(AGAIN_AFTER_S)
         there = await info_of(retrying, marker.stream) or {}
-    return told
+    return missing
 
 
 async def _clear(retrying: RetryingManager, marker: Marker) -> None:
@@ -315,15 +315,15 @@ def lacking(marker: Marker, there: Mapping[str, Any], how: str, now: Mapping[str
     """Return the parts of the saved stream that a restored one lacks, apart from intended removals."""
     said, found = marker.state, there.get("state") or {}
     has = {name: int(found.get(name) or 0) for name in ("messages", "first_seq", "last_seq")}
-    told = [
+    missing = [
         f"{word} {has[name]:,} instead of {said[name]:,}"
         for name, word in (("last_seq", "last sequence"), ("messages", "messages"))
         if has[name] < said.get(name, 0)
     ]
-    if told and has["last_seq"] >= said.get("last_seq", 0) and _is_explained(marker, how, has):
-        told = []
-    told += [f"consumer {name}" for name in marker.consumers if name not in now]
-    return told + [
+    if missing and has["last_seq"] >= said.get("last_seq", 0) and _is_explained(marker, how, has):
+        missing = []
+    missing += [f"consumer {name}" for name in marker.consumers if name not in now]
+    return missing + [
         f"acks of consumer {name} after message {now[name]}"
         for name, floor in marker.consumers.items()
         if now.get(name, floor) < floor

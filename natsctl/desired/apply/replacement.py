@@ -112,7 +112,7 @@ class Replacement:
         came = int((info.get("state") or {}).get("last_seq") or 0) > marker.state["last_seq"] and not fed
         listens = (info.get("config") or {}).get("subjects")
         if came or (takes_messages(marker.before) and listens != [marker.quiet]):
-            raise PlanConflictError(f"somebody else has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
+            raise PlanConflictError(f"another client has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
 
     async def _take_back(self, holding: Holding, copy: Path, alive: Heartbeat) -> None:
         """Restore the stream's configuration, and remove the holding stream if that succeeded."""

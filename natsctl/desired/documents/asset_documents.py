@@ -285,7 +285,7 @@ def _config(
 ) -> tuple[dict[str, Any], bool]:
     """Return the wire's values that a document gives, and whether none is missing because of a fault."""
     values, faults = read_document(where.value, model, lenient=is_info(node.value))
-    good = tell(where, faults, found)
+    good = report_faults(where, faults, found)
     said: Any = {} if node.value.get(EXTRA) is None else node.value[EXTRA]
     extra = unknown_of(where.value, shape_of(model)) if is_info(node.value) else said
     if not isinstance(extra, dict):
@@ -294,7 +294,7 @@ def _config(
     return merged(values, extra), good
 
 
-def tell(where: DocumentNode, faults: Sequence[DocumentFault], found: Collector) -> bool:
+def report_faults(where: DocumentNode, faults: Sequence[DocumentFault], found: Collector) -> bool:
     """Report the faults below a spot, and return whether all known fields are there nevertheless."""
     for fault in faults:
         if fault.reason:
@@ -342,7 +342,7 @@ def is_bucket_info(value: LocatedDict) -> bool:
 def keep_bucket(node: DocumentNode, kind: Kind, words: DocumentNode, found: Collector) -> None:
     """Add the bucket that `words` describe; `node` is its document."""
     values, faults = read_document(words.value, WORDS[kind])
-    good = tell(words, faults, found)
+    good = report_faults(words, faults, found)
     if not values.get("bucket"):
         if words.value.get("bucket") in (None, ""):
             found.fault(node, "a bucket needs its name: add bucket: NAME")

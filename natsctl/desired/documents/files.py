@@ -57,10 +57,10 @@ def _files_below(folder: str) -> Iterator[str]:
     seen: set[tuple[int, int]] = set()
     count = 0
 
-    def told(failure: OSError) -> None:
+    def report(failure: OSError) -> None:
         raise UsageError(f"{failure.filename}: {failure.strerror}") from failure
 
-    for here, folders, files in os.walk(folder, followlinks=True, onerror=told):
+    for here, folders, files in os.walk(folder, followlinks=True, onerror=report):
         status = os.stat(here)  # noqa: PTH116  # the pair names the folder, whatever led there
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()

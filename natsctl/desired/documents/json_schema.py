@@ -150,7 +150,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
 }
 TEXTS["ObjectStoreWords"] = {**TEXTS["KeyValueWords"], "storage": "Where objects are kept; cannot be changed later"}
 OWN: Final = {
-    "protect": "Neither remove nor replace it, whoever asks",
+    "protect": "Never remove or replace it",
     "create_only": "Make it where it is absent, and leave it as it is where it exists",
     "ignore": "Fields that are set when it is made, and left as they are afterwards",
     "extra": "Fields of newer servers, as the wire has them",

@@ -109,7 +109,7 @@ def _texts(asset: DesiredAsset, field: str) -> list[str]:
 def _judged_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
     """Check a stream alone; a valid one is added to `streams`."""
     if "\0" in key.stream:
-        yield RuleFinding(key, "a name can not hold a zero character", ("name",))
+        yield RuleFinding(key, "a name cannot hold a zero character", ("name",))
         return
     try:
         streams[key.stream] = normalised_stream(key, asset.config, ALONE)
@@ -141,14 +141,14 @@ def _judged_subjects(
     """Refuse streams that store the same subjects as an earlier one, also if another of their fields is refused."""
     index: SubjectIndex[tuple[str, str]] = SubjectIndex()
     for name, asset in ((key.stream, asset) for key, asset in wanted.items() if not key.consumer):
-        told: set[str] = set()
+        reported: set[str] = set()
         subjects = (
             streams[name].subjects if name in streams else list(dict.fromkeys(asset.config.get("subjects") or ()))
         )
         for subject in subjects:
             for other, taken in index.overlapping(pattern_of(subject)):
-                if other not in told:
-                    told.add(other)
+                if other not in reported:
+                    reported.add(other)
                     reason = f"subject {subject} overlaps with {taken} of stream {other}"
                     yield RuleFinding(AssetKey(name), reason, ("subjects", "name"))
         for subject in subjects:

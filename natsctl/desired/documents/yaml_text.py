@@ -53,7 +53,7 @@ def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
         raise InterpolationError(f"{found[0]}: {_FORMS}")
     name, how, rest = body["name"], body["how"], body["rest"] or ""
     if _OPEN in rest:
-        raise InterpolationError(f"{found[0]}: a default can not hold another ${{…}}")
+        raise InterpolationError(f"{found[0]}: a default cannot hold another ${{…}}")
     value = values.get(name)
     if value or (value is not None and how is None):
         return value
@@ -148,7 +148,7 @@ def _told(fault: Any, text: str) -> TextError:
     context = f" {fault.context}" if fault.context else ""
     reason = f"not YAML: {fault.problem or 'a fault'}{context}"
     if near[: len(near) - len(near.lstrip())].count("\t"):
-        reason += ": a tab can not indent, use spaces"
+        reason += ": a tab cannot indent, use spaces"
     return TextError(line + 1, reason)
 
 

@@ -147,7 +147,7 @@ class Module:
         if "count" in asked:
             number = number_of(plain.value(asked["count"].value))
             if isinstance(number, float) or not 0 <= number <= MOST:
-                raise ExpressionError(f"count can not be {said(number)}", asked["count"].place)
+                raise ExpressionError(f"count cannot be {said(number)}", asked["count"].place)
             return [(at, plain.within(count=Loop("count", {"index": at}))) for at in range(number)]
         if "for_each" in asked:
             found = plain.value(asked["for_each"].value)
@@ -357,7 +357,7 @@ _ADVICE: Final = {
     "import": "what exists is adopted by natsctl apply",
     "moved": "what exists is known by its name",
     "removed": "natsctl apply --prune removes what is no longer in the documents",
-    "check": "natsctl plan and diff tell what differs",
+    "check": "natsctl plan and diff show the differences",
 }
 _READ: Final = frozenset(("resource", "variable", "locals"))
 

@@ -242,11 +242,11 @@ def read_terraform(
     for found in _groups(paths):
         files += map(str, found)
         if found[0].name.endswith(_STATE_SUFFIXES):
-            made, told = _from_state(found[0])
+            made, own_notes = _from_state(found[0])
         else:
-            made, told = _from_module(found, environ, variables, variable_files, faults)
+            made, own_notes = _from_module(found, environ, variables, variable_files, faults)
         instances += made
-        notes += told
+        notes += own_notes
     wanted = _collected(instances, faults, notes)
     if faults:
         raise DocumentError(sorted(faults, key=lambda one: (files.index(one.place.file), one.place.line)))

@@ -137,7 +137,7 @@ def _raw(node: Node, start: int, end: int) -> list[Part]:
     parts: list[Part] = []
     for child in node.named_children:
         if child.type == "template_directive":
-            raise ExpressionError("directives such as %{ if } can not be worked out here: write the text instead")
+            raise ExpressionError("directives such as %{ if } cannot be worked out here: write the text instead")
         if child.type == "template_interpolation":
             parts.append(source[at - node.start_byte : child.start_byte - node.start_byte].decode())
             parts.append(_inner(child))
@@ -149,7 +149,7 @@ def _raw(node: Node, start: int, end: int) -> list[Part]:
 def _inner(interpolation: Any) -> Any:
     inner = next((child for child in interpolation.named_children if child.type == "expression"), None)
     if inner is None:
-        raise ExpressionError(f"can not read {text_of(interpolation)!r}")
+        raise ExpressionError(f"cannot read {text_of(interpolation)!r}")
     return inner
 
 
@@ -191,7 +191,7 @@ def call(name: str, arguments: list[Any]) -> Any:
     """Return the result of a function. Raises ExpressionError for an unknown one, or for wrong arguments."""
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise ExpressionError(f"the function {name} can not be worked out here: write its value instead")
+        raise ExpressionError(f"the function {name} cannot be worked out here: write its value instead")
     try:
         return function(*arguments)
     except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
@@ -331,7 +331,7 @@ class Evaluator:
         try:
             if method is None:
                 raise ExpressionError(
-                    f"{node.type.replace('_', ' ')} can not be worked out here: write its value instead"
+                    f"{node.type.replace('_', ' ')} cannot be worked out here: write its value instead"
                 )
             return method(self, node)
         except ExpressionError as error:
@@ -344,7 +344,7 @@ class Evaluator:
     def _expression(self, node: Node) -> Any:
         terms, _ = self._terms(node)
         if len(terms) != 1:
-            raise ExpressionError(f"can not read {text_of(node)!r}")
+            raise ExpressionError(f"cannot read {text_of(node)!r}")
         return self._term(terms[0])
 
     def _terms(self, node: Node) -> tuple[list[list[Node]], list[str]]:
@@ -441,7 +441,7 @@ class Evaluator:
     def _call(self, node: Node) -> Any:
         name = text_of(node.named_children[0])
         if name in ("try", "can"):
-            raise ExpressionError(f"the function {name} can not be worked out here: write its value instead")
+            raise ExpressionError(f"the function {name} cannot be worked out here: write its value instead")
         arguments: list[Any] = []
         for child in _arguments(node):
             if child.type == "ellipsis":

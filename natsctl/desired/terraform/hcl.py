@@ -100,7 +100,7 @@ def _faults(root: Any, file: str, text: bytes) -> list[Fault]:
     """Return one fault for each line that could not be read, quoting it."""
     lines = text.decode(errors="replace").splitlines() or [""]
     broken = sorted({min(line_of(node), len(lines)) for node in _broken(root)})
-    return [Fault(Location(file, line), f"no HCL: can not read {_shown(lines[line - 1])}") for line in broken]
+    return [Fault(Location(file, line), f"no HCL: cannot read {_shown(lines[line - 1])}") for line in broken]
 
 
 def _shown(line: str) -> str:

@@ -59,10 +59,12 @@ async def test_a_creation_that_is_repeated_is_done(fake: Fake) -> None:
 
 async def test_a_creation_that_finds_another_asset_is_a_conflict_that_names_the_fields(fake: Fake) -> None:
     account = fake({"name": "A", "subjects": ["A.>"], "max_age": 5})
-    with pytest.raises(PlanConflictError, match="Stream A was made meanwhile by somebody else, with another max_age"):
+    with pytest.raises(
+        PlanConflictError, match="Stream A was created meanwhile by another client, with another max_age"
+    ):
         await steps(account).take(stream(Action.CREATE, config=WANTED))
     account.consumers["A", "C"] = {"durable_name": "C", "max_deliver": 3}
-    with pytest.raises(PlanConflictError, match="Consumer A > C was made meanwhile by somebody else"):
+    with pytest.raises(PlanConflictError, match="Consumer A > C was created meanwhile by another client"):
         await steps(account).take(consumer(Action.CREATE, config={"durable_name": "C"}))
     assert account.consumers["A", "C"]["max_deliver"] == 3
 

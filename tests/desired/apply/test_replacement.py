@@ -356,6 +356,6 @@ async def test_messages_that_come_in_spite_of_it_keep_a_stream_from_being_replac
     monkeypatch.setattr(replacement, "save_stream", disturbed)
     outcome = await apply_plan(manager, await replacement_plan(manager))
     assert outcome.results[0].error is not None
-    assert "somebody else has changed ORDERS while it was saved" in outcome.results[0].error.description
+    assert "another client has changed ORDERS while it was saved" in outcome.results[0].error.description
     assert (await info(manager))["state"]["messages"] == COUNT + 1
     assert await left(manager) == []

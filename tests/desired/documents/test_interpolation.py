@@ -45,7 +45,7 @@ def test_references_become_their_values(text: str, becomes: str) -> None:
         ("${A B}", "expected ${NAME}"),
         ("${A-b}", "expected ${NAME}"),
         ("${NAME", "expected ${NAME}"),
-        ("${NOPE:-${NAME}}", "can not hold another"),
+        ("${NOPE:-${NAME}}", "cannot hold another"),
     ],
 )
 def test_what_can_not_be_replaced_is_told(text: str, reason: str) -> None:

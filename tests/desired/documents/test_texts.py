@@ -85,7 +85,7 @@ def test_merge_keys_and_anchors_are_what_they_stand_for(read) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("streams:\n- name: A\n\tmax_age: 1h\n", 3, "a tab can not indent"),
+        ("streams:\n- name: A\n\tmax_age: 1h\n", 3, "a tab cannot indent"),
         ("streams:\n- name: A\n   max_age: 1h\n", 3, "not YAML: mapping values are not allowed"),
         ("a: [1, 2\nb: 3\n", 2, "not YAML"),
         ("a: *nothing\n", 1, "stands for nothing"),

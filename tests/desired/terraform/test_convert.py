@@ -279,7 +279,7 @@ resource "jetstream_consumer" "C" {
         "main.tf:3: jetstream_stream.A.name: there is no variable missing",
         f"main.tf:4: jetstream_stream.A.subjects: {unknown}",
         f"main.tf:4: jetstream_consumer.C.stream_id: {unknown}",
-        "main.tf:5: jetstream_stream.A.max_age: the function file can not be worked out here: write its value instead",
+        "main.tf:5: jetstream_stream.A.max_age: the function file cannot be worked out here: write its value instead",
         "main.tf:6: jetstream_stream.A.max_msgs: division by zero",
         "main.tf:7: jetstream_stream.A.storage: expected one of file, memory, got 'disk'",
         "main.tf:8: jetstream_stream.A.max_byte: unknown attribute max_byte, did you mean max_bytes?",
