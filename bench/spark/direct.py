@@ -13,14 +13,13 @@ from pyspark.sql.types import StructType
 from bench.spark.raw import Wire, drain, fetch, publish, publish_acknowledged
 from bench.spark.rows import batches, lines
 from bench.spark.spent import Spent, spent_by
-from natsctl.spark.source.archive.reader import backup_reader
-from natsctl.spark.source.columns.rows import SCHEMA_FIELDS, row_shape
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.backups import backup_reader
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ
-from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
+from natsctl.spark.source.fetch_task import FetchLimits, ReadRange
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.rows import SCHEMA_FIELDS, row_shape
+from natsctl.spark.source.source_options import BATCH_READ, Options
+from natsctl.spark.source.writers import JetStreamBatchWriter
 from natsctl.testing.process import ServerProcess
 
 Figures = dict[str, tuple[int, Spent]]

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from bench.spark.spent import spent_by
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.columns.json_column import JsonColumn
-from natsctl.spark.source.columns.json_rows import JsonSettings
-from natsctl.spark.source.columns.rows import arrow_schema
+from natsctl.spark.source.json_column import JsonColumn
+from natsctl.spark.source.json_rows import JsonSettings
+from natsctl.spark.source.rows import arrow_schema, parsed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

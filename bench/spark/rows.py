@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.columns.rows import SCHEMA_FIELDS, arrow_schema
+from natsctl.spark.source.rows import SCHEMA_FIELDS, arrow_schema
 
 ROWS_OF_BATCH: Final = 10_000
 NOTE_AT: Final = 100

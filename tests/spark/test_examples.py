@@ -30,9 +30,9 @@ import nats
 import nats.errors
 import yaml
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import REACHED_WITHIN_S
 

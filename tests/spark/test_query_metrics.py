@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
 from natsctl.spark.query_metrics import QueryMetrics, source_metrics
-from natsctl.spark.source.reading.stream_reader import lag_metrics
+from natsctl.spark.source.stream_reader import lag_metrics
 
 
 def progress(*sources: dict[str, Any], name: str | None = "orders") -> StreamingQueryProgress:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from natsctl.spark.source.connection.api import JetStreamApi
+    from natsctl.spark.source.jetstream_api import JetStreamApi
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
@@ -30,9 +30,9 @@ SECRET = "hunter2"
 
 @pytest.fixture
 def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    from natsctl.spark.source.connection.api import JetStreamApi
-    from natsctl.spark.source.connection.link import Link
-    from natsctl.spark.source.connection.settings import ServerSettings
+    from natsctl.spark.source.handshake import ServerSettings
+    from natsctl.spark.source.jetstream_api import JetStreamApi
+    from natsctl.spark.source.link import Link
 
     settings = ServerSettings(urls=(server.url,))
     with Link.open(settings) as link:
@@ -63,7 +63,7 @@ def streams(spark: SparkSession, api: JetStreamApi) -> Streams:
 def test_a_stream_is_a_table_with_nothing_to_import(streams: Streams, api: JetStreamApi) -> None:
     from pyspark.sql.types import StructType
 
-    from natsctl.spark.source.columns.rows import SCHEMA_FIELDS
+    from natsctl.spark.source.rows import SCHEMA_FIELDS
 
     make(api, number=1)
     headers = b"NATS/1.0\r\nTrace: a\r\nTrace: b\r\n\r\n"

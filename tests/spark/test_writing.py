@@ -14,10 +14,10 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import pyarrow as pa
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.publish.ids import RowIds
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.messages import RowIds
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:

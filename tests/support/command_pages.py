@@ -13,7 +13,7 @@ from natsctl.cli.commands import COMMANDS
 from natsctl.cli.completion import SCRIPTS
 from natsctl.cli.main import run
 from natsctl.cli.nouns import NOUNS, Noun
-from natsctl.spark.source.options.options import as_markdown
+from natsctl.spark.source.source_options import as_markdown
 from tests.support.natscli_page import completion_of, natscli_page
 
 WIDTH = 100

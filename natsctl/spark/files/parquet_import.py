@@ -71,10 +71,10 @@ class ParquetExport(NamedTuple):
         from pyspark.sql.types import BinaryType, StringType, StructType
 
         from natsctl.spark.files.file_import import write_options
-        from natsctl.spark.source.columns.rows import HEADERS
-        from natsctl.spark.source.options.table import BATCH_WRITE
-        from natsctl.spark.source.publish.job import write_job
-        from natsctl.spark.source.publish.task import write_partition
+        from natsctl.spark.source.rows import HEADERS
+        from natsctl.spark.source.source_options import BATCH_WRITE
+        from natsctl.spark.source.write_job import write_job
+        from natsctl.spark.source.writers import write_partition
 
         schema = StructType().add("subject", StringType()).add("headers", HEADERS)
         schema = schema.add("value", BinaryType()).add("msgId", StringType())
@@ -98,7 +98,7 @@ class ParquetExport(NamedTuple):
     def _written(self, batch: pa.RecordBatch, ids: str) -> pa.RecordBatch:
         import pyarrow as pa
 
-        from natsctl.spark.source.columns.arrays import repeated
+        from natsctl.spark.source.arrays import repeated
 
         subject = repeated(self.source.subject, batch.num_rows) if self.source.subject else batch.column("subject")
         headers = batch.column("headers")
@@ -253,7 +253,7 @@ def _any_of(texts: pa.StringArray, some: Sequence[str]) -> pa.BooleanArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from natsctl.spark.source.columns.arrays import binary_array
+    from natsctl.spark.source.arrays import binary_array
 
     return pc.is_in(texts, value_set=binary_array([one.encode() for one in some]).cast(pa.string()))
 
@@ -274,7 +274,7 @@ def _kept(headers: pa.ListArray, left: Sequence[Obeyed]) -> pa.ListArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from natsctl.spark.source.columns.arrays import int_array
+    from natsctl.spark.source.arrays import int_array
 
     pairs = headers.flatten()
     keys = pc.struct_field(pairs, [0])

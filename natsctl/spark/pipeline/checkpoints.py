@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import (
     ApiRefusedError,
     NoResponseError,
@@ -22,10 +22,9 @@ from natsctl.spark.source.errors import (
     OptionError,
     StreamNotFoundError,
 )
-from natsctl.spark.source.options.driver_settings import server_settings
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import STREAM_READ
-from natsctl.spark.source.reading.offsets import Position, parse_offsets
+from natsctl.spark.source.jetstream_api import Asking
+from natsctl.spark.source.offsets import Position, parse_offsets
+from natsctl.spark.source.source_options import STREAM_READ, Options
 
 
 @dataclass(frozen=True)

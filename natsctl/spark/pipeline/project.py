@@ -16,11 +16,10 @@ from typing import Any, ClassVar, Final
 from natsctl.api.errors import ExitCode, NatsctlError
 from natsctl.api.units import parse_duration
 from natsctl.spark.files.file_formats import local_path, spark_path
-from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import OptionError, StreamNotFoundError
-from natsctl.spark.source.options.driver_settings import server_settings
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ, STREAM_WRITE
+from natsctl.spark.source.jetstream_api import Asking
+from natsctl.spark.source.source_options import BATCH_READ, STREAM_READ, STREAM_WRITE, Options
 from natsctl.spark.sql_tables import literal, quote
 
 

@@ -35,7 +35,7 @@ from natsctl.spark.pipeline.graph import Filling, Graph, left_by_others, shared
 from natsctl.spark.pipeline.project import Fault, PipelineError, Project, check_streams, check_tables, find_project
 from natsctl.spark.pipeline.run_record import UNRESOLVED, Event, Recorder, parse_event, short_name, without_counters
 from natsctl.spark.session.sessions import is_remote
-from natsctl.spark.source.reading.offsets import Position
+from natsctl.spark.source.offsets import Position
 from natsctl.spark.sql_tables import quote
 
 if TYPE_CHECKING:

@@ -14,22 +14,23 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.archive.reader import backup_reader
-from natsctl.spark.source.columns.rows import RowShape, default_schema, row_shape
+from natsctl.spark.source.acked_reader import JetStreamAckedReader
+from natsctl.spark.source.backups import backup_reader
+from natsctl.spark.source.batch_reader import (
+    SUBJECT_FIELDS,
+    JetStreamBatchReader,
+    JetStreamPushdownReader,
+    SubjectTableReader,
+    is_subject_table,
+)
+from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import OptionError
-from natsctl.spark.source.options.driver_settings import server_settings
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ
-from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
-from natsctl.spark.source.publish.stream_writer import JetStreamStreamWriter
-from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader
-from natsctl.spark.source.reading.admission import admission_of
-from natsctl.spark.source.reading.batch_reader import JetStreamBatchReader, JetStreamPushdownReader
-from natsctl.spark.source.reading.follower import Follower
-from natsctl.spark.source.reading.reading import check_batch, cores, durable_of, reading_of
-from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
-from natsctl.spark.source.reading.subject_table import SUBJECT_FIELDS, SubjectTableReader, is_subject_table
+from natsctl.spark.source.read_request import check_batch, cores, durable_of, reading_of
+from natsctl.spark.source.rows import RowShape, default_schema, row_shape
+from natsctl.spark.source.source_options import BATCH_READ, STREAM_READ, Options
 from natsctl.spark.source.spark_api import ARROW_STREAM_WRITES_SINCE, FILTERS_SINCE, LIMITS_SINCE, RELEASE
+from natsctl.spark.source.stream_reader import Follower, JetStreamStreamReader, admission_of
+from natsctl.spark.source.writers import JetStreamBatchWriter, JetStreamStreamWriter
 
 
 class JetStreamDataSource(DataSource):

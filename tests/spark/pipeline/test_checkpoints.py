@@ -11,9 +11,9 @@ import pytest
 from natsctl.spark.pipeline.checkpoints import Behind, Progress, lags, pipeline_progress, read_progress
 from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project, write_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import delete, make, purge, remake
 from tests.support.servers import server, started  # noqa: F401  # fixtures

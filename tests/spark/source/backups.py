@@ -15,12 +15,16 @@ from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.stream import StreamConfig, StreamState
-from natsctl.spark.source.archive.parts import ArchivePart, archive_partitions, read_archive
-from natsctl.spark.source.archive.reader import BackupReader, backup_reader
-from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.columns.rows import default_schema, row_shape
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ
+from natsctl.spark.source.backups import (
+    ArchivePart,
+    BackupReader,
+    Sieve,
+    archive_partitions,
+    backup_reader,
+    read_archive,
+)
+from natsctl.spark.source.rows import default_schema, row_shape
+from natsctl.spark.source.source_options import BATCH_READ, Options
 
 Row = dict[str, Any]
 EVERYTHING = Sieve()
@@ -74,7 +78,7 @@ def read_all(of: BackupReader) -> list[Row]:
 
 def parts_of(path: Path, number: int, sieve: Sieve = EVERYTHING) -> list[ArchivePart]:
     """The parts of a backup of one stream."""
-    from natsctl.spark.source.archive.backups import backups_at
+    from natsctl.spark.source.backups import backups_at
 
     return archive_partitions(backups_at(str(path))[0], sieve, number)
 

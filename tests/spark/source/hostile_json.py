@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.columns.json_column import java_text, json_column
-from natsctl.spark.source.columns.json_plain import PlainRecords
-from natsctl.spark.source.columns.rows import arrow_schema, json_settings
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ
+from natsctl.spark.source.json_column import java_text, json_column
+from natsctl.spark.source.json_plain import PlainRecords
+from natsctl.spark.source.rows import arrow_schema, json_settings, parsed_schema
+from natsctl.spark.source.source_options import BATCH_READ, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import pytest
 
-from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.link import Link
 
 _OPERATION = re.compile(rb"(?:SUB (\S+) (\d+)|UNSUB \d+|(H?)PUB (\S+) (?:(\S+) )?(?:(\d+) )?(\d+))\r\n")
 BREAKS = 0.01

@@ -8,15 +8,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.columns.rows import RowShape, default_schema, row_shape
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ
+from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.rows import RowShape, default_schema, parsed_schema, row_shape
+from natsctl.spark.source.source_options import BATCH_READ, Options
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make, until
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.jetstream_api import JetStreamApi
 
 REACHED_WITHIN_S = 30.0
 

@@ -15,14 +15,13 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.protocol import Message
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source import durable
+from natsctl.spark.source.acked_reader import JetStreamAckedReader, runs
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import ConsumerUnfitError, OptionError
-from natsctl.spark.source.reading import durable
-from natsctl.spark.source.reading.acked_reader import JetStreamAckedReader, runs
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link, Message
 from natsctl.testing.process import Kind, ServerProcess
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import api_fixture, settings_fixture  # noqa: F401  # fixtures

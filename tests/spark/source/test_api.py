@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.connection.api import ONE_SHOT, JetStreamApi, StoredMessage
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLostError, ServerUnreachableError
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredMessage
+from natsctl.spark.source.link import Link
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     api_fixture,

@@ -23,10 +23,9 @@ from natsctl.api.archive import archive_v1
 from natsctl.api.archive.archive import MessageFields
 from natsctl.client.backup.archive_contents import read_messages
 from natsctl.client.backup.reader import open_backup
-from natsctl.spark.source.archive import cuts, records
-from natsctl.spark.source.archive import parts as parts_module
-from natsctl.spark.source.archive.parts import BlocksPart, RecordsPart, SumPart
-from natsctl.spark.source.archive.sieve import Sieve
+from natsctl.spark.source import backup_records
+from natsctl.spark.source import backups as parts_module
+from natsctl.spark.source.backups import BlocksPart, RecordsPart, Sieve, SumPart
 from natsctl.spark.source.errors import BackupError, OptionError, SequenceResetError, StreamNotFoundError
 from tests.spark.source.backups import (
     archive,
@@ -53,7 +52,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let little data be split, and have block files and what is looked at to find records as small."""
     monkeypatch.setattr(parts_module, "LEAST_BYTES", 1)
     monkeypatch.setattr(archive_v1, "BLOCK_BYTES", 64 << 10)
-    monkeypatch.setattr(cuts, "_WINDOWS_BYTES", (16 << 10, 256 << 10))
+    monkeypatch.setattr(backup_records, "_WINDOWS_BYTES", (16 << 10, 256 << 10))
 
 
 def some(number: int, payload_bytes: int = 100, step: int = 1) -> list[MessageFields]:
@@ -177,7 +176,7 @@ def test_only_what_may_have_wanted_sequences_is_read(version: int, tmp_path: Pat
 
 
 def test_a_part_ends_with_the_last_wanted_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_PIECE_BYTES", 4 << 10)
+    monkeypatch.setattr(backup_records, "_PIECE_BYTES", 4 << 10)
     path = written(tmp_path / "b", some(1_200, 300), 2)
     (whole,) = parts_of(path, 1, Sieve(last=20))
     (data,) = [file for file in path.iterdir() if file.stat().st_size > 64 << 10]

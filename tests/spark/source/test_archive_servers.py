@@ -16,10 +16,10 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.api.times import parse_time
-from natsctl.spark.source.archive import parts as parts_module
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source import backups as parts_module
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.backups import as_row, rows
 from tests.spark.source.streams import delete, until

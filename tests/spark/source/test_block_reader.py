@@ -14,15 +14,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.columns.rows import RowShape
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefusedError, StreamRecreatedError
-from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.fetch.block_reader import FrameCutter
-from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
-from natsctl.spark.source.fetch.task import ReadInterruptedError
+from natsctl.spark.source.fetch import FrameCutter, read_range
+from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.rows import RowShape
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied

@@ -13,11 +13,10 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from natsctl.spark.source.columns import arrays
-from natsctl.spark.source.columns.arrays import binary_array, int_array
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.columns.rows import Rows, RowShape, default_schema, row_shape
+from natsctl.spark.source import arrays
+from natsctl.spark.source.arrays import binary_array, int_array
 from natsctl.spark.source.errors import OptionError
+from natsctl.spark.source.rows import Rows, RowShape, default_schema, parsed_schema, row_shape
 from tests.spark.source.reads import said, shape
 
 HEADERS = b"NATS/1.0\r\nA: b\r\nA:c: d\r\nEmpty:\r\n\r\n"

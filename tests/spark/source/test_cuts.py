@@ -16,17 +16,17 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source import acknowledged
+from natsctl.spark.source.acknowledged import WINDOW, pack, parse_lines, unpack
+from natsctl.spark.source.alike import publish_rest
 from natsctl.spark.source.errors import PublishError
-from natsctl.spark.source.options.table import BATCH_WRITE
-from natsctl.spark.source.publish import suspects
-from natsctl.spark.source.publish.alike import publish_rest
-from natsctl.spark.source.publish.job import WriteJob, Written, write_job
-from natsctl.spark.source.publish.sequences import WINDOW, pack, parse_lines, unpack
-from natsctl.spark.source.publish.task import write_partition
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.rows import parsed_schema
+from natsctl.spark.source.source_options import BATCH_WRITE
+from natsctl.spark.source.write_job import WriteJob, Written, write_job
+from natsctl.spark.source.writers import write_partition
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
 from tests.support.servers import server, started  # noqa: F401  # fixtures
@@ -118,7 +118,7 @@ def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
         chance = random.Random(seed)
         rows = some_rows(chance)
         if retention == "limits":  # else the driver cannot read what was consumed, and needs it from the tasks
-            monkeypatch.setattr(suspects, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
+            monkeypatch.setattr(acknowledged, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
         stored_on: Callable[[str], str] = moved if seed % 3 == 0 else str
         with connected(MemoryServer(retention)) as memory:
             memory.stored_on = stored_on
@@ -144,7 +144,7 @@ def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
 
 
 def test_a_message_that_stands_for_several_rows_and_is_gone_fails_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspects, "ROOM_BYTES", 0)
+    monkeypatch.setattr(acknowledged, "ROOM_BYTES", 0)
     run = Run(job(), [[("out.a", "v")], [("out.a", "v")]], random.Random(0))
     with connected(MemoryServer("workqueue")) as memory:
         done = [run.task(0), run.task(1)]
@@ -221,7 +221,7 @@ def test_each_row_is_stored_once_on_a_server_as_well(
 ) -> None:
     if moves:
         api.ask("STREAM.UPDATE.OUT", {"name": "OUT", "subjects": ["out.>"], "subject_transform": MOVES})
-    monkeypatch.setattr(suspects, "ROOM_BYTES", room)
+    monkeypatch.setattr(acknowledged, "ROOM_BYTES", room)
     chance = random.Random(room)
     rows = some_rows(chance)
     for cores in (2, 5, 3):

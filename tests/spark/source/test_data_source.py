@@ -17,15 +17,14 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.batch_reader import JetStreamPushdownReader
 from natsctl.spark.source.data_source import JetStreamDataSource
+from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import DataLossError, OptionError
-from natsctl.spark.source.options.driver_settings import server_settings
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ
-from natsctl.spark.source.reading.batch_reader import JetStreamPushdownReader
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.source_options import BATCH_READ, Options
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import add, delete, make, purge, remake
 from tests.support.command_pages import ROOT, spark_page

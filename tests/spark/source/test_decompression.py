@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.columns import decompression
-from natsctl.spark.source.columns.decompression import DecompressionError, decompressed, encoding_of
-from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source import payload_compression
 from natsctl.spark.source.data_source import JetStreamDataSource
-from natsctl.spark.source.options.table import TABLE
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.payload_compression import DecompressionError, decompressed, encoding_of
+from natsctl.spark.source.source_options import TABLE
 from tests.spark.source.reads import api_fixture, settings_fixture  # noqa: F401  # fixtures
 from tests.spark.source.streams import make
 from tests.spark.source.test_data_source import table
@@ -90,7 +90,7 @@ def test_a_damaged_payload_is_null_and_its_neighbours_are_not(name: str) -> None
 
 @pytest.mark.parametrize("name", ["gzip", "zstd", "brotli", "lz4", "s2"])
 def test_what_becomes_too_large_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decompression, "MOST_BYTES", 1000)
+    monkeypatch.setattr(payload_compression, "MOST_BYTES", 1000)
     assert plain(name, MAKERS[name](b"x" * 1000)) == [b"x" * 1000]
     with pytest.raises(DecompressionError, match="more than"):
         plain(name, MAKERS[name](b"x" * 1001))

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsctl.spark.source.connection.ed25519 import public_key, sign
-from natsctl.spark.source.connection.nkeys import public_key_text, signature_text
 from natsctl.spark.source.errors import OptionError
+from natsctl.spark.source.handshake import public_key, public_key_text, sign, signature_text
 
 VECTORS = [  # of section 7.1: seed, public key, message, signature
     (

@@ -7,13 +7,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.columns.rows import SchemaMismatchError
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefusedError, StreamNotFoundError
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
+from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.rows import SchemaMismatchError
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     FEW,
     SEQS,

@@ -12,10 +12,10 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import pyarrow as pa
 
-from natsctl.spark.source.columns.rows import Rows
+from natsctl.spark.source.direct_fetch import DirectAnswers, DirectWindow
 from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError
-from natsctl.spark.source.fetch.direct_frames import DirectAnswers, DirectWindow
-from natsctl.spark.source.fetch.frames import Deliveries, Window, place_of
+from natsctl.spark.source.frames import Deliveries, Window, place_of
+from natsctl.spark.source.rows import Rows
 
 INBOX = b"_INBOX.abc"
 ACK = b"$JS.ACK.ORDERS.reader.1"

@@ -14,15 +14,14 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import pyarrow as pa
 
-from natsctl.spark.source.columns import json_column
-from natsctl.spark.source.columns.arrays import int_array
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.columns.json_column import JsonColumn
-from natsctl.spark.source.columns.json_plain import PlainRecords
-from natsctl.spark.source.columns.json_rows import JsonSettings, plain_text, single, spelled_double
-from natsctl.spark.source.columns.json_times import DateFormat, Fixed, LocalFormat, TimestampFormat, zone_of
-from natsctl.spark.source.columns.rows import Rows, SchemaMismatchError, arrow_schema
+from natsctl.spark.source import json_column
+from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.errors import OptionError
+from natsctl.spark.source.json_column import JsonColumn
+from natsctl.spark.source.json_plain import PlainRecords
+from natsctl.spark.source.json_rows import JsonSettings, plain_text, single, spelled_double
+from natsctl.spark.source.json_times import DateFormat, Fixed, LocalFormat, TimestampFormat, zone_of
+from natsctl.spark.source.rows import Rows, SchemaMismatchError, arrow_schema, parsed_schema
 from tests.spark.source.hostile_json import by_natsctl, payloads, plain_share
 from tests.spark.source.reads import shape
 

@@ -9,8 +9,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import (
     ConnectionLostError,
     NoResponseError,
@@ -18,6 +16,8 @@ from natsctl.spark.source.errors import (
     OptionError,
     ServerUnreachableError,
 )
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.link import Link
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.spark.source.fakes import Visitor, scripted

@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.source.errors import DataLossError, SequenceResetError, StreamRecreatedError
-from natsctl.spark.source.reading.loss import (
+from natsctl.spark.source.offsets import (
+    Position,
     StreamState,
     check_begin,
     check_end,
@@ -18,7 +19,6 @@ from natsctl.spark.source.reading.loss import (
     spans,
     stream_state,
 )
-from natsctl.spark.source.reading.offsets import Position
 
 CREATED = "2026-11-21T03:38:08Z"
 NOW = StreamState("ORDERS", CREATED, 151, 300, 150, 9000, "limits", 0, ("max_age 60s",))

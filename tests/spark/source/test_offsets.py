@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.source.errors import OptionError
-from natsctl.spark.source.reading.offsets import Position, encode_offsets, parse_offsets
+from natsctl.spark.source.offsets import Position, encode_offsets, parse_offsets
 
 CREATED = "2026-11-21T03:38:08.293843492Z"
 

@@ -6,12 +6,24 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import OptionError
-from natsctl.spark.source.options.driver_settings import server_settings
-from natsctl.spark.source.options.options import Options, as_markdown
-from natsctl.spark.source.options.table import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE, TABLE
-from natsctl.spark.source.options.values import duration_s, meet, moment_ns, sequences, size_bytes, subjects
-from natsctl.spark.source.reading.reading import reading_of
+from natsctl.spark.source.read_request import reading_of
+from natsctl.spark.source.source_options import (
+    BATCH_READ,
+    BATCH_WRITE,
+    STREAM_READ,
+    STREAM_WRITE,
+    TABLE,
+    Options,
+    as_markdown,
+    duration_s,
+    meet,
+    moment_ns,
+    sequences,
+    size_bytes,
+    subjects,
+)
 
 PLACES = (BATCH_READ, STREAM_READ, BATCH_WRITE, STREAM_WRITE)
 

@@ -10,18 +10,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source import planning
 from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamNotFoundError
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ
-from natsctl.spark.source.reading import planning
-from natsctl.spark.source.reading.loss import stream_state
-from natsctl.spark.source.reading.part import StreamPart
-from natsctl.spark.source.reading.planning import Stretch, batch_stretches, count, cut, parts
-from natsctl.spark.source.reading.pushdown import Wanted
-from natsctl.spark.source.reading.reading import Reading, reading_of
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.offsets import stream_state
+from natsctl.spark.source.planning import StreamPart, Stretch, Wanted, batch_stretches, count, cut, parts
+from natsctl.spark.source.read_request import Reading, reading_of
+from natsctl.spark.source.source_options import BATCH_READ, Options
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import add, delete, make, purge
 from tests.support.servers import server, started  # noqa: F401  # fixtures

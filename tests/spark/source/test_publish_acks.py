@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.publish.acks import AckParser, Answers, Refusal
+from natsctl.spark.source.acks import AckParser, Answers, Refusal
 
 INBOX = "_INBOX.abc"
 

@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.errors import OptionError, PublishError
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_WRITE
-from natsctl.spark.source.publish.ids import MessageIds, RowIds
-from natsctl.spark.source.publish.message_maker import MessageMaker, subjects_regex
-from natsctl.spark.source.publish.roles import Roles, write_roles
+from natsctl.spark.source.message_maker import MessageMaker, Roles, subjects_regex, write_roles
+from natsctl.spark.source.messages import MessageIds, RowIds
+from natsctl.spark.source.rows import parsed_schema
+from natsctl.spark.source.source_options import BATCH_WRITE, Options
 
 KEY = "q.1"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -328,21 +326,21 @@ def test_no_task_imports_pandas_which_takes_longer_than_many_a_write() -> None:
     said = """
 import sys
 import pyarrow as pa
-from natsctl.spark.source.columns.arrays import binary_array, int_array
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.options.table import BATCH_WRITE
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.publish.acknowledged import Acknowledged
-from natsctl.spark.source.publish.acks import AckParser
-from natsctl.spark.source.publish.alike import publish_rest
-from natsctl.spark.source.publish.ids import RowIds
-from natsctl.spark.source.publish.job import Written
-from natsctl.spark.source.publish.message_maker import MessageMaker
-from natsctl.spark.source.publish.roles import write_roles
-from natsctl.spark.source.publish.suspects import Suspects
-from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
-from natsctl.spark.source.publish.task import _sorted
+from natsctl.spark.source.arrays import binary_array, int_array
+from natsctl.spark.source.rows import parsed_schema
+from natsctl.spark.source.source_options import BATCH_WRITE
+from natsctl.spark.source.source_options import Options
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.acknowledged import Acknowledged
+from natsctl.spark.source.acks import AckParser
+from natsctl.spark.source.alike import publish_rest
+from natsctl.spark.source.messages import RowIds
+from natsctl.spark.source.write_job import Written
+from natsctl.spark.source.message_maker import MessageMaker
+from natsctl.spark.source.message_maker import write_roles
+from natsctl.spark.source.acknowledged import Suspects
+from natsctl.spark.source.message_parts import CountedPart, NumberedPart
+from natsctl.spark.source.writers import _sorted
 texts = binary_array([b"a", b"b"]).cast(pa.string())
 entries = pa.StructArray.from_arrays([texts, texts.cast(pa.binary())], names=["key", "value"])
 lists = pa.ListArray.from_arrays(int_array([0, 1, 2]).cast(pa.int32()), entries)

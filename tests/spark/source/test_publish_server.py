@@ -13,13 +13,13 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import pyarrow as pa
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source import publisher as module
 from natsctl.spark.source.errors import ConnectionLostError, NotAuthorisedError, PublishError
-from natsctl.spark.source.publish import publisher as module
-from natsctl.spark.source.publish.messages import Messages
-from natsctl.spark.source.publish.publisher import Publisher, PublishLimits
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.messages import Messages
+from natsctl.spark.source.publisher import Publisher, PublishLimits
 from natsctl.testing.process import ServerProcess
 from tests.support.servers import server, started  # noqa: F401  # fixtures
 

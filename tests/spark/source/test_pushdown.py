@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from natsctl.spark.source.reading.pushdown import Wanted, push
+from natsctl.spark.source.planning import Wanted, push
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_NS = 1767268800 * 10**9

@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 
 from natsctl.api.archive.archive import MessageFields
 from natsctl.api.archive.archive_v2 import WriterV2
-from natsctl.spark.source.archive import records as records_module
-from natsctl.spark.source.archive.blocks import Block, rows_of
-from natsctl.spark.source.archive.content import Content, DataFile, Mark
-from natsctl.spark.source.archive.record_runs import run_at
-from natsctl.spark.source.archive.records import RecordReader, head_at
-from natsctl.spark.source.columns.rows import Rows, RowShape, default_schema, row_shape
+from natsctl.spark.source import backup_records as records_module
+from natsctl.spark.source.backup_content import Content, DataFile, Mark
+from natsctl.spark.source.backup_records import RecordReader, head_at, run_at
 from natsctl.spark.source.errors import BackupError
-from natsctl.spark.source.options.options import Options
-from natsctl.spark.source.options.table import BATCH_READ
+from natsctl.spark.source.log_blocks import Block, rows_of
+from natsctl.spark.source.rows import Rows, RowShape, default_schema, row_shape
+from natsctl.spark.source.source_options import BATCH_READ, Options
 
 BEGIN_NS = 1_790_000_000_000_000_000
 HEAD = Struct("<IQqH")

@@ -16,9 +16,9 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.serializers import CloudPickleSerializer
 from pyspark_jetstream import DefaultSource
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy
-from natsctl.spark.source.archive.respelled import respelled
-from natsctl.spark.source.columns.pieces import Ruler
+from natsctl.spark.source.arrays import Ruler
+from natsctl.spark.source.backup_content import respelled
 from tests.api.archive.s2_elements import block_of, elements
 
 

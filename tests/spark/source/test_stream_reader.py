@@ -18,9 +18,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link
-from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source import planning
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import (
     DataLossError,
@@ -29,9 +27,11 @@ from natsctl.spark.source.errors import (
     StreamNotFoundError,
     StreamRecreatedError,
 )
-from natsctl.spark.source.reading import planning
-from natsctl.spark.source.reading.part import StreamPart
-from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.planning import StreamPart
+from natsctl.spark.source.stream_reader import JetStreamStreamReader
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import add, delete, make, purge, remake
 from tests.support.servers import server, started  # noqa: F401  # fixtures

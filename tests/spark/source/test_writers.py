@@ -17,14 +17,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.columns.ddl import parsed_schema
-from natsctl.spark.source.connection.api import JetStreamApi
-from natsctl.spark.source.connection.link import Link, Reply
-from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import NoResponseError, NotAuthorisedError, OptionError, StreamNotFoundError
-from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
-from natsctl.spark.source.publish.ledger import BUCKET, Ledger
-from natsctl.spark.source.publish.stream_writer import JetStreamStreamWriter
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.ledger import BUCKET, Ledger
+from natsctl.spark.source.link import Link, Reply
+from natsctl.spark.source.rows import parsed_schema
+from natsctl.spark.source.writers import JetStreamBatchWriter, JetStreamStreamWriter
 from natsctl.testing.process import ServerProcess
 from tests.support.servers import server, started  # noqa: F401  # fixtures
 

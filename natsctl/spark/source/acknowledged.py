@@ -1,0 +1,288 @@
+"""Sequences of a stream, packed: the part of a task's report that says which messages stand for its rows.
+
+Sequences are kept by windows of 2^20, so that the driver looks at one window of all tasks at a time. Within a window
+they are the differences between neighbours, in as few bytes as the largest needs, and deflated: some bytes in all
+where one task writes alone, less than a byte a row where several tasks take turns.
+
+Rows whose messages were in the stream already, with their contents, as long as there is room for them.
+
+A server that acknowledges a duplicate says which sequence stands for it, but the acknowledgements of a part are counted
+and do not say of which row they are. So the ids of such a part are looked up: each is sent again, without payload and
+expecting a last message id that no stream has. A server looks for duplicates first, and answers with the sequence; an
+id that it has forgotten meanwhile is refused, and nothing is stored.
+
+The messages that stand for the rows of a task, for the driver to see that each row has one of its own.
+
+Rows that are alike have the same id in different tasks, and the stream keeps one message for all of them. Both tasks
+are acknowledged then, with the same sequence. So each task reports by which sequences its rows were acknowledged, apart
+from rows with ids of their own, which are meant to be stored once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from natsctl.spark.source.acks import AckParser, Place
+from natsctl.spark.source.arrays import int_array
+from natsctl.spark.source.errors import JetStreamSourceError
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.message_parts import CountedPart, NumberedPart
+from natsctl.spark.source.messages import Messages, constant, content, digest_of
+
+WINDOW: Final = 1 << 20
+_FEW_BYTES: Final = 1 << 14
+"""Less is parsed without Arrow's reader, which costs milliseconds to begin."""
+_WIDTHS: Final = ("uint8", "uint16", "uint32")
+_DEFLATED: Final = 1
+"""zlib's quickest level; the next ones save a tenth."""
+
+Packed = dict[int, bytes]
+"""Packed sequences by their window."""
+
+
+def parse_lines(lines: bytes) -> pa.Int64Array:
+    """Decimal numbers, one a line, as a sorted column without repeats."""
+    if len(lines) < _FEW_BYTES:
+        return int_array(sorted(set(map(int, lines.split()))))
+    table = csv.read_csv(
+        pa.BufferReader(lines),
+        read_options=csv.ReadOptions(column_names=["seq"], use_threads=False),
+        convert_options=csv.ConvertOptions(column_types={"seq": pa.int64()}),
+    )
+    found = table.column(0).combine_chunks()
+    if not _all_above(found):
+        found = found.sort()
+        found = found.filter(pc.invert(_repeats(found)))
+    return found
+
+
+def pack(seqs: pa.Int64Array) -> Packed:
+    """Pack a sorted column without repeats."""
+    packed: Packed = {}
+    while len(seqs):
+        window = seqs[0].as_py() // WINDOW
+        size = _size_below(seqs, (window + 1) * WINDOW)
+        packed[window] = _packed(pc.subtract(seqs[:size], int_array([window * WINDOW])[0]))
+        seqs = seqs[size:]
+    return packed
+
+
+def unpack(window: int, data: bytes) -> pa.Int64Array:
+    """Return the sequences of one window."""
+    raw = zlib.decompress(data)
+    kind = pa.type_for_alias(_WIDTHS[raw[0]])
+    count = (len(raw) - 1) // kind.byte_width
+    steps = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(raw[1:])])
+    return pc.add(pc.cumulative_sum(steps.cast(pa.int64())), int_array([window * WINDOW])[0])
+
+
+def repeated(columns: list[pa.Int64Array]) -> list[int]:
+    """Return the sequences that are in several columns; one that is in n of them comes n - 1 times."""
+    found = pa.concat_arrays(columns).sort()
+    return list(found.filter(_repeats(found)).to_pylist())
+
+
+def windows(reports: list[Packed]) -> Iterator[int]:
+    """Yield the windows that several reports have, from the first to the last."""
+    seen, shared = set[int](), set[int]()
+    for report in reports:
+        shared |= seen & report.keys()
+        seen |= report.keys()
+    yield from sorted(shared)
+
+
+def _packed(offsets: pa.Int64Array) -> bytes:
+    steps = pa.concat_arrays([offsets[:1], pc.subtract(offsets[1:], offsets[:-1])])
+    most = pc.max(steps).as_py()
+    width = 0 if most < 1 << 8 else 1 if most < 1 << 16 else 2
+    data = steps.cast(pa.type_for_alias(_WIDTHS[width])).buffers()[1]
+    return zlib.compress(bytes([width]) + data.to_pybytes()[: len(steps) << width], _DEFLATED)
+
+
+def _size_below(seqs: pa.Int64Array, end: int) -> int:
+    """Return how many of sorted sequences are below an end."""
+    if seqs[-1].as_py() < end:
+        return len(seqs)
+    return int(pc.sum(pc.less(seqs[:WINDOW], int_array([end])[0])).as_py())
+
+
+def _all_above(seqs: pa.Int64Array) -> bool:
+    """Return whether each is above the one before it."""
+    return len(seqs) < 2 or bool(pc.all(pc.greater(seqs[1:], seqs[:-1])).as_py())
+
+
+def _repeats(ordered: pa.Int64Array) -> pa.BooleanArray:
+    """Return whether a value is the same as the one before it."""
+    before = pa.concat_arrays([int_array([-1]), ordered[:-1]]) if len(ordered) else ordered
+    return pc.equal(ordered, before)
+
+
+ROOM_BYTES: Final = 1 << 20
+"""Of the report of one task, which Spark takes to the driver; beyond, the driver reads the stream."""
+_ROW_BYTES: Final = 64
+_SEQ_BYTES: Final = 16
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A content, and the sequences that stand for rows with it."""
+
+    subject: bytes
+    headers: bytes
+    payload: bytes
+    seqs: list[tuple[str, int]] = field(default_factory=list)
+    """With the stream, as acknowledgements name it."""
+
+
+class Suspects:
+    """The suspects of one task."""
+
+    def __init__(self, settings: ServerSettings, stream: str) -> None:
+        """`stream` is the only one that may acknowledge; empty: any."""
+        self.found: dict[bytes, Suspect] = {}
+        """By the digest of their content."""
+        self.room = ROOM_BYTES
+        self._settings = settings
+        self._stream = stream
+        self._link: Link | None = None
+        self._asked = 0
+
+    def close(self) -> None:
+        """End the connection of look-ups, if there is one."""
+        if self._link is not None:
+            self._link.close()
+
+    def add(self, messages: Messages, places: Mapping[int, Place]) -> None:
+        """Keep rows by their numbers in `messages`."""
+        for row, place in places.items():
+            if self.room <= 0:
+                return
+            digest = digest_of(messages.ids[row].as_py())
+            if digest not in self.found:
+                columns = (messages.subjects, messages.headers, messages.payloads)
+                suspect = self.found[digest] = Suspect(*(column[row].as_py() for column in columns))
+                self.room -= _ROW_BYTES + sum(map(len, (suspect.subject, suspect.headers, suspect.payload)))
+            self.found[digest].seqs.append((place.stream, int(place.seq)))
+            self.room -= _SEQ_BYTES
+
+    def look_up(self, messages: Messages, seqs: Collection[bytes]) -> None:
+        """Keep the rows for which these sequences stand; those that cannot be found are left to the driver."""
+        if self.room <= 0:
+            return
+        try:
+            places = self._places(messages)
+        except JetStreamSourceError:
+            return
+        self.add(messages, {row: place for row, place in places.items() if place.seq in seqs})
+
+    def _places(self, messages: Messages) -> dict[int, Place]:
+        """Return the places of the messages, by their rows."""
+        link = self._link = self._link or Link.open(self._settings)
+        inbox = link.new_inbox()
+        subscription = link.subscribe(f"{inbox}.*")
+        rows = len(messages)
+        line = f"Nats-Expected-Last-Msg-Id: {secrets.token_hex(11)}\r\n".encode()
+        probes = replace(
+            messages, headers=pa.repeat(constant(line), rows), payloads=pa.repeat(constant(b""), rows), made=None
+        )
+        link.send(content(probes.frames(inbox, 0, range(rows))))
+        parser = AckParser(inbox, self._stream)
+        places: dict[int, Place] = {}
+        refused = set[bytes]()
+        while len(places) + len(refused) < rows:
+            answers = parser.feed(link.read(self._settings.timeout_s))
+            places |= {int(number): place for number, place in answers.places.items()}
+            refused |= {number for number in answers.refused if int(number) not in places}
+            for heard in answers.lines:
+                link.heed(heard)
+        link.unsubscribe(subscription)
+        return places
+
+
+@dataclass
+class Stands:
+    """The sequences of one stream that stand for rows of one task."""
+
+    stored: Packed = field(default_factory=dict)
+    """The task's own messages."""
+    duplicates: Packed = field(default_factory=dict)
+    """Messages that were there already, by an earlier attempt or by another task."""
+
+
+@dataclass
+class Acknowledgement:
+    """What a task reports of how its rows were acknowledged, in plain values that pickle small."""
+
+    streams: dict[str, Stands] = field(default_factory=dict)
+    repeated: tuple[bytes, bytes] = (b"", b"")
+    """As `RowIds.repeated` has them."""
+    suspects: dict[bytes, Suspect] = field(default_factory=dict)
+
+
+class Acknowledged:
+    """Gathers the sequences while a task writes."""
+
+    def __init__(self, suspects: Suspects) -> None:
+        self._suspects = suspects
+        self._stored: dict[str, bytearray] = {}
+        self._duplicates: dict[str, bytearray] = {}
+
+    def take(self, part: CountedPart | NumberedPart) -> None:
+        """Note how the messages of a part were acknowledged that is done, or is about to be sent otherwise."""
+        if not part.messages.any_made:
+            return
+        if isinstance(part, CountedPart):
+            self._add(self._stored, part.stream, part.stored_seqs)
+            self._add(self._duplicates, part.stream, part.duplicate_seqs)
+            if part.duplicate_seqs and not part.pending:
+                self._suspects.look_up(part.messages, set(part.duplicate_seqs.split()))
+        else:
+            self._take_numbered(part)
+
+    def found(self, messages: Messages, places: Mapping[int, Place]) -> None:
+        """Note where messages are that need not be sent, by their rows."""
+        made = messages.made
+        again = {row: place for row, place in places.items() if made is not None and made[row].as_py()}
+        for place in again.values():
+            self._add(self._duplicates, place.stream, place.seq + b"\n")
+        self._suspects.add(messages, again)
+
+    def sequences(self, stream: str) -> set[bytes]:
+        """Return the sequences of a stream that were noted."""
+        lines = (*self._stored.get(stream, b"").split(), *self._duplicates.get(stream, b"").split())
+        return set(map(bytes, lines))
+
+    def report(self, repeated: tuple[bytes, bytes]) -> Acknowledgement:
+        """Return all that was noted."""
+        streams = {}
+        for name in {*self._stored, *self._duplicates}:
+            stored = parse_lines(bytes(self._stored.get(name, b"")))
+            duplicates = parse_lines(bytes(self._duplicates.get(name, b"")))
+            if len(duplicates):
+                duplicates = _without(duplicates, stored)
+            streams[name] = Stands(pack(stored), pack(duplicates))
+        return Acknowledgement(streams, repeated, self._suspects.found)
+
+    def _take_numbered(self, part: NumberedPart) -> None:
+        made = part.messages.made
+        rows = {row: place for row, place in part.places.items() if made is not None and made[row].as_py()}
+        for row, place in rows.items():
+            self._add(self._duplicates if row in part.again else self._stored, place.stream, place.seq + b"\n")
+        self._suspects.add(part.messages, {row: place for row, place in rows.items() if row in part.again})
+
+    def _add(self, lines: dict[str, bytearray], stream: str, seqs: bytes) -> None:
+        if seqs:
+            lines.setdefault(stream, bytearray()).extend(seqs)
+
+
+def _without(seqs: pa.Int64Array, others: pa.Int64Array) -> pa.Int64Array:
+    return seqs.filter(pc.invert(pc.is_in(seqs, value_set=others)))

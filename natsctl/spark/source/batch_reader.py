@@ -1,0 +1,125 @@
+"""A batch: what streams hold at the moment when the query is planned.
+
+The table `<STREAM>$subjects`: how many messages each subject has, which the server knows without a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from natsctl.spark.source.arrays import int_array, repeated, text_array
+from natsctl.spark.source.errors import OptionError
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import Asking, JetStreamApi
+from natsctl.spark.source.planning import StreamPart, Wanted, batch_stretches, parts, push, read_part
+from natsctl.spark.source.read_request import Reading
+from natsctl.spark.source.rows import RowShape, arrow_schema
+from natsctl.spark.source.spark_api import Filter
+
+
+class JetStreamBatchReader(DataSourceReader):
+    """Plans a batch on the driver and reads its parts in tasks."""
+
+    def __init__(self, settings: ServerSettings, reading: Reading, shape: RowShape) -> None:
+        self._settings = settings
+        self._reading = reading
+        self._shape = shape
+        self._wanted = Wanted(subjects=reading.filters or None)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the parts; none where nothing is to be read."""
+        asking = Asking(self._settings)
+        try:
+            return asking(self._plan)
+        finally:
+            asking.close()
+
+    def _plan(self, api: JetStreamApi) -> list[InputPartition]:
+        stretches = batch_stretches(api, self._reading, self._wanted)
+        return [*parts(api, stretches, self._reading, self._wanted.subjects or ())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part; Spark makes up one of its own where there are none, and it has no rows."""
+        if isinstance(partition, StreamPart):
+            yield from read_part(self._settings, partition, self._reading.limits, self._shape)
+
+
+class JetStreamPushdownReader(JetStreamBatchReader):
+    """The same with WHERE done by the server, as far as it can.
+
+    A class of its own because Spark refuses any reader that has `pushFilters` while
+    `spark.sql.python.filterPushdown.enabled` is false.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take filters over, and return those that Spark has to look at as well."""
+        self._wanted, left = push(filters, self._wanted)
+        return left
+
+
+SUFFIX: Final = "$subjects"
+SUBJECT_FIELDS: Final = (
+    StructField("stream", StringType()),
+    StructField("subject", StringType()),
+    StructField("messages", LongType()),
+)
+
+
+def is_subject_table(reading: Reading) -> bool:
+    """Return whether subjects and not messages are read; raises OptionError for both at once."""
+    marked = [name.endswith(SUFFIX) for name in reading.streams]
+    if any(marked) and not all(marked):
+        raise OptionError(f"{', '.join(reading.streams)}: tables of subjects and streams cannot be read as one")
+    return any(marked)
+
+
+class SubjectTableReader(DataSourceReader):
+    """Reads the subjects of streams, those that fit the filters, in one task."""
+
+    def __init__(self, settings: ServerSettings, reading: Reading, schema: StructType) -> None:
+        """Raise OptionError for a column that the table does not have."""
+        known = {field.name: field.dataType for field in SUBJECT_FIELDS}
+        for field in schema:
+            if known.get(field.name) != field.dataType:
+                raise OptionError(f"{reading.streams[0]} has no column {field.name} {field.dataType.simpleString()}")
+        self._settings = settings
+        self._streams = [name.removesuffix(SUFFIX) for name in reading.streams]
+        self._filters = reading.filters or (">",)
+        self._shape = arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one part."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield one batch for each stream."""
+        asking = Asking(self._settings)
+        try:
+            for stream in self._streams:
+                yield self._batch(stream, asking)
+        finally:
+            asking.close()
+
+    def _batch(self, stream: str, asking: Asking) -> pa.RecordBatch:
+        counts: dict[str, int] = {}
+        for wanted in self._filters:
+            info = asking(partial(_counted, stream=stream, wanted=wanted))
+            counts.update(info["state"].get("subjects") or {})
+        rows = sorted(counts.items())
+        columns = {
+            "stream": repeated(stream, len(rows)),
+            "subject": text_array([subject.encode() for subject, _ in rows]),
+            "messages": int_array([number for _, number in rows]),
+        }
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._shape.names], schema=self._shape)
+
+
+def _counted(api: JetStreamApi, stream: str, wanted: str) -> dict[str, Any]:
+    """Return the answer of STREAM.INFO with the counts of subjects."""
+    return api.stream_info(stream, subjects_filter=wanted)

@@ -1,1 +1,0 @@
-"""The columns of rows: schemas, and Arrow columns made of messages."""

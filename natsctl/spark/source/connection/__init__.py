@@ -1,1 +1,0 @@
-"""A blocking connection to a server, its login, and JetStream's requests over it."""

@@ -1,0 +1,139 @@
+"""The server's address and login, found on the driver: from options, a context, or the environment.
+
+Executors are given the result. Who names `servers` without a `context` has said everything: neither the environment nor
+the selected context adds a login to it, so that a job does the same wherever its driver runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from natsctl.spark.source.errors import OptionError
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.source_options import Options
+
+DEFAULT_URL = "nats://127.0.0.1:4222"
+
+_ENVIRONMENT = {
+    "servers": "NATS_URL",
+    "user": "NATS_USER",
+    "password": "NATS_PASSWORD",
+    "token": "NATS_TOKEN",
+    "credentials": "NATS_CREDS",
+    "nkey": "NATS_NKEY",
+    "tlsCa": "NATS_CA",
+    "tlsCert": "NATS_CERT",
+    "tlsKey": "NATS_KEY",
+}
+_LOGIN = ("user", "token", "credentials", "credentialsContent", "nkey", "nkeyContent")
+
+
+def server_settings(options: Options, environment: Mapping[str, str] | None = None) -> ServerSettings:
+    """Return the settings that tasks connect with; raises OptionError, also for files that cannot be read."""
+    environment = os.environ if environment is None else environment
+    if options.given("servers") and not options.given("context"):
+        return _settings(options)
+    found = _looked_up(options, environment)
+    said = {name: options.raw[name.lower()] for name in options.said()}
+    if any(name in said for name in _LOGIN):
+        found = {name: value for name, value in found.items() if name not in (*_LOGIN, "password")}
+    if "domain" in said:
+        found.pop("apiPrefix", None)
+    connection = {**found, **said}
+    connection.pop("context", None)
+    return _settings(Options(connection, options.place))
+
+
+def _looked_up(options: Options, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the context and the environment as options; without natsctl there are no contexts."""
+    try:
+        from natsctl.spark.contexts import context_options
+    except ImportError:
+        if options.given("context"):
+            raise OptionError(
+                f"option context: {options['context']!r} cannot be looked up, since natsctl is not installed where the "
+                "driver runs: give servers, and a login by credentialsContent, nkeyContent, token, or user and password"
+            ) from None
+        return {name: environment[variable] for name, variable in _ENVIRONMENT.items() if environment.get(variable)}
+    return context_options(options["context"] or "", environment)
+
+
+def _settings(options: Options) -> ServerSettings:
+    """Return the settings that options say alone."""
+    urls, url_user, url_password = _without_logins(options["servers"] or (DEFAULT_URL,))
+    user, password = options["user"] or url_user, options["password"] or url_password
+    token = options["token"] or ""
+    if user and not password and not options.given("user"):
+        user, token = "", user
+    jwt, seed = _signed(options)
+    prefix = f"$JS.{options['domain']}.API" if options["domain"] else options["apiPrefix"].rstrip(".")
+    return ServerSettings(
+        urls=urls,
+        user=user,
+        password=password,
+        token=token,
+        jwt=jwt,
+        seed=seed,
+        tls_ca=_content(options, "tlsCa"),
+        tls_cert=_content(options, "tlsCert"),
+        tls_key=_content(options, "tlsKey"),
+        tls_first=options["tlsFirst"],
+        tls_insecure=options["tlsInsecure"],
+        api_prefix=prefix,
+        inbox_prefix=options["inboxPrefix"].rstrip("."),
+        timeout_s=options["requestTimeout"],
+        retries=options["numRetries"],
+        retry_interval_s=options["retryInterval"],
+    )
+
+
+def _signed(options: Options) -> tuple[str, str]:
+    """Return the JWT and the seed, "" for what there is not."""
+    credentials = _content(options, "credentials")
+    if credentials:
+        jwt = _line(credentials, r"ey[\w.-]+")
+        if not jwt:
+            raise OptionError("option credentials: there is no user JWT in it")
+        return jwt, _line(credentials, r"SU[A-Z2-7]{56}")
+    nkey = _content(options, "nkey")
+    seed = _line(nkey, r"S[A-Z2-7]{57}") if nkey else ""
+    if nkey and not seed:
+        raise OptionError("option nkey: there is no NKey seed in it")
+    return "", seed
+
+
+def _line(text: str, pattern: str) -> str:
+    """Return the first line that is like the pattern as a whole, or ""."""
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if re.fullmatch(pattern, line)), "")
+
+
+def _content(options: Options, name: str) -> str:
+    """Return the text of an option's file, or of its Content variant."""
+    said: str = options[f"{name}Content"] or ""
+    if said or not options[name]:
+        return said
+    path = Path(options[name]).expanduser()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        why = getattr(failure, "strerror", None) or "it is not text"
+        raise OptionError(f"option {name}: {why}: {path}") from None
+
+
+def _without_logins(urls: tuple[str, ...]) -> tuple[tuple[str, ...], str, str]:
+    """Return the URLs with scheme and without logins, and the first user and password among them."""
+    bare: list[str] = []
+    user = password = ""
+    for url in urls:
+        whole = url if "://" in url else f"nats://{url}"
+        login, _, host = whole.partition("://")[2].rpartition("@")
+        if login and not user:
+            parts = urlsplit(whole)
+            user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        bare.append(f"{whole.partition('://')[0]}://{host}")
+    return tuple(bare), user, password

@@ -1,0 +1,459 @@
+"""Reading by a consumer of the task's own: the quickest way, for all but small ranges.
+
+Theory of operation. The consumer is ephemeral, in memory, acknowledges nothing and is deleted in the end, whatever the
+end is. Two pulls are on their way at any time; the server deals messages out to both in turn, so what is counted is
+how many messages are still owed by all of them together. Pulls do not wait: behind the last message the server says
+so at once. That may be a server that lags behind the stream's leader, so the leader is asked before it is believed.
+
+Reading the stored messages as they lie in the log of natsctl's own server (STREAM.BLOCKS): the cheapest way.
+
+Theory of operation. An answer holds as many frames of the log as fit into one message, and the range of sequences that
+it covers; one request is on its way while the answer before is cut into columns. The server makes nothing of the
+messages it sends, and keeps nothing, so that reading goes on with a request behind the last answer whatever happened
+meanwhile. STREAM.INFO says whether a stream has blocks, and gives the identity that every answer repeats: one of
+another stream of the same name is not taken.
+
+A frame is: a magic number and its length (4 bytes each), its checksum, kind, flags (1: it has a header block), length
+of the subject (2 bytes), sequence, time, another sequence (8 bytes each), all little-endian; then subject, header block
+after its length, payload. Servers check frames that they have from the disk. Source: docs/adr/0004, docs/adr/0027.
+
+Reading a range by whichever way the stream and the login allow, over lost connections and servers that go.
+
+Reading a range of a stream as Arrow batches, without a trace on the server.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from natsctl.spark.source.arrays import Ruler, int_array, number, sliced
+from natsctl.spark.source.direct_fetch import DirectReader, SingleReader
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    ConnectionLostError,
+    JetStreamSourceError,
+    NoResponseError,
+    NotAuthorisedError,
+    ServerUnreachableError,
+)
+from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange, Task, Transport
+from natsctl.spark.source.frames import Deliveries, Window
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import NO_STREAM, ONE_SHOT, header_of, refuse
+from natsctl.spark.source.link import Link, Message, description_of, read_frames, status_of
+from natsctl.spark.source.log_blocks import DamagedRecordError, RecordHeads, rows_at
+from natsctl.spark.source.rows import Rows, RowShape
+from natsctl.wire.server_frames import frame_end
+
+BAD_REQUEST: Final = 400
+NO_MESSAGES: Final = 404
+TIMED_OUT: Final = 408
+CONFLICT: Final = 409
+SIZE_HEADER: Final = b"\r\nNats-Msg-Size: "
+TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
+SERVED: Final = "Batch Completed"
+"""Of a pull that got all it asked for, and could have taken more bytes."""
+
+
+class ConsumerReader:
+    """One consumer and what its pulls owe."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._name = f"natsctl-spark-{secrets.token_hex(6)}"
+        self._inbox = task.link.new_inbox()
+        self._pulls: dict[bytes, int] = {}
+        """The number of messages that each pull asked for, by its subject."""
+        self._owed = 0
+        self._seen = 0
+        """The last delivery that was seen."""
+        self._pending = 0
+        """The number of messages that the consumer has not delivered, as far as is known."""
+        self._oversize = False
+        """Whether the next message is larger than what a pull takes."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are left.
+
+        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to go on with another.
+        """
+        task = self._task
+        try:
+            made = task.api.create_consumer(task.stream, self._name, self._config())
+            self._pending = int(made.get("num_pending") or 0)
+            sid = task.link.subscribe(f"{self._inbox}.*")
+            try:
+                yield from self._run(b"%d" % sid)
+            finally:
+                with suppress(ServerUnreachableError):
+                    task.link.unsubscribe(sid)
+        finally:
+            with suppress(JetStreamSourceError):  # it goes by itself, later, where it cannot be deleted
+                task.api.delete_consumer(task.stream, self._name)
+
+    def _config(self) -> dict[str, Any]:
+        task = self._task
+        config = {**ONE_SHOT, "deliver_policy": "by_start_sequence", "opt_start_seq": task.at}
+        if task.todo.filters:
+            config["filter_subjects"] = list(task.todo.filters)
+        if not task.shape.wants_value:
+            config["headers_only"] = True
+        return config
+
+    def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; what was read and not used goes back to the link, which still has to ask for the deletion."""
+        task, rest = self._task, b""
+        wanted = task.shape
+        frames = Deliveries(self._inbox.encode(), sid, values=wanted.wants_value, headers=wanted.wants_headers)
+        try:
+            while task.left:
+                if not self._pending:
+                    if task.more_to_come():
+                        raise ReadInterruptedError(f"the consumer's server lags behind the leader of {task.stream}")
+                    return
+                self._pull()
+                window = frames.window(task.gather(rest))
+                rest = window.rest
+                self._counted(window)
+                if window.rows:
+                    yield from task.handed_out(self._cleaned(window.rows))
+                for what in window.others:
+                    self._heed(what)
+        finally:
+            task.link.unread(rest)
+
+    def _pull(self) -> None:
+        """Send as many pulls as keep two on their way, but for no more than is left."""
+        limits = self._task.limits
+        if self._oversize and self._owed <= 0:
+            self._oversize = False
+            self._ask(1, {})
+        while not self._oversize and self._owed <= limits.messages:
+            wanted = min(self._task.left, self._pending) - self._owed
+            if wanted <= 0:
+                break
+            self._ask(min(wanted, limits.messages), {"max_bytes": limits.bytes})
+
+    def _ask(self, messages: int, more: dict[str, int]) -> None:
+        task = self._task
+        reply = f"{self._inbox}.{len(self._pulls)}"
+        body = json.dumps({"batch": messages, "no_wait": True, **more})
+        subject = task.api.subject(f"CONSUMER.MSG.NEXT.{task.stream}.{self._name}")
+        task.link.send(f"PUB {subject} {reply} {len(body)}\r\n{body}\r\n".encode())
+        self._pulls[reply.encode()] = messages
+        self._owed += messages
+
+    def _counted(self, window: Window) -> None:
+        """Count the deliveries of a window; raises ReadInterruptedError where one is missing."""
+        if window.rows is None or window.first is None or window.last is None:
+            return
+        count = len(window.rows.seqs)
+        if window.first.delivery != self._seen + 1 or window.last.delivery != self._seen + count:
+            raise ReadInterruptedError(f"deliveries of {self._task.stream} behind {self._task.at} are missing")
+        self._seen = window.last.delivery
+        self._owed -= count
+        self._pending = window.last.pending
+
+    def _cleaned(self, rows: Rows) -> Rows:
+        """Return the rows without the size that a server adds to headers where payloads are not asked for."""
+        if self._task.shape.wants_value or not rows.headers:
+            return rows
+        found = rows.headers.to_pylist() if isinstance(rows.headers, pa.Array) else rows.headers
+        blocks = [block[: block.rindex(SIZE_HEADER) + 2] + b"\r\n" if SIZE_HEADER in block else block
+                  for block in found]  # fmt: skip
+        return replace(rows, headers=blocks)
+
+    def _heed(self, what: Message | bytes) -> None:
+        """Do what a line or a status wants; raises ReadInterruptedError, ApiRefusedError."""
+        if isinstance(what, bytes):
+            self._task.link.heed(what)
+            return
+        asked = self._pulls.get(what.subject)
+        if asked is None:
+            return
+        status, text = status_of(what.headers), description_of(what.headers)
+        if status == NO_MESSAGES:
+            self._pending = 0
+        elif status == TIMED_OUT or (status == CONFLICT and text in (TOO_LARGE, SERVED)):
+            pending = header_of(what.headers, b"Nats-Pending-Messages")
+            remainder = int(pending) if pending else asked
+            self._owed -= remainder
+            self._oversize = text == TOO_LARGE and remainder == asked
+        elif status == BAD_REQUEST:
+            raise ApiRefusedError(f"a pull on {self._task.stream} is refused: {text}")
+        else:
+            raise ReadInterruptedError(f"the consumer on {self._task.stream} is gone: {status} {text}")
+
+
+FORMAT: Final = b"1"
+MOST_BYTES: Final = 4 << 20
+"""Of one answer."""
+HEADER_ROOM: Final = 1 << 10
+"""Of what the server that we are connected to lets through in one message, for the headers."""
+_DEFAULT_PAYLOAD: Final = 1 << 20
+_COUNT_BYTES = _SIZE_BYTES = 4
+_OVER_SIZE: Final = 10
+"""A frame is so much longer than the accounted size of its message."""
+_MAGIC: Final = 0x9E4C6A5B
+_MESSAGE: Final = 1
+_HAS_HEADER: Final = 1
+_HEAD_BYTES: Final = 40
+_WORDS: Final = _HEAD_BYTES // 8
+
+
+class BlockReader:
+    """Requests of STREAM.BLOCKS, the next one sent before an answer is looked at."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._inbox = task.link.new_inbox()
+        self._sid = b""
+        self._rest = b""
+        self._cutter = FrameCutter(task.shape)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are left.
+
+        Raises ApiRefusedError, NotAuthorisedError, and ServerUnreachableError to ask anew.
+        """
+        task = self._task
+        if task.block_offer is None or task.block_offer.format != FORMAT:
+            raise ApiRefusedError(
+                f"{task.stream} has no blocks to read: only natsctl's server has them, of streams on files; read with "
+                "transport=consumer"
+            )
+        sid = task.link.subscribe(self._inbox)
+        self._sid = b"%d" % sid
+        try:
+            yield from self._run()
+        finally:
+            with suppress(ServerUnreachableError):
+                task.link.unread(self._rest)
+                task.link.unsubscribe(sid)
+
+    def _run(self) -> Iterator[pa.RecordBatch]:
+        task, asked = self._task, self._task.at
+        self._ask(asked)
+        while True:
+            answer = self._answer()
+            covered = self._covered(answer, asked)
+            if goes_on := asked <= covered < task.todo.last:
+                self._ask(covered + 1)
+            rows = self._cutter.rows(answer.body)
+            if len(rows.seqs):
+                if rows.seqs[0].as_py() < asked or rows.seqs[-1].as_py() > covered:
+                    raise ReadInterruptedError(f"a block of {task.stream} has other sequences than it says")
+                yield from task.handed_out(rows)
+            task.at = max(task.at, covered + 1)
+            if not goes_on:
+                return
+            asked = covered + 1
+
+    def _ask(self, seq: int) -> None:
+        task = self._task
+        allowed = int(task.link.info.get("max_payload") or _DEFAULT_PAYLOAD) - HEADER_ROOM
+        most = max(min(task.limits.bytes, MOST_BYTES, allowed), 1)
+        wanted = {"seq": seq, "last_seq": task.todo.last, "filters": [*task.todo.filters], "max_bytes": most}
+        body = json.dumps(wanted).encode()
+        subject = task.api.subject(f"STREAM.BLOCKS.{task.stream}").encode()
+        task.link.send(b"PUB %b %b %d\r\n%b\r\n" % (subject, self._inbox.encode(), len(body), body))
+
+    def _answer(self) -> Message:
+        """Return the next answer; lines and other messages before it are dealt with.
+
+        Raises NoResponseError, NotAuthorisedError.
+        """
+        link, timeout_s = self._task.link, self._task.limits.timeout_s
+        data, at, self._rest = self._rest, 0, b""
+        while True:
+            for end, frame in read_frames(data, at):
+                at = end
+                if isinstance(frame, bytes):
+                    link.heed(frame)
+                elif frame.sid == self._sid:
+                    self._rest = data[at:]
+                    return frame
+            data, at = self._more(data[at:], timeout_s), 0
+
+    def _more(self, begun: bytes, timeout_s: float) -> bytes:
+        """Return what has come with the rest of the message that it begins; more of it where its end is not known."""
+        parts, size, wanted = [begun], len(begun), frame_end(begun)
+        while size < wanted:
+            parts.append(self._task.link.read(timeout_s))
+            size += len(parts[-1])
+        return b"".join(parts)
+
+    def _covered(self, answer: Message, asked: int) -> int:
+        """Return the last sequence that an answer covers.
+
+        Raises ApiRefusedError, StreamNotFoundError, ReadInterruptedError, NoResponseError.
+        """
+        task, name = self._task, f"STREAM.BLOCKS.{self._task.stream}"
+        if status_of(answer.headers):
+            raise ApiRefusedError(f"nobody answers on {task.api.subject(name)}")
+        if not header_of(answer.headers, b"Nats-Stream-Blocks"):
+            error = json.loads(answer.body).get("error") or {}
+            if error.get("err_code") == NO_STREAM:
+                raise ReadInterruptedError(f"{task.stream} is gone")  # perhaps to be made again: its info will say
+            refuse(name, error)
+        said = header_of(answer.headers, b"Nats-Stream-Identity")
+        if task.block_offer is None or said != task.block_offer.identity:
+            raise ReadInterruptedError(f"{task.stream} was deleted and made again while it was read")
+        if header_of(answer.headers, b"Nats-Sequence") != b"%d" % asked:
+            raise NoResponseError(f"an answer on {name} is not the one that was asked for")
+        return int(header_of(answer.headers, b"Nats-Last-Sequence"))
+
+
+class FrameCutter:
+    """Cuts the payload of an answer into columns."""
+
+    def __init__(self, shape: RowShape) -> None:
+        self._shape = shape
+        self._ruler = Ruler()
+
+    def rows(self, payload: bytes) -> Rows:
+        """Return the messages of an answer; raises ReadInterruptedError where it is not what it should be."""
+        count = int.from_bytes(payload[:_COUNT_BYTES], "little")
+        frames_at = _COUNT_BYTES + _SIZE_BYTES * count
+        if not count:
+            return Rows(int_array(()), int_array(()), (), (), ())
+        sizes = pa.Array.from_buffers(pa.uint32(), count, [None, pa.py_buffer(payload[_COUNT_BYTES:frames_at])])
+        frames = pa.py_buffer(memoryview(payload)[frames_at:])
+        lengths = pc.add(sizes.cast(pa.int64()), number(_OVER_SIZE))
+        ends = pc.cumulative_sum(lengths)
+        places = pc.subtract(ends, lengths)
+        if ends[-1].as_py() != frames.size or pc.less(pc.min(lengths), number(_HEAD_BYTES)).as_py():
+            raise ReadInterruptedError("a block of messages is longer or shorter than it says")
+        heads = sliced(frames, places, pc.add(places, number(_HEAD_BYTES)))
+        numbers = pa.Array.from_buffers(pa.int64(), _WORDS * count, [None, heads.buffers()[2]])
+        first, second, seqs, times = (self._ruler.every(numbers, _WORDS, at, count) for at in range(4))
+        kinds = pc.shift_right(second, number(32))
+        begun = pc.bit_wise_or(pc.shift_left(lengths, number(32)), number(_MAGIC))
+        as_said = (pc.equal(first, begun), pc.equal(pc.bit_wise_and(kinds, number(0xFF)), number(_MESSAGE)))
+        if not all(pc.all(each).as_py() for each in as_said):
+            raise ReadInterruptedError("a block of messages holds something else")
+        has_header = pc.not_equal(pc.bit_wise_and(kinds, number(_HAS_HEADER << 8)), number(0))
+        named = pc.bit_wise_and(pc.shift_right(kinds, number(16)), number(0xFFFF))
+        start = pc.add(places, number(_HEAD_BYTES))
+        try:
+            return rows_at(frames, RecordHeads(seqs, times, start, named, has_header, ends), self._shape)
+        except DamagedRecordError as damage:
+            raise ReadInterruptedError(f"a message is shorter than {damage}") from damage
+
+
+SMALL_RANGE: Final = 5_000
+"""So few messages are there sooner by direct get than a consumer is made."""
+LARGE_BYTES: Final = 4 << 10
+"""Of a message on average: blocks hold payloads, and where those are not wanted a consumer leaves them out."""
+
+
+class Reader(Protocol):
+    """One way to read what is left of a task."""
+
+    def __init__(self, task: Task) -> None: ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Return the rows that are left."""
+
+
+Info = dict[str, Any]
+Look = Callable[[Info], object]
+"""Is shown a STREAM.INFO answer, and may raise."""
+
+READERS: Final[dict[Transport, type[Reader]]] = {
+    "blocks": BlockReader,
+    "consumer": ConsumerReader,
+    "direct": DirectReader,
+    "get": SingleReader,
+}
+
+
+def read_range(
+    settings: ServerSettings, todo: ReadRange, limits: FetchLimits, columns: RowShape, look: Look | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range, in order, each once; the stream is looked at before reading begins, and begins again.
+
+    Raises StreamNotFoundError, ApiRefusedError, NotAuthorisedError, ServerUnreachableError after all retries,
+    SchemaMismatchError. However it ends, nothing is left on the server.
+    """
+    if todo.first > todo.last:
+        return
+    with Link.open(settings) as link:
+        task = Task(link, settings, todo, limits, columns)
+        known = None
+        ways = [todo.transport]
+        if todo.transport == "auto":
+            known, ways = _ways(task)
+        refused: ApiRefusedError | NotAuthorisedError | ServerUnreachableError | None = None
+        for way in ways:
+            try:
+                yield from _persistently(task, READERS[way], look, known)
+            except (ApiRefusedError, NotAuthorisedError, ReadInterruptedError, NoResponseError) as failure:
+                if isinstance(failure, NoResponseError) and way != "blocks":
+                    raise  # a block may be larger than what some server on its way lets through, and others be not
+                refused = refused or failure
+            else:
+                return
+        if refused:
+            raise refused
+
+
+def _persistently(task: Task, reader: type[Reader], look: Look | None, known: Info | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that are left, begun anew where something stops short; any progress resets the count of retries.
+
+    `known` is what the stream's info is, if it was asked just now.
+    """
+    left = task.settings.retries
+    while task.left:
+        before = task.at
+        try:
+            if look or reader is BlockReader:
+                now, known = known or task.look(), None
+                if look:
+                    look(now)
+            yield from reader(task).batches()
+        except (ConnectionLostError, NoResponseError, ReadInterruptedError) as failure:
+            left = task.settings.retries if task.at > before else left - 1
+            known = None
+            if left < 0:
+                raise
+            if isinstance(failure, ConnectionLostError):
+                task.link.reopen()
+            elif task.at == before:
+                task.pause()
+        else:
+            return
+
+
+def _ways(task: Task) -> tuple[Info | None, list[Transport]]:
+    """Return the stream's info, if it may be known, and the ways to read, the best one first.
+
+    A consumer on a work queue or a stream that lives by interest would take part in who has seen what, so they are
+    read without.
+    """
+    try:
+        info = task.look()
+    except (ApiRefusedError, NotAuthorisedError):
+        return None, ["consumer", "direct", "get"]
+    config: Info = info["config"]
+    ways: list[Transport]
+    if config.get("retention", "limits") != "limits":
+        ways = ["direct", "get"] if config.get("allow_direct") else ["get"]
+    elif not config.get("allow_direct"):
+        ways = ["consumer", "get"]
+    else:
+        ways = ["direct", "consumer", "get"] if task.left <= SMALL_RANGE else ["consumer", "direct", "get"]
+    return info, ["blocks", *ways] if task.block_offer and _suits_blocks(task, info["state"]) else ways
+
+
+def _suits_blocks(task: Task, state: Info) -> bool:
+    """Return whether blocks are worth reading: not for headers alone of messages with much behind them."""
+    return task.shape.wants_value or state.get("bytes", 0) <= LARGE_BYTES * max(state.get("messages", 0), 1)

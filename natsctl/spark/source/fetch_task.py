@@ -1,0 +1,155 @@
+"""The range that one task reads, and its limits.
+
+What one reading task has in hand: its connection, its range, and how far it is.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, NotAuthorisedError, ServerUnreachableError
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import BlockOffer, JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.rows import Rows, RowShape
+
+Transport = Literal["auto", "blocks", "consumer", "direct", "get"]
+
+
+@dataclass(frozen=True)
+class ReadRange:
+    """Messages of one stream from sequence `first` to `last`, both included, on any of `filters` (none: all).
+
+    Sequences that are gone, or filtered out, are simply absent from what is read.
+    """
+
+    stream: str
+    first: int
+    last: int
+    filters: tuple[str, ...] = ()
+    transport: Transport = "auto"
+
+
+@dataclass(frozen=True)
+class FetchLimits:
+    """The amount that is asked for at once, two requests on their way at any time."""
+
+    messages: int = 10_000
+    bytes: int = 8 << 20
+    """Below the server's max_pending of 64 MiB, beyond which it closes the connection as a slow consumer."""
+    timeout_s: float = 30.0
+    """Without any data for that long, reading begins anew behind the last message."""
+
+
+WINDOW_BYTES: Final = 2 << 20
+"""So much is taken apart at once: half of that costs a fifth more for each message, as columns cost something to begin;
+twice as much is more than two pulls bring, so that servers wait."""
+SHORT_WAIT_S: Final = 0.01
+"""How long more is waited for while a window is not full. A server that sends little at once, or that shares the
+reader's cores, is not that long silent in between; at the end of a range it is waited in vain."""
+
+
+class ReadInterruptedError(ServerUnreachableError):
+    """What is being read stopped short; it goes on by another request behind the last message."""
+
+
+class Task:
+    """A range that is being read; `at` is the sequence from which on nothing was handed out yet."""
+
+    def __init__(
+        self, link: Link, settings: ServerSettings, todo: ReadRange, limits: FetchLimits, shape: RowShape
+    ) -> None:
+        self.link = link
+        self.settings = settings
+        self.todo = todo
+        self.limits = limits
+        self.shape = shape
+        self.api = JetStreamApi(link, settings)
+        self.at = max(todo.first, 1)
+        self.block_offer: BlockOffer | None = None
+        """Whether the stream's blocks can be read, as `look` has found."""
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        return self.todo.stream
+
+    def look(self) -> dict[str, Any]:
+        """Return the answer to STREAM.INFO; raises StreamNotFoundError, NotAuthorisedError."""
+        answer, self.block_offer = self.api.stream_and_blocks(self.stream)
+        return answer
+
+    @property
+    def left(self) -> int:
+        """How many sequences are left."""
+        return max(self.todo.last - self.at + 1, 0)
+
+    def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as a batch, without those outside of what is left; `at` goes behind them.
+
+        Raises ReadInterruptedError.
+
+        What is asked for twice because a connection was lost is handed out once. A message behind the range is its end:
+        the last sequences of a range may be of other subjects.
+        """
+        if len(rows.seqs) > 1 and not rising(rows.seqs):
+            raise ReadInterruptedError(f"messages of {self.stream} came out of their order behind {self.at}")
+        begin, end = self.at, rows.seqs[-1].as_py()
+        self.at = max(begin, min(end, self.todo.last) + 1)
+        rows = between(rows, begin, self.todo.last)
+        if len(rows.seqs):
+            yield self.shape.batch(self.stream, rows)
+
+    def more_to_come(self) -> bool:
+        """Return whether the stream's leader has a message in what is left, for a server may lag behind it."""
+        for pattern in self.todo.filters or (">",):
+            try:
+                found = self.api.message(self.stream, {"seq": self.at, "next_by_subj": pattern})
+            except (NotAuthorisedError, ApiRefusedError, NoResponseError):
+                return False
+            if found is not None and found.seq <= self.todo.last:
+                return True
+        return False
+
+    def gather(self, data: bytes, enough: int = WINDOW_BYTES) -> bytes:
+        """Return what there was and a window of what comes next; raises NoResponseError, ConnectionLostError."""
+        parts = [data, self.link.read(self.limits.timeout_s)]
+        size = sum(map(len, parts))
+        while size < enough:
+            try:
+                more = self.link.read(SHORT_WAIT_S)
+            except NoResponseError:
+                break
+            parts.append(more)
+            size += len(more)
+        return b"".join(parts)
+
+    def pause(self) -> None:
+        """Wait before something is tried again."""
+        time.sleep(self.settings.retry_interval_s)
+
+
+def rising(seqs: pa.Int64Array) -> bool:
+    """Return whether every sequence is above the one before."""
+    return bool(pc.all(pc.greater(seqs[1:], seqs[:-1])).as_py())
+
+
+def between(rows: Rows, first: int, last: int) -> Rows:
+    """Return the rows from one sequence to another; sequences rise."""
+    seqs = rows.seqs
+    if seqs[0].as_py() >= first and seqs[-1].as_py() <= last:
+        return rows
+    cut = slice(bisect_left(seqs, first, key=_value), bisect_right(seqs, last, key=_value))
+    times = rows.times_ns[cut] if rows.times_ns is not None else None
+    return Rows(seqs[cut], times, rows.subjects[cut], rows.headers[cut], rows.values[cut])
+
+
+def _value(scalar: pa.Int64Scalar) -> int:
+    return int(scalar.as_py())

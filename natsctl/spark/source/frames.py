@@ -1,0 +1,298 @@
+"""Frames of one consumer cut into columns by Arrow.
+
+Theory of operation. Between the subject and the numbers of every frame of a consumer stand the same bytes: the
+subscription, and what the reply subject begins with. Data is split there, so that a piece holds a frame's numbers, its
+headers and payload, and the verb and subject of the frame behind it; where in a piece these are follows from the
+numbers. A payload may hold those bytes too: then a piece is shorter than its frame announced, and nothing is cut. What
+else a server sends between frames is found before the verb of the next one.
+
+What a consumer delivers, cut into columns, a window of many frames at a time.
+
+A window is cut by Arrow as a whole (`frame_columns`) where it can be. What it cannot be sure of, such as a payload that
+looks like a frame, is read again frame by frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from natsctl.spark.source.arrays import (
+    Ruler,
+    binary_array,
+    int_array,
+    number,
+    numbers,
+    offsets,
+    pieces,
+    same,
+    sliced,
+    whole,
+)
+from natsctl.spark.source.link import LONGEST_REPLY, PLACES, REPLY_AT, Message, Place, place_of, read_frames
+from natsctl.spark.source.rows import Rows
+from natsctl.wire.server_frames import LINE_END
+
+VERB: Final = b"MSG "
+VERBS: Final = frozenset((b"", b"H"))
+"""The letters that may stand before it in the verb."""
+
+
+class Cut(NamedTuple):
+    """Columns of frames; the numbers of a place, by row, as they stand in the reply subjects."""
+
+    rows: Rows
+    words: pa.BinaryArray
+    """Behind the mark, `stride` for each row: sequence, delivery, time, pending, perhaps one more; the last with the
+    frame's sizes."""
+    stride: int
+    others: list[Message | bytes]
+    """Messages and lines between the frames, and behind them."""
+
+
+class Sizes(NamedTuple):
+    """Of the header blocks, None where no frame has one, and of the blocks with their payloads."""
+
+    heads: pa.Int32Array | None
+    totals: pa.Int32Array
+
+
+class FrameColumns:
+    """Cuts frames in which `mark` stands between subject and numbers, `places` of them divided by dots."""
+
+    def __init__(self, mark: bytes, places: int, *, values: bool = True, headers: bool = True) -> None:
+        """Columns that are not wanted stay empty."""
+        self.mark = mark
+        self._places = places
+        self._values = values
+        self._headers = headers
+        self._ruler = Ruler()
+
+    def of(self, data: memoryview) -> Cut | None:
+        """Return the columns of data that ends with a frame; None where something is not as its frames announce it.
+
+        Raises pa.ArrowInvalid for numbers that are none.
+        """
+        every = self._ruler.every
+        split = pieces(whole(data), self.mark)
+        count = len(split) - 1
+        halves = pieces(split[1:], LINE_END, most=1)
+        if count < 1 or len(halves) != 2 * count:
+            return None
+        words = pieces(every(halves, 2, 0, count), b".")
+        if len(words) != self._places * count:
+            return None
+        sizes = self._sizes(every(words, self._places, self._places - 1, count))
+        found = Contents(self._ruler, halves, sizes) if sizes else None
+        if sizes is None or found is None or not found.fit():
+            return None
+        lines = self._lines(pa.concat_arrays([split[:1], found.rests]))
+        if lines is None:
+            return None
+        rows = Rows(
+            numbers(every(words, self._places, 0, count)),
+            numbers(every(words, self._places, 2, count)),
+            lines[0],
+            found.headers if self._headers and sizes.heads is not None else (),
+            found.payloads if self._values else (),
+        )
+        return Cut(rows, words, self._places, lines[1])
+
+    def _sizes(self, texts: pa.BinaryArray) -> Sizes | None:
+        """Return the sizes out of `<a word> [<header size>] <whole size>`, row by row; None for other texts."""
+        count, found = len(texts), pc.split_pattern(texts, b" ")
+        words = found.values
+        if len(words) == 2 * count:
+            return Sizes(None, numbers(self._ruler.every(words, 2, 1, count)).cast(pa.int32()))
+        one, begins = same(1, 1)[0], found.offsets
+        amounts = pc.subtract(begins[1:], begins[:-1])
+        with_head = pc.equal(amounts, same(3, 1)[0])
+        if not pc.all(pc.or_(with_head, pc.equal(amounts, same(2, 1)[0]))).as_py():
+            return None
+        totals = numbers(words.take(pc.subtract(begins[1:], one))).cast(pa.int32())
+        seconds = numbers(words.take(pc.add(begins[:-1], one))).cast(pa.int32())
+        return Sizes(pc.if_else(with_head, seconds, same(0, 1)[0]), totals)
+
+    def _lines(self, lines: pa.BinaryArray) -> tuple[pa.BinaryArray, list[Message | bytes]] | None:
+        """Return the subjects out of `MSG <subject>`, and what stood before them; behind the last is none."""
+        others: list[Message | bytes] = []
+        words = pieces(lines, VERB)
+        if not self._are_bare(words, len(lines)):
+            longer = pc.match_substring(lines, LINE_END)
+            bare = [_bare(line, others) for line in lines.filter(longer).to_pylist()]
+            words = pieces(pc.replace_with_mask(lines, longer, binary_array(bare)), VERB)
+            if not self._are_bare(words, len(lines)):
+                return None
+        return self._ruler.every(words, 2, 1, len(lines) - 1), others
+
+    def _are_bare(self, words: pa.BinaryArray, lines: int) -> bool:
+        """Return whether each line but the last is a verb and a subject, and nothing else."""
+        if len(words) != 2 * lines - 1:
+            return False
+        return set(pc.unique(self._ruler.every(words, 2, 0, lines)).to_pylist()) <= VERBS
+
+
+class Contents:
+    """The parts of a piece behind its numbers: headers, payload, the line end behind it, and the rest."""
+
+    def __init__(self, ruler: Ruler, halves: pa.BinaryArray, sizes: Sizes) -> None:
+        """Of the halves every second one is taken, which has all of these."""
+        count, places = len(sizes.totals), offsets(halves)
+        begins, ends = (ruler.every(places, 2, at, count).cast(pa.int64()) for at in (1, 2))
+        heads = begins if sizes.heads is None else pc.add(begins, sizes.heads)
+        bodies = pc.add(begins, sizes.totals)
+        self._data = halves.buffers()[2]
+        self._bounds = [begins, heads, bodies, pc.add(bodies, number(len(LINE_END))), ends]
+
+    def fit(self) -> bool:
+        """Return whether they are as long as the sizes say."""
+        rising = (pc.all(pc.less_equal(*both)).as_py() for both in pairwise(self._bounds))
+        return all(rising) and all_are(self._between(2), LINE_END)
+
+    @property
+    def headers(self) -> pa.BinaryArray:
+        """The header blocks."""
+        return self._between(0)
+
+    @property
+    def payloads(self) -> pa.BinaryArray:
+        """The payloads."""
+        return self._between(1)
+
+    @property
+    def rests(self) -> pa.BinaryArray:
+        """The bytes behind the line ends."""
+        return self._between(3)
+
+    def _between(self, at: int) -> pa.BinaryArray:
+        return sliced(self._data, *self._bounds[at : at + 2])
+
+
+def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
+    """Return the rest of a line behind what came before it, which goes to the others."""
+    at = 0
+    for end, frame in read_frames(line):
+        at = end
+        others.append(frame)
+    return line[at:]
+
+
+def all_are(rows: pa.BinaryArray, text: bytes) -> bool:
+    """Return whether every row is that text."""
+    return bool(pc.all(pc.equal(rows, whole(text)[0])).as_py())
+
+
+SMALL_BYTES: Final = 16 << 10
+"""Less than that is read frame by frame: it costs less than to learn a consumer's shape."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window of frames: rows, whatever came between them, and the bytes of a frame that is not whole."""
+
+    rows: Rows | None
+    first: Place | None
+    """Of the first row; None without rows."""
+    last: Place | None
+    """Of the last one."""
+    others: Sequence[Message | bytes]
+    rest: bytes
+
+
+class Deliveries:
+    """Cuts what one pull consumer delivers; it learns from the first frame how its frames look."""
+
+    def __init__(self, inbox: bytes, sid: bytes, *, values: bool = True, headers: bool = True) -> None:
+        """`inbox` begins the subjects of what is no delivery but a status; what is not wanted stays empty."""
+        self._inbox = inbox
+        self._sid = sid
+        self._values = values
+        self._headers = headers
+        self._columns: FrameColumns | None = None
+
+    def window(self, data: bytes) -> Window:
+        """Return the frames of a window, which begins where a frame begins."""
+        if len(data) < SMALL_BYTES:
+            return self.exactly(data)
+        return self.quickly(data) or self.exactly(data)
+
+    def quickly(self, data: bytes) -> Window | None:
+        """Return the same as `exactly`; None where something stands in the way."""
+        columns = self._columns = self._columns or self._learned(data)
+        at = data.rfind(columns.mark) if columns else -1
+        if columns is None or at < 0:
+            return None
+        begin = _line_before(data, at)
+        end, _ = next(read_frames(data, begin), (begin, b""))
+        try:
+            cut = columns.of(memoryview(data)[:end])
+        except pa.ArrowInvalid:  # a number that is none
+            return None
+        if cut is None:
+            return None
+        others, rest = self._between(data, end)
+        others = [*cut.others, *others]
+        if any(self._is_delivery(each) for each in others):
+            return None
+        return Window(cut.rows, _place(cut, 0), _place(cut, len(cut.rows.seqs) - 1), others, rest)
+
+    def exactly(self, data: bytes) -> Window:
+        """Return the frames, one by one."""
+        found: list[tuple[Message, Place]] = []
+        others: list[Message | bytes] = []
+        at = 0
+        for end, frame in read_frames(data):
+            at = end
+            if isinstance(frame, Message) and self._is_delivery(frame):
+                found.append((frame, place_of(frame.reply)))
+            else:
+                others.append(frame)
+        if not found:
+            return Window(None, None, None, others, data[at:])
+        messages, places = zip(*found, strict=True)
+        rows = Rows(
+            int_array([place.seq for place in places]),
+            int_array([place.time_ns for place in places]),
+            [message.subject for message in messages],
+            [message.headers for message in messages] if self._headers else (),
+            [message.body for message in messages] if self._values else (),
+        )
+        return Window(rows, places[0], places[-1], others, data[at:])
+
+    def _learned(self, data: bytes) -> FrameColumns | None:
+        """Return how frames look, by the first one, if it is a delivery."""
+        words = data[: data.find(LINE_END)].split(b" ")
+        if len(words) < 5 or words[0] not in REPLY_AT or words[2] != self._sid or words[1].startswith(self._inbox):
+            return None
+        tokens = words[3].split(b".")
+        places = PLACES + 1 if len(tokens) > LONGEST_REPLY else PLACES
+        mark = b" %b %b." % (words[2], b".".join(tokens[:-places]))
+        return FrameColumns(mark, places, values=self._values, headers=self._headers)
+
+    def _between(self, data: bytes, at: int) -> tuple[list[Message | bytes], bytes]:
+        """Return what stands behind the frames, and the bytes of what is not whole."""
+        others: list[Message | bytes] = []
+        for end, frame in read_frames(data, at):
+            at = end
+            others.append(frame)
+        return others, data[at:]
+
+    def _is_delivery(self, what: Message | bytes) -> bool:
+        return isinstance(what, Message) and what.sid == self._sid and not what.subject.startswith(self._inbox)
+
+
+def _line_before(data: bytes, at: int) -> int:
+    """Return where the line begins in which `at` is."""
+    found = data.rfind(LINE_END, 0, at)
+    return 0 if found < 0 else found + len(LINE_END)
+
+
+def _place(cut: Cut, row: int) -> Place:
+    """Return where the message of a row is."""
+    seq, delivery, time_ns, pending = cut.words[row * cut.stride : row * cut.stride + PLACES].to_pylist()
+    return Place(int(seq), int(delivery), int(time_ns), int(pending.split()[0]))

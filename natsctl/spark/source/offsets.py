@@ -1,0 +1,322 @@
+"""The position of a streaming query: by stream the last sequence it has read, as Spark's checkpoint keeps it.
+
+`{"v": 1, "streams": {"ORDERS": {"seq": 400000, "created": "2026-11-21T03:38:08.293843492Z"}}}`. A start is
+exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. Where a batch
+does not go on from the batch before, because a stream was found by its pattern or is another one of the same name, the
+end of that batch says `since`: the sequence behind which it begins, so that the batch is the same whenever it runs.
+`known` is where the stream ended when the offset was made, and `gone` how many messages between the two were deleted
+by then, if any: what is deleted later was lost to the query. `cuts` are the last sequences of the parts of the batch
+that ends here, but for the last part: a batch that is run again has the same parts, on however many cores. Offsets of
+earlier versions have none.
+
+Messages that were to be read and are gone: reported exactly, or passed over where that is allowed.
+
+| what is found | is an error | else |
+|---|---|---|
+| the stream is another one of the same name | StreamRecreatedError | reading begins anew |
+| it has become another one since a task was planned | StreamRecreatedError | the task reads what is there |
+| it ends before where reading stood | SequenceResetError | reading waits |
+| its first message is behind where reading stood | DataLossError | reading goes on at the first message |
+| messages in between were deleted since it was looked at last | DataLossError | reading goes on without them |
+
+The last two are no loss where messages go by design: with a limit by subject a newer one has taken the place of an
+older one, and a work queue or a stream with interest drops what its consumers have taken. Nor is what had been deleted
+before a query saw it, nor what may have been on subjects that it does not read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamRecreatedError
+from natsctl.spark.source.source_options import moment_ns
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """The position up to which one stream has been read."""
+
+    seq: int
+    created: str
+    since: int | None = None
+    known: int | None = None
+    gone: int = 0
+    cuts: tuple[int, ...] | None = None
+
+    def same_stream(self, created: str) -> bool:
+        """Return whether it is of the stream that was made at that time."""
+        return moment_ns(self.created) == moment_ns(created)
+
+
+Offsets = Mapping[str, Position]
+
+
+def encode_offsets(offsets: Offsets) -> dict[str, Any]:
+    """Return the offsets as JSON has them; equal ones give equal texts."""
+    streams: dict[str, dict[str, Any]] = {}
+    for name in sorted(offsets):
+        position = offsets[name]
+        streams[name] = {"seq": position.seq, "created": position.created}
+        if position.since is not None:
+            streams[name]["since"] = position.since
+        if position.known is not None:
+            streams[name]["known"] = position.known
+        if position.gone:
+            streams[name]["gone"] = position.gone
+        if position.cuts is not None:
+            streams[name]["cuts"] = list(position.cuts)
+    return {"v": VERSION, "streams": streams}
+
+
+def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
+    """Return the offsets of a checkpoint; raises OptionError for those of another version or of another source."""
+    if said.get("v") != VERSION or not isinstance(said.get("streams"), dict):
+        raise OptionError(
+            f"the checkpoint's offsets are not of this source, or of a newer version than {VERSION}: give the query a "
+            "checkpoint of its own, or use the natsctl that wrote it"
+        )
+    return {name: _position(each) for name, each in said["streams"].items()}
+
+
+def _position(said: Mapping[str, Any]) -> Position:
+    cuts = said.get("cuts")
+    return Position(
+        int(said["seq"]),
+        str(said["created"]),
+        said.get("since"),
+        said.get("known"),
+        said.get("gone", 0),
+        None if cuts is None else tuple(map(int, cuts)),
+    )
+
+
+MAX_DELETED: Final = 100_000
+"""Deleted messages up to which a server is asked for their sequences: about a megabyte."""
+_MAX_SPANS: Final = 10
+_GO_ON: Final = "start anew with another checkpoint or offsets, or let the query go on with failOnDataLoss=false"
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """The facts of STREAM.INFO that planning needs."""
+
+    name: str
+    created: str
+    first: int
+    last: int
+    messages: int
+    bytes: int
+    retention: str
+    per_subject: int
+    limits: tuple[str, ...]
+    """The limits by which old messages are removed, as texts."""
+    thins_out: bool = False
+    """Whether messages inside are removed without being deleted by a client."""
+    num_deleted: int = 0
+    deleted: tuple[int, ...] | None = None
+    """The sequences of deleted messages, ascending; None where they are not known."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every sequence from the first to the last has its message."""
+        return self.messages == self.last - self.first + 1
+
+    @property
+    def by_design(self) -> bool:
+        """Whether messages are removed although no reader was late."""
+        return self.retention != "limits" or self.per_subject > 0
+
+
+def stream_state(answer: dict[str, Any]) -> StreamState:
+    """Return the facts of a STREAM.INFO answer."""
+    config, state = answer["config"], answer["state"]
+    return StreamState(
+        name=config["name"],
+        created=answer["created"],
+        first=max(state.get("first_seq", 0), 1),
+        last=state.get("last_seq", 0),
+        messages=state.get("messages", 0),
+        bytes=state.get("bytes", 0),
+        retention=config.get("retention", "limits"),
+        per_subject=max(config.get("max_msgs_per_subject", 0), 0),
+        limits=_limits(config),
+        thins_out=any(config.get(name) for name in _THINNING),
+        num_deleted=state.get("num_deleted", 0),
+        deleted=tuple(state.get("deleted") or ()) if "deleted" in state or not state.get("num_deleted") else None,
+    )
+
+
+_THINNING: Final = ("allow_rollup_hdrs", "allow_msg_ttl", "allow_msg_schedules", "mirror")
+"""Features by which messages replace earlier ones, go at a time of their own, or were never copied."""
+
+
+def standing_at(seq: int, now: StreamState, since: int | None = None) -> Position:
+    """Return the position of a query that has read a stream up to a sequence, and what it knows of the rest."""
+    if now.deleted is None:
+        return Position(seq, now.created, since)
+    return Position(seq, now.created, since, max(now.last, seq), sum(one > seq for one in now.deleted))
+
+
+def _limits(config: dict[str, Any]) -> tuple[str, ...]:
+    found = []
+    if config.get("max_age", 0) > 0:
+        found.append(f"max_age {config['max_age'] / 1e9:g}s")
+    found += [f"{name} {config[name]}" for name in ("max_msgs", "max_bytes") if config.get(name, -1) > 0]
+    if config.get("allow_msg_ttl"):
+        found.append("the messages' own TTL")
+    return tuple(found)
+
+
+def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
+    """Return whether a stream is the one that was read before; raises StreamRecreatedError if that is an error."""
+    if stood.same_stream(now.created):
+        return True
+    tell(
+        StreamRecreatedError(
+            f"{now.name} was deleted and made again, or restored from a backup: offsets up to {stood.seq} are of the "
+            f"stream of {stood.created}, and this one is of {now.created} with {span(now.first, now.last)}. If it has "
+            f'the same messages, go on with a new checkpoint and startingOffsets {{"{now.name}": {stood.seq + 1}}}; '
+            "else what was not read is gone, and failOnDataLoss=false begins with the new stream's first message"
+        ),
+        fail=fail,
+    )
+    return False
+
+
+def check_planned(first: int, last: int, created: str, now: StreamState, *, fail: bool) -> bool:
+    """Return whether a stream is the one that a read was planned for; raises StreamRecreatedError if it must be."""
+    if Position(last, created).same_stream(now.created):
+        return True
+    tell(
+        StreamRecreatedError(
+            f"{now.name} was deleted and made again, or restored from a backup, since it was looked up: "
+            f"{span(first, last)} were to be read of the stream of {created}, and this one is of {now.created} with "
+            f"{span(now.first, now.last)}. Load it anew, or start the streaming query again"
+        ),
+        fail=fail,
+    )
+    return False
+
+
+def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
+    """Return whether a stream still reaches to where it was read; raises SequenceResetError where that is an error."""
+    if now.last >= seq:
+        return True
+    tell(
+        SequenceResetError(
+            f"{now.name} ends at {now.last}, and sequence {seq} was read or is to be read: an older state of it was "
+            f"restored, or the offsets are not its own; {_GO_ON}, which waits until the stream has come that far"
+        ),
+        fail=fail,
+    )
+    return False
+
+
+def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> None:
+    """Raise SequenceResetError where the sequence of an option is behind a stream's end and that is an error."""
+    if end < seq:
+        tell(
+            SequenceResetError(
+                f"option {option}: it says {seq}, and {name} ends at {end}: an older state was restored, "
+                f"or the offset is another stream's; give one up to {end}, or failOnDataLoss=false, with which "
+                "a batch reads what is there, and a streaming query waits until the stream has come that far"
+            ),
+            fail=fail,
+        )
+
+
+def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
+    """Return the sequence at which reading `first` to `last` can begin.
+
+    Raises DataLossError where messages before that are gone and missed.
+    """
+    if now.first <= first or first > last:
+        return first
+    gone = min(now.first - 1, last)
+    if now.by_design:
+        if fail:
+            why = (
+                "as a limit by subject wants it" if now.per_subject else f"as its retention {now.retention!r} wants it"
+            )
+            _note(f"{now.name}: {span(first, gone)} went {why}; reading goes on at {gone + 1}")
+    else:
+        tell(DataLossError(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail)
+    return gone + 1
+
+
+def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -> None:
+    """Raise DataLossError where messages up to `last` were deleted that the query had not read at its last look."""
+    if now.by_design or now.thins_out or stood.known is None or now.deleted is None:
+        return
+    earlier = [seq for seq in now.deleted if stood.seq < seq <= stood.known]
+    later = [seq for seq in now.deleted if stood.known < seq <= last]
+    missing = max(len(earlier) - stood.gone, 0) + len(later)
+    if not missing:
+        return
+    among = f", {stood.gone} more of them were gone before" if stood.gone else ""
+    tell(
+        DataLossError(
+            f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} between {stood.seq} and {last} were "
+            f"deleted before they were read ({spans([*earlier, *later])}{among}); {_GO_ON}, which goes on without them"
+        ),
+        fail=fail,
+    )
+
+
+def spans(seqs: Sequence[int]) -> str:
+    """Ascending sequences as a text, those that follow each other together, a long list cut short."""
+    if not seqs:
+        return ""
+    breaks = [at for at, (one, next_one) in enumerate(pairwise(seqs), 1) if next_one != one + 1]
+    ends = [0, *breaks, len(seqs)]
+    told = [
+        f"{seqs[begin]}" if end == begin + 1 else f"{seqs[begin]}..{seqs[end - 1]}"
+        for begin, end in pairwise(ends[: _MAX_SPANS + 1])
+    ]
+    more = len(seqs) - ends[min(_MAX_SPANS, len(ends) - 1)]
+    return ", ".join(told) + (f" and {more} more" if more else "")
+
+
+def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: bool) -> None:
+    """Raise DataLossError where messages went between planning and reading since the stream's beginning passed them."""
+    if missing <= 0 or now.first <= first or now.by_design:
+        return
+    gone = min(now.first - 1, last)
+    tell(
+        DataLossError(
+            f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} of {span(first, last)} went while they "
+            f"were being read: {span(first, gone)} {why_gone(now)}; {_GO_ON}"
+        ),
+        fail=fail,
+    )
+
+
+def why_gone(now: StreamState) -> str:
+    """Return the cause that removed messages at the beginning of a stream: its limits, or a purge or deletes."""
+    if now.limits:
+        return f"expired by {', '.join(now.limits)}, or were purged"
+    return "were purged or deleted"
+
+
+def span(first: int, last: int) -> str:
+    """Return a range of sequences as a text."""
+    if first > last:
+        return "no messages"
+    return f"sequence {first}" if first == last else f"sequences {first}..{last}"
+
+
+def tell(failure: DataLossError, *, fail: bool) -> None:
+    """Raise a loss, or where that is allowed only write it to the log."""
+    if fail:
+        raise failure
+    _note(f"{failure} (failOnDataLoss=false)")
+
+
+def _note(text: str) -> None:
+    logging.getLogger("pyspark_jetstream").warning(text)

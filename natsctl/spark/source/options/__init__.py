@@ -1,1 +1,0 @@
-"""The options of a query, in one table, and the server that they mean."""

@@ -1,0 +1,449 @@
+"""The part of a query's WHERE that the server can do: a range of sequences, a range of time, subjects, streams.
+
+Sequences are done exactly. Times and subjects only leave out what cannot fit: Spark looks at those rows once more.
+
+The part of a stream that one task reads.
+
+The plan of a read: streams, ranges and parts.
+
+A stream without gaps is split and counted by its sequences. In one with gaps, or through filters, how many messages
+lie in a range is asked of the server: a consumer that begins at a sequence reports how many are pending from there.
+Where no such consumer may be made, sequences stand for messages.
+
+Reading a part in its task, and making sure afterwards that nothing was missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from natsctl.spark.source.errors import ApiRefusedError, NotAuthorisedError, OptionError, StreamNotFoundError
+from natsctl.spark.source.fetch import read_range
+from natsctl.spark.source.fetch_task import FetchLimits, ReadRange
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import Asking, JetStreamApi
+from natsctl.spark.source.offsets import StreamState, check_begin, check_planned, check_read, check_said, stream_state
+from natsctl.spark.source.read_request import Reading, cores
+from natsctl.spark.source.rows import RowShape
+from natsctl.spark.source.source_options import EARLIEST, LATEST, check_subject, meet
+from natsctl.spark.source.spark_api import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+_NEVER_NULL = ("stream", "seq", "subject", "timestamp")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The messages that a query can use: bounds include their end, None stands for all."""
+
+    first: int | None = None
+    last: int | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+    subjects: tuple[str, ...] | None = None
+    streams: tuple[str, ...] | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no message can fit."""
+        empty = self.first is not None and self.last is not None and self.first > self.last
+        backwards = self.since_ns is not None and self.until_ns is not None and self.since_ns > self.until_ns
+        return empty or backwards or self.subjects == () or self.streams == ()
+
+
+def push(filters: Iterable[Filter], wanted: Wanted) -> tuple[Wanted, list[Filter]]:
+    """Return what is wanted with the filters added, and those that Spark has to look at as well."""
+    left: list[Filter] = []
+    for each in filters:
+        wanted, done = _pushed(each, wanted)
+        if not done:
+            left.append(each)
+    return wanted, left
+
+
+def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
+    """Return what is wanted with one filter, and whether nothing of it is left to do."""
+    attribute: tuple[str, ...] = getattr(each, "attribute", ())
+    column = attribute[0] if len(attribute) == 1 else ""
+    if isinstance(each, IsNotNull):
+        return wanted, column in _NEVER_NULL
+    values = _values(each)
+    if column == "seq" and values and all(_is_whole(value) for value in values):
+        return _by_sequence(each, values, wanted)
+    if column == "timestamp" and values and all(isinstance(value, datetime) for value in values):
+        return _by_time(each, values, wanted), False
+    if column == "subject" and values and all(isinstance(value, str) for value in values):
+        return _by_subject(each, values, wanted), False
+    if column == "stream" and isinstance(each, EqualTo | EqualNullSafe | In):
+        names = tuple(value for value in values if wanted.streams is None or value in wanted.streams)
+        return replace(wanted, streams=names), False
+    return wanted, False
+
+
+def _values(each: Filter) -> tuple[Any, ...]:
+    """Return what a filter compares with; nothing for one that is not understood, or that compares with null."""
+    if isinstance(each, In):
+        return tuple(value for value in each.value if value is not None)
+    value = getattr(each, "value", None)
+    return () if value is None else (value,)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _bounds(each: Filter, values: tuple[int, ...]) -> tuple[int | None, int | None] | None:
+    """Return the least and the greatest value that fit, None for no bound; None in all for a filter of another kind."""
+    if isinstance(each, EqualTo | EqualNullSafe | In):
+        return min(values), max(values)
+    if isinstance(each, GreaterThan | GreaterThanOrEqual):
+        return (values[0] if isinstance(each, GreaterThanOrEqual) else values[0] + 1), None
+    if isinstance(each, LessThan | LessThanOrEqual):
+        return None, (values[0] if isinstance(each, LessThanOrEqual) else values[0] - 1)
+    return None
+
+
+def _by_sequence(each: Filter, values: tuple[int, ...], wanted: Wanted) -> tuple[Wanted, bool]:
+    bounds = _bounds(each, values)
+    if bounds is None:
+        return wanted, False
+    whole = len(set(values)) == max(values) - min(values) + 1 if isinstance(each, In) else True
+    first, last = _narrower((wanted.first, wanted.last), bounds)
+    return replace(wanted, first=first, last=last), whole
+
+
+def _by_time(each: Filter, values: tuple[datetime, ...], wanted: Wanted) -> Wanted:
+    """Return the range of time; a column's microsecond stands for the thousand nanoseconds that were cut to it."""
+    bounds = _bounds(each, tuple(map(_micros, values)))
+    if bounds is None:
+        return wanted
+    since = None if bounds[0] is None else bounds[0] * 1000
+    until = None if bounds[1] is None else bounds[1] * 1000 + 999
+    since, until = _narrower((wanted.since_ns, wanted.until_ns), (since, until))
+    return replace(wanted, since_ns=since, until_ns=until)
+
+
+def _micros(moment: datetime) -> int:
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _narrower(
+    one: tuple[int | None, int | None], other: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    """Return what two ranges have in common."""
+    firsts = [first for first in (one[0], other[0]) if first is not None]
+    lasts = [last for last in (one[1], other[1]) if last is not None]
+    return max(firsts, default=None), min(lasts, default=None)
+
+
+def _by_subject(each: Filter, values: tuple[str, ...], wanted: Wanted) -> Wanted:
+    """Narrower subjects; what the server's filters cannot say, or not without overlap, stays with Spark."""
+    if isinstance(each, StringStartsWith):
+        filters = _beginning_with(values[0])
+    elif isinstance(each, EqualTo | EqualNullSafe | In):
+        filters = values if all(_is_literal(value) for value in values) else ()
+    else:
+        return wanted
+    if not filters:
+        return wanted
+    common = {both for mine in wanted.subjects or (">",) for yours in filters if (both := meet(mine, yours))}
+    kept = tuple(sorted(one for one in common if not any(one != wide and meet(one, wide) == one for wide in common)))
+    overlap = any(meet(one, other) for at, one in enumerate(kept) for other in kept[at + 1 :])
+    return wanted if overlap else replace(wanted, subjects=kept)
+
+
+def _is_literal(subject: str) -> bool:
+    """Return whether a text is a subject that the server takes as it stands, without wildcards."""
+    try:
+        check_subject(subject)
+    except ValueError:
+        return False
+    return not {"*", ">"} & set(subject.split("."))
+
+
+def _beginning_with(text: str) -> tuple[str, ...]:
+    """Return the filter for all subjects that begin with a text, by its whole tokens; nothing where it has none."""
+    tokens = text.split(".")[:-1]
+    return (".".join([*tokens, ">"]),) if tokens and _is_literal(".".join(tokens)) else ()
+
+
+@dataclass(frozen=True)
+class StreamPart(InputPartition):
+    """A range of one stream, and how many messages there were in it when it was planned (None: not known)."""
+
+    todo: ReadRange
+    created: str
+    expected: int | None
+    fail: bool
+
+
+MESSAGES_PER_TASK = 10_000
+"""Fewer are not worth a task of their own, which costs about as much as reading them."""
+MESSAGES_PER_PART = 250_000
+"""Beyond that a read is split further than the driver has cores, as a cluster may have more: about a second's work."""
+MOST_PARTS = 400
+"""Into which a read is split unless `minPartitions` or `maxRecordsPerPartition` ask for more; each costs requests."""
+CLOSE_ENOUGH = 0.95
+"""The distance to which a cut by count has to come to what was asked for; nearer costs questions."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From sequence `first` to `last` of a stream, both included; empty where first > last."""
+
+    state: StreamState
+    first: int
+    last: int
+
+    @property
+    def width(self) -> int:
+        """The number of sequences that it spans."""
+        return max(self.last - self.first + 1, 0)
+
+
+def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) -> list[str]:
+    """Return the names of the streams to read; raises StreamNotFoundError for a pattern that has to fit one."""
+    if not reading.pattern:
+        return list(reading.streams)
+    found = sorted(name for name in api.stream_names() if reading.names(name))
+    if not found and needed:
+        raise StreamNotFoundError(f"no stream has a name like {reading.pattern!r}")
+    return found
+
+
+def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list[Stretch]:
+    """Return the ranges that a batch reads: as the options say, narrowed by what was pushed down."""
+    names = chosen_streams(api, reading)
+    check_names(reading.start, names, "startingOffsets")
+    check_names(reading.end, names, "endingOffsets")
+    check_names(reading.since_by, names, "startingOffsetsByTimestamp")
+    check_names(reading.until_by, names, "endingOffsetsByTimestamp")
+    if wanted.nothing:
+        return []
+    stretches = []
+    for name in names:
+        if wanted.streams is not None and name not in wanted.streams:
+            continue
+        state = stream_state(api.stream_info(name))
+        last = _last(api, reading, state)
+        first = check_begin(starting_at(api, reading, state), last, state, fail=reading.fail)
+        stretches.append(_narrowed(api, Stretch(state, max(first, state.first), min(last, state.last)), wanted))
+    return stretches
+
+
+def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
+    """Return the first sequence that a new query wants; raises OptionError where no message is late enough."""
+    if (since := reading.since(state.name)) is not None:
+        first = api.sequence_at(state.name, since[1])
+        if first <= state.last or reading.late_is_latest:
+            return first
+        raise OptionError(
+            f"option {since[0]}: {state.name} has no message as late as that (its last is {state.last}); "
+            "startingOffsetsByTimestampStrategy=latest begins behind the last one"
+        )
+    said = reading.start if isinstance(reading.start, str) else reading.start.get(state.name, EARLIEST)
+    if said in ("earliest", EARLIEST):
+        return state.first
+    if said in ("latest", LATEST):
+        return state.last + 1
+    first = max(int(said), 1)
+    if first > state.last + 1:
+        check_said("startingOffsets", first, state.name, state.last, fail=reading.fail)
+    return first
+
+
+def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
+    """Return the last sequence that a batch wants of a stream."""
+    if (until := reading.until(state.name)) is not None:
+        return api.sequence_at(state.name, until[1]) - 1
+    said = reading.end if isinstance(reading.end, str) else reading.end.get(state.name, LATEST)
+    if said in ("latest", LATEST):
+        return state.last
+    last = state.first - 1 if said == EARLIEST else int(said)
+    check_said("endingOffsets", last, state.name, state.last, fail=reading.fail)
+    return last
+
+
+def check_names(said: str | Mapping[str, int] | None, names: Sequence[str], option: str) -> None:
+    """Raise OptionError for offsets of streams that are not read."""
+    strangers = sorted(set(said) - set(names)) if isinstance(said, Mapping) else []
+    if strangers:
+        raise OptionError(f"option {option}: {', '.join(strangers)} is not read; read are {', '.join(names)}")
+
+
+def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
+    """Return the part of a stretch that can fit what is wanted."""
+    first = max(stretch.first, wanted.first or 0)
+    last = stretch.last if wanted.last is None else min(stretch.last, wanted.last)
+    name = stretch.state.name
+    try:
+        if wanted.since_ns is not None and first <= last:
+            first = max(first, api.sequence_at(name, wanted.since_ns))
+        if wanted.until_ns is not None and first <= last:
+            last = min(last, api.sequence_at(name, wanted.until_ns + 1) - 1)
+    except (ApiRefusedError, NotAuthorisedError):
+        pass  # Spark looks at times itself; the range is only wider than it had to be.
+    return Stretch(stretch.state, first, last)
+
+
+def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | None:
+    """Return the number of messages in a stretch, None where the server does not let it be known.
+
+    While others publish it may be a few less, never more: what is pending is asked from the beginning first.
+    """
+    if not stretch.width:
+        return 0
+    if stretch.state.whole and not filters:
+        return stretch.width
+    try:
+        pending = api.counted(stretch.state.name, stretch.first, filters)
+        held = pending and pending - api.counted(stretch.state.name, stretch.last + 1, filters)
+    except (ApiRefusedError, NotAuthorisedError):
+        return None
+    return held if held > 0 or not pending else None
+
+
+def cut(
+    api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int, total: int | None
+) -> tuple[int, int | None]:
+    """Return the last sequence of a beginning that holds `wanted` messages or a few less, and how many it holds.
+
+    `total` is the count of the whole stretch; None has sequences counted in place of messages.
+    """
+    if total is None or (stretch.state.whole and not filters):
+        last = min(stretch.first + wanted - 1, stretch.last)
+        return last, None if total is None else last - stretch.first + 1
+    if wanted >= total:
+        return stretch.last, total
+    try:
+        return _cut_by_count(api, stretch, filters, wanted)
+    except (ApiRefusedError, NotAuthorisedError):
+        return min(stretch.first + wanted - 1, stretch.last), None
+
+
+def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int) -> tuple[int, int | None]:
+    """Return the same by asking how many messages are pending behind ever better guesses."""
+    name = stretch.state.name
+    pending = api.counted(name, stretch.first, filters)
+    low, high = stretch.first, stretch.last
+    best: tuple[int, int | None] = (stretch.first, None)
+    while low <= high:
+        middle = (low + high) // 2
+        held = pending - api.counted(name, middle + 1, filters)
+        if held <= wanted:
+            best, low = (middle, max(held, 0)), middle + 1
+            if held >= wanted * CLOSE_ENOUGH:
+                break
+        else:
+            high = middle - 1
+    return best
+
+
+def parts(
+    api: JetStreamApi, stretches: Sequence[Stretch], reading: Reading, filters: Sequence[str]
+) -> list[StreamPart]:
+    """Return the stretches split into tasks, as many in all as `minPartitions` says or suit the number of messages."""
+    # That there are no messages is not believed: a replica or mirror that lags may have been the one that counted.
+    counts = [count(api, stretch, filters) or None for stretch in stretches]
+    weights = [stretch.width if known is None else known for stretch, known in zip(stretches, counts, strict=True)]
+    wanted = reading.parts or max(cores(), min(-(-sum(weights) // MESSAGES_PER_PART), MOST_PARTS))
+    found: list[StreamPart] = []
+    for stretch, known, weight in zip(stretches, counts, weights, strict=True):
+        if not weight:
+            continue
+        share = round(wanted * weight / sum(weights))
+        number = max(min(share, weight // MESSAGES_PER_TASK), 1)
+        found += _split(api, stretch, reading, filters, number, known)
+    return found
+
+
+def planned_parts(
+    api: JetStreamApi, stretch: Stretch, begin: int, cuts: Sequence[int], reading: Reading
+) -> list[StreamPart]:
+    """Return the parts of a batch that was cut before: from behind `begin` to each cut, and to the end of the stretch.
+
+    The stretch is what is left of the batch; a part of which nothing is left is there and empty, so that each part
+    keeps its number.
+    """
+    state = stretch.state
+    bounds = [begin, *(min(each, stretch.last) for each in cuts), stretch.last]
+    found = []
+    for (before, last), held in zip(pairwise(bounds), _counts(api, state, bounds, reading.filters), strict=True):
+        todo = ReadRange(state.name, max(before + 1, stretch.first), last, reading.filters, reading.transport)
+        found.append(StreamPart(todo, state.created, held, reading.fail))
+    return found
+
+
+def _counts(
+    api: JetStreamApi, state: StreamState, bounds: Sequence[int], filters: Sequence[str]
+) -> Sequence[int | None]:
+    """Return the number of messages from behind each bound to the next; None where that is not known, or none."""
+    if state.whole and not filters:
+        return [max(last - max(before, state.first - 1), 0) for before, last in pairwise(bounds)]
+    try:
+        pending = [api.counted(state.name, bound + 1, filters) for bound in bounds]
+    except (ApiRefusedError, NotAuthorisedError):
+        return [None] * (len(bounds) - 1)
+    return [max(here - behind, 0) or None for here, behind in pairwise(pending)]
+
+
+def _split(
+    api: JetStreamApi, rest: Stretch, reading: Reading, filters: Sequence[str], number: int, known: int | None
+) -> list[StreamPart]:
+    """Return a stretch as so many parts of about equal numbers of messages; more where `most_in_part` asks for it."""
+    found: list[StreamPart] = []
+    while rest.width:
+        left = rest.width if known is None else known
+        more = max(number - len(found), -(-left // (reading.most_in_part or left or 1)))
+        last, held = rest.last, known
+        if more > 1:
+            last, held = cut(api, rest, filters, -(-left // more), known)
+        todo = ReadRange(rest.state.name, rest.first, last, tuple(filters), reading.transport)
+        found.append(StreamPart(todo, rest.state.created, held, reading.fail))
+        rest = Stretch(rest.state, last + 1, rest.last)
+        known = None if known is None or held is None else known - held
+    return found
+
+
+def read_part(
+    settings: ServerSettings, part: StreamPart, limits: FetchLimits, shape: RowShape
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part.
+
+    Raises DataLossError where the stream was made again, or messages went, since it was planned.
+    """
+
+    def same(now: StreamState) -> bool:
+        return check_planned(part.todo.first, part.todo.last, part.created, now, fail=part.fail)
+
+    rows = 0
+    for batch in read_range(settings, part.todo, limits, shape, lambda answer: same(stream_state(answer))):
+        rows += batch.num_rows
+        yield batch
+    if part.expected is None or rows >= part.expected:
+        return
+    asking = Asking(settings)
+    try:
+        now = stream_state(asking(lambda api: api.stream_info(part.todo.stream)))
+    finally:
+        asking.close()
+    if same(now):
+        check_read(part.todo.first, part.todo.last, part.expected - rows, now, fail=part.fail)

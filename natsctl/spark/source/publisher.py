@@ -1,0 +1,289 @@
+"""What was given to send and is not acknowledged yet. No I/O.
+
+Sends messages and awaits every acknowledgement, with a bounded number of them under way.
+
+Theory of operation. Messages are sent in parts of half a window, so that the server works on one part while the next
+one is made. What is not acknowledged in time, refused for a passing reason, or on its way in a connection that ends, is
+sent again with the same ids. Parts are sent under one number, and messages under one each where they are sent again,
+and where they have no ids. The order stays: a server handles a connection's messages one after the other, so what it
+took of them before it went is a beginning of them; nothing more is sent while a message is refused; and until something
+is acknowledged, at the start and after each failure, the first message goes alone, so that a server that is not ready
+refuses that one, and not half a window.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from natsctl.spark.source.acknowledged import Acknowledged
+from natsctl.spark.source.acks import AckParser, Answers, Place
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    ConnectionLostError,
+    NoResponseError,
+    PublishError,
+    ServerUnreachableError,
+)
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.message_parts import CountedPart, NumberedPart
+from natsctl.spark.source.messages import Messages, Stored
+
+
+class Window:
+    """The parts that are under way, oldest first."""
+
+    def __init__(self, acknowledged: Acknowledged | None = None) -> None:
+        """`acknowledged` is given every part that is done, or is to be sent otherwise."""
+        self._acknowledged = acknowledged
+        self.parts: list[CountedPart | NumberedPart] = []
+        self.duplicates = 0
+        """Of all messages that are acknowledged."""
+
+    @property
+    def pending(self) -> int:
+        """How many messages are not acknowledged."""
+        return sum(part.pending for part in self.parts)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any answer is to come to what was sent."""
+        return any(part.waiting for part in self.parts)
+
+    @property
+    def refused(self) -> bool:
+        """Whether anything that was sent was refused for a passing reason."""
+        return any(part.refusal for part in self.parts)
+
+    def hold(self, stored: Stored | None = None) -> None:
+        """Keep all that is not acknowledged to be sent again, each message under its own number, but what is stored."""
+        apart = [self._apart(part) for part in self.parts]
+        self.parts = [*apart]
+        if stored is not None:
+            self._settle(apart, stored)
+        self._drop_done()
+
+    def release(self, only_first: bool) -> bytes:
+        """Return the bytes to send now of what is held: of the first message, or of all."""
+        if only_first:
+            return self._first()
+        return b"".join(part.release() for part in self.parts if part.held)
+
+    def take(self, answers: Answers) -> str:
+        """Note answers; returns what is wrong with a message that is refused for good, or nothing."""
+        faults = [part.take(answers) for part in self.parts]
+        self._drop_done()
+        self.parts = [
+            self._apart(part) if isinstance(part, CountedPart) and part.unclear else part for part in self.parts
+        ]
+        return next(filter(None, faults), "")
+
+    def excuse(self) -> str:
+        """Return the subject of the first message that is pending, and what the server said of it, if anything."""
+        return self.parts[0].excuse()
+
+    def _settle(self, parts: list[NumberedPart], stored: Stored) -> None:
+        """Note which of the messages are stored: no two rows of this task by the same sequence.
+
+        Rows that are alike may have any of the messages with their content, but those by which other rows of this task
+        were acknowledged: a server that has forgotten an id stores a second message under it, so that ids alone do not
+        tell them apart.
+        """
+        counted = frozenset[bytes]().union(*(part.counted for part in parts))
+        taken = self._acknowledged.sequences(stored.stream) - counted if self._acknowledged else set[bytes]()
+        taken.update(place.seq for part in parts for place in part.places.values())
+        for part in parts:
+            made = part.made_rows()
+            places = {row: place for row, place in stored.places(part.messages).items() if row not in made}
+            free: dict[bytes, Iterator[bytes]] = {}
+            for digest, seqs in stored.alike(set(made.values())).items():
+                own = [seq for seq in seqs if seq in part.counted]
+                free[digest] = iter([seq for seq in (*own, *(s for s in seqs if s not in counted)) if seq not in taken])
+            for row, digest in made.items():
+                if seq := next(free.get(digest, iter(())), b""):
+                    places[row] = Place(stored.stream, seq)
+                    taken.add(seq)
+            part.settle(places)
+
+    def _drop_done(self) -> None:
+        done = [part for part in self.parts if not part.pending]
+        self.duplicates += sum(part.duplicates for part in done)
+        if self._acknowledged is not None:
+            for part in done:
+                self._acknowledged.take(part)
+        self.parts = [part for part in self.parts if part.pending]
+
+    def _apart(self, part: CountedPart | NumberedPart) -> NumberedPart:
+        if self._acknowledged is not None and isinstance(part, CountedPart):
+            self._acknowledged.take(part)
+        return part.apart()
+
+    def _first(self) -> bytes:
+        at = next(at for at, part in enumerate(self.parts) if part.held)
+        part = self.parts[at]
+        if isinstance(part, CountedPart):
+            part = self.parts[at] = part.apart()
+        return part.release(only_first=True)
+
+
+PART_BYTES = 4 << 20
+"""Larger parts are cut: what is not acknowledged is kept, and sent again at worst."""
+
+
+@dataclass(frozen=True)
+class PublishLimits:
+    """How much is under way at once, and how long and how often it is tried."""
+
+    window: int = 4000
+    ack_timeout_s: float = 10.0
+    retries: int = 3
+    """Attempts in a row that bring no new acknowledgement, after the first."""
+    retry_interval_s: float = 1.0
+
+
+class Publisher:
+    """Publishes over one connection, in order; all is stored when `finish` returns."""
+
+    def __init__(
+        self,
+        link: Link,
+        limits: PublishLimits,
+        stream: str = "",
+        acknowledged: Acknowledged | None = None,
+        look: Callable[[], Stored] | None = None,
+    ) -> None:
+        """`stream` is the only one that may acknowledge; empty: any. `acknowledged` gets the sequences.
+
+        `look` returns what is stored, before anything is sent again: a server may have forgotten its id by then.
+        """
+        self._look = look
+        self.messages = 0
+        self.bytes = 0
+        """Of subjects, headers, ids and payloads, each message counted once."""
+        self.retries = 0
+        self.stream = ""
+        """The last one that acknowledged."""
+        self.first_seq = 0
+        self.last_seq = 0
+        self._link = link
+        self._limits = limits
+        self._inbox = link.new_inbox()
+        self._acks = AckParser(self._inbox, stream, placed=acknowledged is not None)
+        self._window = Window(acknowledged)
+        self._failures = 0
+        self._proven = False
+        self._lost: ConnectionLostError | None = None
+        self._subscribe()
+
+    @property
+    def duplicates(self) -> int:
+        """How many messages the server said it had already."""
+        return self._window.duplicates
+
+    def publish(self, messages: Messages) -> None:
+        """Send messages, waiting while the window is full.
+
+        Raises PublishError, ServerUnreachableError, NotAuthorisedError.
+        """
+        start = 0
+        while start < len(messages):
+            part = self._part(messages, start)
+            start += part.pending
+            self._until(self._limits.window - part.pending)
+            self._window.parts.append(part)
+            if self._proven or not self._window.waiting:
+                self._send_held()
+        self.messages += len(messages)
+        self.bytes += messages.size
+
+    def finish(self) -> None:
+        """Return when every message is acknowledged; raises as `publish` does."""
+        self._until(0)
+
+    def _part(self, messages: Messages, start: int) -> CountedPart | NumberedPart:
+        """Return what is sent next; the first message alone, so that the others need no numbers."""
+        rows = min(max(self._limits.window // 2, 1), len(messages) - start)
+        if not self._proven and not self._window.parts:
+            rows = 1
+        while rows > 1 and messages.part(start, rows).size > PART_BYTES:
+            rows //= 2
+        part = messages.part(start, rows)
+        kind = CountedPart if part.countable and self._acks.countable else NumberedPart
+        return kind(self.messages + start, part, self._inbox)
+
+    def _until(self, pending: int) -> None:
+        """Go on until no more than that many messages are not acknowledged, and none of them was refused."""
+        while self._window.pending > max(pending, 0) or self._window.refused:
+            if self._lost:
+                self._reconnect(self._lost)
+            elif self._window.waiting:
+                self._listen()
+            elif self._window.refused:
+                self._pause()
+            else:
+                self._send_held()
+
+    def _listen(self) -> None:
+        try:
+            answers = self._acks.feed(self._link.read(self._limits.ack_timeout_s))
+            self._take(answers)
+        except NoResponseError:
+            self._pause()
+        except ConnectionLostError as lost:
+            self._lost = lost
+
+    def _take(self, answers: Answers) -> None:
+        if fault := self._window.take(answers):
+            raise PublishError(fault)
+        if answers.stored or answers.duplicates:
+            self._failures, self._proven = 0, True
+        if answers.stream:
+            self.stream = answers.stream
+            self.first_seq = self.first_seq or answers.last_seq
+            self.last_seq = max(self.last_seq, answers.last_seq)
+        for line in answers.lines:
+            self._link.heed(line)
+
+    def _send_held(self) -> None:
+        try:
+            self._link.send(self._window.release(only_first=not self._proven))
+        except ConnectionLostError as lost:
+            self._lost = lost
+
+    def _pause(self) -> None:
+        """Have all that is not acknowledged sent again, in a moment."""
+        self._count_failure(self._window.excuse())
+        time.sleep(self._limits.retry_interval_s)
+        self._hold()
+
+    def _hold(self) -> None:
+        stored = None
+        while self._look and stored is None:
+            try:
+                stored = self._look()
+            except (ApiRefusedError, ServerUnreachableError) as failure:
+                self._count_failure(f"{self._window.excuse()}; {failure.text}")
+                time.sleep(self._limits.retry_interval_s)
+        self._window.hold(stored)
+
+    def _reconnect(self, lost: ConnectionLostError) -> None:
+        self._count_failure(f"{self._window.excuse()}; {lost.text}")
+        self._link.reopen()
+        self._acks.forget()
+        self._lost = None
+        self._subscribe()
+        self._hold()
+
+    def _subscribe(self) -> None:
+        try:
+            self._link.send(f"SUB {self._inbox}.* {self._link.new_sid()}\r\n".encode())
+        except ConnectionLostError as lost:
+            self._lost = lost
+
+    def _count_failure(self, excuse: str) -> None:
+        self._proven = False
+        self._failures += 1
+        self.retries += 1
+        if self._failures > self._limits.retries:
+            raise PublishError(f"{excuse} (given up after {self._failures} attempts)")

@@ -1,1 +1,0 @@
-"""Batches and streaming queries: what is read, from where to where, what is lost."""

@@ -1,0 +1,524 @@
+"""The meaning of the texts of options: each function returns the value, or raises a ValueError of what is due.
+
+Every option of the data source: its name, its default, where it counts, what it means.
+
+The options of one read or write: checked against the table, with values in place of texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, Final
+
+from natsctl.spark.source.errors import OptionError
+from natsctl.spark.source.json_times import check_pattern, zone_of
+
+EARLIEST = -2
+LATEST = -1
+"""The numbers that stand for a sequence in an offset by stream, as with Spark's Kafka source."""
+
+_UNIT_S = {
+    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60,
+    "h": 3600, "hour": 3600, "d": 86400, "day": 86400,
+}  # fmt: skip
+_SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+LEAST_MS = 100_000_000_000
+"""1973-03-03 as milliseconds since 1970; as seconds, such a number is of the year 5138."""
+_LATEST_MS = 253_402_300_799_999
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
+
+
+def text(said: str) -> str:
+    """Any text."""
+    return said
+
+
+def some_text(said: str) -> str:
+    """Any text but none."""
+    if not said.strip():
+        raise ValueError("it is empty")
+    return said.strip()
+
+
+def key_text(said: str) -> str:
+    """Return a text that can be part of a key: letters, digits, dashes and underscores."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", said.strip()):
+        raise ValueError("it has letters, digits, - and _ only")
+    return said.strip()
+
+
+def flag(said: str) -> bool:
+    """Return the value of `true` or `false`."""
+    if said.strip().lower() not in ("true", "false"):
+        raise ValueError("it is true or false")
+    return said.strip().lower() == "true"
+
+
+def one_of(*known: str) -> Callable[[str], str]:
+    """Return one of the words, in any case."""
+
+    def parse(said: str) -> str:
+        if said.strip().lower() not in known:
+            raise ValueError(f"it is one of {', '.join(known)}")
+        return said.strip().lower()
+
+    return parse
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return a whole number, not below `least`."""
+
+    def parse(said: str) -> int:
+        try:
+            number = int(said.strip())
+        except ValueError:
+            raise ValueError("it is a whole number") from None
+        if number < least:
+            raise ValueError(f"it is at least {least}")
+        return number
+
+    return parse
+
+
+def duration_s(said: str) -> float:
+    """Seconds, of a text such as `30s`, `1m30s`, `15 minutes`."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", said.lower())
+    if not parts or re.sub(r"(\d+(?:\.\d+)?)\s*([a-z]+)|\s", "", said.lower()):
+        raise ValueError("it is a duration with its unit, such as 500ms, 30s or 15m")
+    try:
+        return sum(float(number) * _unit_s(unit) for number, unit in parts)
+    except KeyError as failure:
+        raise ValueError(f"{failure.args[0]!r} is no unit of time; write ms, s, m, h or d") from None
+
+
+def wait_s(said: str) -> float:
+    """Return the same, more than nothing."""
+    seconds = duration_s(said)
+    if not seconds:
+        raise ValueError("it is longer than nothing")
+    return seconds
+
+
+def _unit_s(unit: str) -> float:
+    return _UNIT_S[unit] if unit in _UNIT_S else _UNIT_S[unit.removesuffix("s")]
+
+
+def size_bytes(said: str) -> int:
+    """Return bytes, of a number or a text such as `8MiB`, `64m`."""
+    found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", said.lower())
+    if not found or int(found[1]) < 1:
+        raise ValueError("it is a size of at least a byte, such as 1048576, 8MiB or 1g")
+    return int(found[1]) * _SIZES[found[2]]
+
+
+def names(said: str) -> tuple[str, ...]:
+    """Return the parts of a list by commas, once each."""
+    parts = [part.strip() for part in said.split(",")]
+    if not all(parts):
+        raise ValueError("it is a list by commas, and one of its parts is empty")
+    return tuple(dict.fromkeys(parts))
+
+
+def moment_ns(said: str) -> int:
+    """Nanoseconds since 1970, of RFC 3339 or of milliseconds since 1970.
+
+    Numbers that are small enough for seconds are refused, except 0.
+    """
+    if re.fullmatch(r"\s*\d+\s*", said):
+        if int(said) > _LATEST_MS:
+            raise ValueError("there is no such time: it is milliseconds since 1970, of a year before 10000")
+        if 0 < int(said) < LEAST_MS:
+            raise ValueError(
+                f"{said.strip()} milliseconds since 1970 are before March 1973; if these are seconds, write "
+                f"{datetime.fromtimestamp(int(said), UTC):%Y-%m-%dT%H:%M:%SZ}"
+            )
+        return int(said) * 1_000_000
+    found = _MOMENT.fullmatch(said.strip())
+    if not found:
+        raise ValueError("it is a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970")
+    day, clock, fraction, zone = found.groups()
+    try:
+        seconds = datetime.fromisoformat(f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}")
+    except ValueError as failure:
+        raise ValueError(f"there is no such time: {failure}") from None
+    since = seconds - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86400 + since.seconds) * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+
+
+def moments_ns(said: str) -> dict[str, int]:
+    """Nanoseconds since 1970 by stream, of a JSON object of times as `moment_ns` takes them."""
+    example = '{"ORDERS": "2026-01-31T12:00:00Z"}'
+    try:
+        found = json.loads(said)
+    except ValueError:
+        raise ValueError(f"it is JSON such as {example}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"it gives each stream a time: {example}")
+    moments: dict[str, int] = {}
+    for name, each in found.items():
+        if isinstance(each, bool) or not isinstance(each, str | int):
+            raise ValueError(f"{name} needs a time, not {json.dumps(each)}: {example}")
+        try:
+            moments[name] = moment_ns(str(each))
+        except ValueError as failure:
+            raise ValueError(f"{name}: {failure}") from None
+    return moments
+
+
+def time_pattern(said: str) -> str:
+    """Return a pattern of times and dates."""
+    return check_pattern(said)
+
+
+def time_zone(said: str) -> str:
+    """Return a zone, by its name or its offset."""
+    zone_of(said.strip())
+    return said.strip()
+
+
+def sequences(*words: str) -> Callable[[str], str | dict[str, int]]:
+    """Return one of the words, or a JSON object of sequences by stream: -2 is the earliest and -1 the latest."""
+
+    def parse(said: str) -> str | dict[str, int]:
+        if said.strip().lower() in words:
+            return said.strip().lower()
+        example = '{"ORDERS": 123}'
+        try:
+            found = json.loads(said)
+        except ValueError:
+            raise ValueError(f"it is {' or '.join(words)}, or JSON such as {example}") from None
+        if not isinstance(found, dict) or not all(_is_sequence(number) for number in found.values()):
+            raise ValueError(f"it gives each stream a sequence, -2 (earliest) or -1 (latest): {example}")
+        return found
+
+    return parse
+
+
+def _is_sequence(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= EARLIEST
+
+
+def subjects(said: str) -> tuple[str, ...]:
+    """Return the subjects of a list by commas, wildcards allowed, those that others cover left out."""
+    from_list = names(said)
+    for subject in from_list:
+        check_subject(subject)
+    kept = tuple(one for one in from_list if not any(other != one and covers(other, one) for other in from_list))
+    for at, one in enumerate(kept):
+        for other in kept[at + 1 :]:
+            if meet(one, other) is not None:
+                raise ValueError(f"{one} and {other} have subjects in common, which the server does not take")
+    return kept
+
+
+def check_stream(name: str) -> None:
+    """Raise ValueError for what no stream is called; a server may not answer at all when it is asked for such."""
+    if re.search(r"[\s.*>]", name):
+        raise ValueError(f"{name!r} is no name of a stream: it has no blanks, dots or wildcards")
+
+
+def check_subject(subject: str) -> None:
+    """Raise ValueError for what is no subject, wildcards allowed."""
+    tokens = subject.split(".")
+    if not all(tokens) or re.search(r"\s", subject) or ">" in tokens[:-1]:
+        raise ValueError(f"{subject!r} is no subject: tokens are separated by single dots, and > stands last")
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Return whether every subject of one filter is also one of a wider."""
+    return meet(wide, narrow) == narrow
+
+
+def meet(one: str, other: str) -> str | None:
+    """Return the filter for subjects that two filters have in common, or None where there are none."""
+    here, there = one.split("."), other.split(".")
+    common: list[str] = []
+    for at in range(max(len(here), len(there))):
+        mine = here[at] if at < len(here) else ""
+        yours = there[at] if at < len(there) else ""
+        if mine == ">" and yours:
+            return ".".join(common + there[at:])
+        if yours == ">" and mine:
+            return ".".join(common + here[at:])
+        if not mine or not yours or (mine != yours and "*" not in (mine, yours)):
+            return None
+        common.append(yours if mine == "*" else mine)
+    return ".".join(common)
+
+
+BATCH_READ: Final = "batch read"
+STREAM_READ: Final = "streaming read"
+BATCH_WRITE: Final = "batch write"
+STREAM_WRITE: Final = "streaming write"
+READ: Final = (BATCH_READ, STREAM_READ)
+WRITE: Final = (BATCH_WRITE, STREAM_WRITE)
+ALL: Final = (*READ, *WRITE)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option; `default` is a text that `parse` takes, or "" where there is none."""
+
+    name: str
+    default: str
+    where: tuple[str, ...]
+    parse: Callable[[str], Any]
+    meaning: str
+    idle: tuple[str, ...] = ()
+    """Where it is taken and changes nothing, as Spark's Kafka source does with limits of triggers in a batch."""
+    otherwise: str = ""
+    """The meaning of its absence, for readers of the table, where that is no text of its own."""
+
+
+CONNECTION: Final = (
+    Option("servers", "", ALL, names, "The servers' URLs by commas: `nats://`, `tls://`; `host:port` will do.",
+           otherwise="context, environment, else `nats://127.0.0.1:4222`"),
+    Option("context", "", ALL, some_text, "A context of the `nats` tool, looked up on the driver.",
+           otherwise="the selected one, unless `servers` is given"),
+    Option("user", "", ALL, text, "A user's name."),
+    Option("password", "", ALL, text, "The user's password."),
+    Option("token", "", ALL, text, "A token."),
+    Option("credentials", "", ALL, some_text, "The path of a credentials file on the driver."),
+    Option("credentialsContent", "", ALL, some_text, "The text of a credentials file."),
+    Option("nkey", "", ALL, some_text, "The path of a file with an NKey seed on the driver."),
+    Option("nkeyContent", "", ALL, some_text, "An NKey seed."),
+    Option("tlsCa", "", ALL, some_text, "The path of a file of trusted certificates on the driver."),
+    Option("tlsCaContent", "", ALL, some_text, "Trusted certificates, as PEM."),
+    Option("tlsCert", "", ALL, some_text, "The path of the client's certificate on the driver."),
+    Option("tlsCertContent", "", ALL, some_text, "The client's certificate, as PEM."),
+    Option("tlsKey", "", ALL, some_text, "The path of the client's key on the driver."),
+    Option("tlsKeyContent", "", ALL, some_text, "The client's key, as PEM."),
+    Option("tlsFirst", "false", ALL, flag, "TLS begins before the server says a word."),
+    Option("tlsInsecure", "false", ALL, flag, "The server's certificate is not checked."),
+    Option("apiPrefix", "$JS.API", ALL, some_text, "What subjects of JetStream's API begin with."),
+    Option("domain", "", ALL, some_text, "A JetStream domain, in place of `apiPrefix`."),
+    Option("inboxPrefix", "_INBOX", ALL, some_text, "What subjects for answers begin with."),
+    Option("requestTimeout", "5s", ALL, wait_s, "How long a connection or an answer is waited for."),
+    Option("numRetries", "3", ALL, whole(0), "How often what found no server or no answer is tried anew."),
+    Option("retryInterval", "1s", ALL, duration_s, "The pause before each of them."),
+)  # fmt: skip
+
+READING: Final = (
+    Option("streamPattern", "", READ, some_text,
+           "Streams by a pattern such as `ORDERS*`; those made later are read from their beginning."),
+    Option("backup", "", (BATCH_READ,), some_text,
+           "The path of a backup that is read in place of a server, in `stream`'s stead."),
+    Option("subject", "", READ, subjects, "Subjects by commas, wildcards allowed; the server sends no others.",
+           otherwise="all"),
+    Option("startingOffsets", "", READ, sequences("earliest", "latest"),
+           '`earliest`, `latest`, or the first sequence by stream: `{"ORDERS": 123}`, -2 earliest, -1 latest. A query '
+           "that goes on from a checkpoint does not look at it.", otherwise="`earliest`; streaming `latest`"),
+    Option("endingOffsets", "latest", (BATCH_READ,), sequences("latest"),
+           '`latest`, or the last sequence by stream, itself included: `{"ORDERS": 999}`, -1 latest.'),
+    Option("startingTimestamp", "", READ, moment_ns,
+           "The first message at or after a time, RFC 3339 or milliseconds since 1970; wins over `startingOffsets`. A "
+           "number from 1 to 99999999999, which would be before March 1973, is refused: it is likely in seconds."),
+    Option("endingTimestamp", "", (BATCH_READ,), moment_ns,
+           "Only messages before a time; wins over `endingOffsets`."),
+    Option("startingOffsetsByTimestamp", "", READ, moments_ns,
+           'The same by stream: `{"ORDERS": "2026-11-01T00:00:00Z"}`, or milliseconds; a stream that is not named '
+           "begins by `startingOffsets`. `startingTimestamp` wins."),
+    Option("endingOffsetsByTimestamp", "", (BATCH_READ,), moments_ns,
+           "The same for `endingTimestamp`.", (STREAM_READ,)),
+    Option("startingOffsetsByTimestampStrategy", "error", READ, one_of("error", "latest"),
+           "What is done where no message is as late as `startingTimestamp`."),
+    Option("failOnDataLoss", "true", READ, flag,
+           "A query fails where messages it was to read are gone; else it goes on behind them with a warning."),
+    Option("maxOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
+           "The most messages of a batch, shared among streams by how much waits in each.", (BATCH_READ,)),
+    Option("maxBytesPerTrigger", "", (STREAM_READ,), size_bytes,
+           "The same in bytes, by the average message of each stream.", (BATCH_READ,)),
+    Option("minOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
+           "A batch waits for so many messages, `maxTriggerDelay` at most; not with `availableNow`.", (BATCH_READ,)),
+    Option("maxTriggerDelay", "15m", (STREAM_READ,), duration_s,
+           "How long `minOffsetsPerTrigger` may hold a batch back.", (BATCH_READ,)),
+    Option("minPartitions", "", READ, whole(1),
+           "Into how many tasks a read is split, if there are 10,000 messages for each.",
+           otherwise="the driver's cores, or more: one for each 250,000 messages, 400 at most"),
+    Option("maxRecordsPerPartition", "", READ, whole(1), "The most messages of a task; it has as many more tasks."),
+    Option("transport", "auto", READ, one_of("auto", "blocks", "consumer", "direct", "get"),
+           "By blocks of the log of natsctl's server, by a short-lived consumer, by direct get, by single requests, or "
+           "by what suits the stream."),
+    Option("fetchMessages", "10000", READ, whole(1), "How many messages are asked for at once."),
+    Option("fetchBytes", "8MiB", READ, size_bytes, "How many bytes are asked for at once."),
+    Option("fetchTimeout", "30s", READ, wait_s, "Without data that long, a task asks anew where it is."),
+    Option("includeHeaders", "true", READ, flag, "Without, the column `headers` is null and costs nothing."),
+    Option("valueFormat", "binary", READ, one_of("binary", "text", "json"),
+           "The column `value`: bytes, text, or what `valueSchema` says of JSON."),
+    Option("valueSchema", "", READ, some_text,
+           "The type of JSON values, as DDL such as `id bigint, total double` or as Spark's JSON."),
+    Option("valueMode", "PERMISSIVE", READ, one_of("permissive", "failfast", "dropmalformed"),
+           "What becomes of a message that `valueSchema` does not fit: what does not fit is null, the query fails, or "
+           "the row is left out."),
+    Option("columnNameOfCorruptRecord", "_corrupt_record", READ, some_text,
+           "The field of `valueSchema` that holds the text of a message which does not fit, null in all others."),
+    Option("timestampFormat", "", READ, time_pattern,
+           "A pattern of Java's for times in JSON, such as `dd.MM.yyyy HH:mm`.",
+           otherwise="RFC 3339 and what else `cast` takes; numbers are seconds since 1970"),
+    Option("timestampNTZFormat", "", READ, time_pattern, "The same for times without a zone.",
+           otherwise="what `cast` takes"),
+    Option("dateFormat", "", READ, time_pattern, "The same for dates.", otherwise="what `cast` takes"),
+    Option("timeZone", "UTC", READ, time_zone, "The zone of times in JSON that have none."),
+    Option("allowComments", "false", READ, flag, "Whether JSON may have comments as in Java."),
+    Option("allowUnquotedFieldNames", "false", READ, flag, "Whether names of fields may stand without quotes."),
+    Option("allowSingleQuotes", "true", READ, flag, "Whether names and texts may stand in single quotes."),
+    Option("allowNumericLeadingZeros", "false", READ, flag, "Whether numbers may begin with 0, such as 007."),
+    Option("allowNonNumericNumbers", "true", READ, flag, "Whether `NaN`, `Infinity` and the like are numbers."),
+    Option("allowBackslashEscapingAnyCharacter", "false", READ, flag, "Whether any character may be escaped."),
+    Option("allowUnquotedControlChars", "false", READ, flag, "Whether texts may have control characters."),
+    Option("filterPushdown", "false", (BATCH_READ,), flag,
+           "The server does what it can of `WHERE`; needs `spark.sql.python.filterPushdown.enabled`. Only for a frame "
+           "of which one query takes one look: Spark keeps what it pushed for every other use of it.",
+           (STREAM_READ,)),
+    Option("commitConsumer", "", (STREAM_READ,), some_text,
+           "A durable consumer that follows the query, so that `natsctl consumer report` shows its lag.",
+           (BATCH_READ,)),
+    Option("payloadCompression", "none", READ,
+           one_of("none", "auto", "gzip", "zlib", "zstd", "snappy", "s2", "lz4", "brotli"),
+           "What payloads were compressed with, each by itself: `gzip`, `zlib`, `zstd`, `snappy`, `s2`, `lz4`, "
+           "`brotli`; with `auto` each message's header `Content-Encoding` says so. One that is damaged counts as one "
+           "that does not fit: see `valueMode`."),
+    Option("ackMode", "none", (STREAM_READ,), one_of("none", "explicit"),
+           "With `explicit` a query reads through a durable consumer, `consumer`, and acknowledges each batch when "
+           "Spark has committed it: at least once.", (BATCH_READ,)),
+    Option("consumer", "", (STREAM_READ,), some_text, "The durable pull consumer that `ackMode` reads through.",
+           (BATCH_READ,)),
+    Option("createConsumer", "false", (STREAM_READ,), flag,
+           "The durable is made where it does not exist, for `subject`, with an ack wait of 60 s and up to 100,000 "
+           "messages at work.", (BATCH_READ,)),
+    Option("includeMetadata", "false", (STREAM_READ,), flag,
+           "With `ackMode`, the columns `consumer`, `delivered`, `pending` and `reply` as well.", (BATCH_READ,)),
+)  # fmt: skip
+
+STREAM: Final = Option(
+    "stream", "", ALL, names,
+    "The stream to read, or several by commas; `load(\"ORDERS\")` says the same. In a write, the stream that has to "
+    "take the messages.",
+)  # fmt: skip
+
+WRITING: Final = (
+    Option("subject", "", WRITE, some_text, "The subject of all rows, in place of the column `subject`."),
+    Option("valueFormat", "text", WRITE, one_of("binary", "text", "json"),
+           "With `json` and no column `value`, the columns without another meaning become one JSON object."),
+    Option("msgIdColumn", "", WRITE, some_text, "The column of message ids.", otherwise="`msgId`, if there is one"),
+    Option("messageIds", "content", WRITE, one_of("content", "row"),
+           "What ids are made from where a row brings none: `content`, with stream and sequence where the frame has "
+           "them, is the same however rows are cut into tasks; `row`, its number, is cheaper, and right only where "
+           "every attempt has the same rows in the same tasks in the same order; not with `writeId`."),
+    Option("idempotence", "ids", WRITE, one_of("ids", "ledger", "none"),
+           "How what is sent again is stored once: by message ids, for as long as the stream's duplicate window; by a "
+           "ledger as well, which knows no limit of time; or not at all."),
+    Option("writeId", "", (BATCH_WRITE,), key_text,
+           "A name for this write alone: the job, run again under it with the same rows, stores each once, on any "
+           "number of cores, as late as `idempotence` allows.",
+           otherwise="a new one each time"),
+    Option("orderBy", "", WRITE, names,
+           "Columns by which each task sorts its rows before it sends them. With `repartition(n, \"subject\")` before, "
+           "`orderBy` `seq` keeps the order of each subject, in streaming queries too, where Spark cannot sort."),
+    Option("window", "4000", WRITE, whole(1), "How many messages may wait for their acknowledgement."),
+    Option("ackTimeout", "10s", WRITE, wait_s, "Without an acknowledgement that long, messages are sent again."),
+)  # fmt: skip
+
+TABLE: Final = (STREAM, *READING, *WRITING, *CONNECTION)
+
+OF_KAFKA: Final = {
+    "subscribe": "stream",
+    "assign": "stream",
+    "topic": "stream",
+    "subscribepattern": "streamPattern",
+    "kafka.bootstrap.servers": "servers",
+    "kafka.group.id": "commitConsumer",
+    "groupidprefix": "commitConsumer",
+    "fetchoffset.numretries": "numRetries",
+    "fetchoffset.retryintervalms": "retryInterval",
+}
+"""The names here of options of Spark's Kafka source, which are in lower case."""
+
+OF_SPARK: Final = frozenset(
+    {"path", "paths", "checkpointlocation", "queryname", "primitivesasstring", "prefersdecimal", "multiline"}
+)
+"""Options that Spark itself adds, in lower case, and options of JSON that change nothing where there is a
+schema; `path` is what `load` was given."""
+
+
+class Options:
+    """The options that were given, by name in any case; `options["stream"]` is the value, its default, or None."""
+
+    def __init__(self, given: Mapping[str, str], place: str) -> None:
+        """Raise OptionError for an option that is unknown, does not count in that place, or has a wrong value."""
+        self.place = place
+        self.raw = {name.lower(): said for name, said in given.items()}
+        self._known = {option.name.lower(): option for option in TABLE if place in (*option.where, *option.idle)}
+        for name in self.raw:
+            if name not in self._known and name not in OF_SPARK:
+                raise _unknown(name, place)
+        self._values = {name: self._parsed(option) for name, option in self._known.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name.lower()]
+
+    def given(self, name: str) -> bool:
+        """Return whether the option was said, and not as an empty text."""
+        return bool(self.raw.get(name.lower()))
+
+    @property
+    def path(self) -> str:
+        """The argument of `load` or `save`, or ""."""
+        return self.raw.get("path", "")
+
+    def said(self) -> list[str]:
+        """Return the names of all options that were given, as the table spells them."""
+        return [option.name for name, option in self._known.items() if self.given(name)]
+
+    def _parsed(self, option: Option) -> Any:
+        said = self.raw.get(option.name.lower()) or option.default
+        if not said:
+            return None
+        try:
+            return option.parse(said)
+        except ValueError as failure:
+            raise OptionError(f"option {option.name}: {failure}") from None
+
+
+def _unknown(name: str, place: str) -> OptionError:
+    """Return the text about an option that is not for this place, or for none."""
+    places = [where for option in TABLE if option.name.lower() == name for where in option.where]
+    spelled = next((option.name for option in TABLE if option.name.lower() == name), name)
+    if places:
+        return OptionError(f"option {spelled} is for a {' or a '.join(places)}, and this is a {place}")
+    known = {option.name.lower(): option.name for option in TABLE if place in (*option.where, *option.idle)}
+    near = [known[found] for found in get_close_matches(name, list(known), n=2, cutoff=0.6)]
+    if OF_KAFKA.get(name, "").lower() in known:
+        near = [OF_KAFKA[name]]
+    meant = (
+        f"; did you mean {' or '.join(near)}?"
+        if near
+        else f"; known for a {place} are {', '.join(sorted(known.values()))}"
+    )
+    return OptionError(f"there is no option {name}{meant}")
+
+
+def as_markdown() -> str:
+    """Return the table of options as docs/spark.md shows it."""
+    head = ["| option | default | for | meaning |", "|---|---|---|---|"]
+    return "\n".join(head + [_row(option) for option in TABLE]) + "\n"
+
+
+def _row(option: Option) -> str:
+    default = option.otherwise or (f"`{option.default}`" if option.default else "")
+    meaning = option.meaning.replace("|", "\\|")
+    return f"| `{option.name}` | {default} | {_places(option)} | {meaning} |"
+
+
+def _places(option: Option) -> str:
+    """Return the uses for which an option counts, in few words."""
+    kinds = {where.split()[1] for where in option.where}
+    names = [kind for kind in ("read", "write") if kind in kinds]
+    short = {where.split()[0] for where in option.where}
+    only = "" if len(short) == 2 else f"{short.pop()} "
+    return f"{only}{' and '.join(names)}"

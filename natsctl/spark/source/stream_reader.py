@@ -1,0 +1,478 @@
+"""A durable consumer that stands where a query stands, so that a list of consumers shows its lag.
+
+Nothing is read through it, and the query never asks it where to go on: that is in Spark's checkpoint.
+
+The share of waiting messages that a batch takes.
+
+A streaming query: what streams have added since the batch before.
+
+Theory of operation. Spark keeps one reader for as long as a query runs, asks it for the next end (`latestOffset`),
+writes that into its checkpoint, and has the batch planned (`partitions`). A query that was interrupted in a batch
+begins with `partitions` for that batch; hence whether messages are gone is looked at there too. What a batch holds, and
+how it is cut into parts, depends on its start and its end alone. Between calls the reader remembers only what concerns
+this run: the end that `availableNow` stops at, when the last batch was, and how far it has come, for the lag that it
+reports.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from natsctl.spark.source.errors import (
+    ApiRefusedError,
+    ConnectionLostError,
+    DataLossError,
+    JetStreamSourceError,
+    NoResponseError,
+    OptionError,
+    StreamNotFoundError,
+)
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.jetstream_api import NO_CONSUMER, Asking, JetStreamApi
+from natsctl.spark.source.offsets import (
+    MAX_DELETED,
+    Offsets,
+    Position,
+    StreamState,
+    check_begin,
+    check_deleted,
+    check_end,
+    check_identity,
+    encode_offsets,
+    parse_offsets,
+    standing_at,
+    stream_state,
+    tell,
+)
+from natsctl.spark.source.planning import (
+    StreamPart,
+    Stretch,
+    check_names,
+    chosen_streams,
+    count,
+    cut,
+    parts,
+    planned_parts,
+    read_part,
+    starting_at,
+)
+from natsctl.spark.source.read_request import Reading
+from natsctl.spark.source.rows import RowShape
+from natsctl.spark.source.source_options import Options
+from natsctl.spark.source.spark_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+_MARK: Final = {"natsctl.spark": "follows a query"}
+_RESET_SINCE: Final = (2, 14)
+"""The server release that can set a consumer back or forth; older ones have it deleted and made again."""
+
+
+@dataclass(frozen=True)
+class Follower:
+    """The durable's name, the same on each stream, and the subjects that the query reads."""
+
+    name: str
+    filters: tuple[str, ...] = ()
+
+    def check(self, api: JetStreamApi, streams: Sequence[str]) -> None:
+        """Raise OptionError where a durable is another's, or one would change what the stream keeps."""
+        for stream in streams:
+            retention = api.stream_info(stream)["config"].get("retention", "limits")
+            if retention != "limits":
+                raise OptionError(
+                    f"option commitConsumer: {stream} has retention {retention!r}, where a consumer decides what is "
+                    "kept; a durable for show is only for streams with retention 'limits'"
+                )
+            found = self._info(api, stream)
+            if found is not None and not _is_ours(found):
+                raise OptionError(
+                    f"option commitConsumer: {stream} has a consumer {self.name} that is not of this source, and it is "
+                    "left alone: choose another name"
+                )
+
+    def follow(self, api: JetStreamApi, offsets: Offsets) -> None:
+        """Move the durables behind what was read; a refusal is only logged, since nothing depends on them."""
+        for stream, position in offsets.items():
+            try:
+                self._move(api, stream, position.seq + 1)
+            except (ConnectionLostError, NoResponseError):
+                raise
+            except JetStreamSourceError as failure:
+                logging.getLogger("pyspark_jetstream").warning(
+                    "%s on %s does not follow: %s", self.name, stream, failure
+                )
+
+    def _move(self, api: JetStreamApi, stream: str, following: int) -> None:
+        """Move the durable of one stream to where it delivers a sequence next."""
+        found = self._info(api, stream)
+        if found is not None and found["delivered"]["stream_seq"] == following - 1:
+            return
+        if found is not None and _can_reset(api):
+            api.ask(f"CONSUMER.RESET.{stream}.{self.name}", {"seq": following})
+            return
+        if found is not None:
+            api.delete_consumer(stream, self.name)
+        begin: dict[str, Any] = {"deliver_policy": "all"}
+        if not _can_reset(api):
+            begin = {"deliver_policy": "by_start_sequence", "opt_start_seq": following}
+        filters = {"filter_subjects": list(self.filters)} if self.filters else {}
+        config = {"durable_name": self.name, "ack_policy": "explicit", "metadata": _MARK, **begin, **filters}
+        api.create_consumer(stream, self.name, config)
+        if _can_reset(api) and following > 1:
+            api.ask(f"CONSUMER.RESET.{stream}.{self.name}", {"seq": following})
+
+    def _info(self, api: JetStreamApi, stream: str) -> dict[str, Any] | None:
+        """Return the durable as the server has it, None where there is none."""
+        try:
+            return api.ask(f"CONSUMER.INFO.{stream}.{self.name}")
+        except ApiRefusedError as refusal:
+            if refusal.err_code == NO_CONSUMER:
+                return None
+            raise
+
+
+def _is_ours(found: dict[str, Any]) -> bool:
+    return _MARK.items() <= (found["config"].get("metadata") or {}).items()
+
+
+def _can_reset(api: JetStreamApi) -> bool:
+    numbers = re.findall(r"\d+", str(api.link.info.get("version", "")))
+    return tuple(int(number) for number in numbers[:2]) >= _RESET_SINCE
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The limits of a streaming read; None for one that was not given.
+
+    Spark hands one limit only from the options to the engine and back, so that it says no more than whether limits
+    count at all; which, stands here.
+    """
+
+    most: int | None = None
+    most_bytes: int | None = None
+    least: int | None = None
+    delay_s: float = 900.0
+
+    @property
+    def default(self) -> ReadLimit:
+        """The limit that Spark is given."""
+        if self.most is not None:
+            return ReadMaxRows(self.most)
+        if self.most_bytes is not None:
+            return ReadMaxBytes(self.most_bytes)
+        return ReadAllAvailable() if self.least is None else ReadMinRows(self.least)
+
+    def held_back(self, waiting: int, waited_s: float) -> bool:
+        """Return whether a batch is not worth it yet."""
+        return self.least is not None and waiting < self.least and waited_s < self.delay_s
+
+    def shares(self, waiting: Mapping[str, int], sizes: Mapping[str, float]) -> dict[str, int]:
+        """Return the messages that each stream may add, by the number waiting there and their average size."""
+        factor = 1.0
+        if self.most is not None:
+            factor = min(factor, self.most / max(sum(waiting.values()), 1))
+        if self.most_bytes is not None:
+            total = sum(number * sizes[name] for name, number in waiting.items())
+            factor = min(factor, self.most_bytes / max(total, 1.0))
+        return {name: _share(number, factor) for name, number in waiting.items()}
+
+
+def _share(number: int, factor: float) -> int:
+    """Return a part of a stream's messages; at least one, so that a quiet stream is not starved by a busy one."""
+    if factor >= 1:
+        return number
+    return max(math.floor(number * factor), min(number, 1))
+
+
+def admission_of(options: Options) -> Admission:
+    """Return the limits that the options of a streaming read set."""
+    return Admission(
+        options["maxOffsetsPerTrigger"],
+        options["maxBytesPerTrigger"],
+        options["minOffsetsPerTrigger"],
+        options["maxTriggerDelay"],
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """The messages that a stream can add to a batch; `since` is set where it does not go on from the batch before."""
+
+    stretch: Stretch
+    stood: Position | None
+    since: int | None = None
+
+    def position(self, last: int) -> Position:
+        """Return the position of the stream when it was read up to `last`."""
+        if self.stood is not None and self.since is None and last <= self.stood.seq:
+            return self.stood
+        return standing_at(last, self.stretch.state, self.since)
+
+
+class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver and reads their parts in tasks."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        reading: Reading,
+        shape: RowShape,
+        admission: Admission,
+        follower: Follower | None = None,
+    ) -> None:
+        self._settings = settings
+        self._reading = reading
+        self._shape = shape
+        self._admission = admission
+        self._follower = follower
+        self._asking = Asking(settings)
+        self._stands: dict[str, Position] | None = None
+        """The query's position, for releases of Spark before 4.2, which do not say; None until it is known."""
+        self._target: dict[str, Position] | None = None
+        self._reached: dict[str, Position] = {}
+        self._followed: dict[str, Position] = {}
+        self._last_batch_s = time.monotonic()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the start of a new query."""
+        self._stands = self._asking(self._initial)
+        return encode_offsets(self._stands)
+
+    def _initial(self, api: JetStreamApi) -> dict[str, Position]:
+        found = {}
+        names = chosen_streams(api, self._reading)
+        check_names(self._reading.start, names, "startingOffsets")
+        check_names(self._reading.since_by, names, "startingOffsetsByTimestamp")
+        for name in names:
+            state = self._looked_at(api, name)
+            found[name] = standing_at(starting_at(api, self._reading, state) - 1, state)
+        return found
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """End the query with what is there now."""
+        self._target = _ends(self._asking(self._states))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of a batch that the options set."""
+        return self._admission.default
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Return the end of the next batch; the start itself where there is nothing to read, or not yet enough.
+
+        Before Spark 4.2 there are no arguments. Limits count there as soon as the start is known, which is from the
+        second batch of a run on; the first one takes all there is.
+        """
+        stood = self._stands or {} if start is None else parse_offsets(start)
+        limited = self._stands is not None if start is None else not isinstance(limit, ReadAllAvailable)
+        self._reached = self._asking(lambda api: self._next(api, stood, limited))
+        return encode_offsets(self._reached)
+
+    def _next(self, api: JetStreamApi, stood: dict[str, Position], limited: bool) -> dict[str, Position]:
+        if self._follower is not None:
+            self._follower.check(api, chosen_streams(api, self._reading, needed=False))
+            self._follow(api, stood)
+        steps = self._steps(api, stood)
+        if not limited:
+            return self._cut(api, steps, {name: step.stretch.last for name, step in steps.items()})
+        counts = {name: count(api, step.stretch, self._reading.filters) for name, step in steps.items()}
+        waiting = {
+            name: step.stretch.width if counts[name] is None else counts[name] or 0 for name, step in steps.items()
+        }
+        if self._target is None and self._admission.held_back(
+            sum(waiting.values()), time.monotonic() - self._last_batch_s
+        ):
+            return stood
+        sizes = {name: average_bytes(step.stretch.state) for name, step in steps.items()}
+        shares = self._admission.shares(waiting, sizes)
+        self._last_batch_s = time.monotonic()
+        ends = {name: self._end(api, step.stretch, shares[name], counts[name]) for name, step in steps.items()}
+        return self._cut(api, steps, ends)
+
+    def _cut(self, api: JetStreamApi, steps: dict[str, Step], ends: dict[str, int]) -> dict[str, Position]:
+        """Return the end of a batch, with the cuts of its parts."""
+        stretches = [Stretch(step.stretch.state, step.stretch.first, ends[name]) for name, step in steps.items()]
+        cuts: dict[str, tuple[int, ...]] = {}
+        for part in parts(api, stretches, self._reading, self._reading.filters):
+            cuts[part.todo.stream] = (*cuts.get(part.todo.stream, ()), part.todo.last)
+        found = {name: step.position(ends[name]) for name, step in steps.items()}
+        return {
+            name: replace(position, cuts=cuts[name][:-1]) if name in cuts else position
+            for name, position in found.items()
+        }
+
+    def _end(self, api: JetStreamApi, stretch: Stretch, share: int, known: int | None) -> int:
+        """Return the last sequence of a stretch when a batch takes so many of its messages."""
+        if not share:
+            return stretch.last
+        return cut(api, stretch, self._reading.filters, share, known)[0]
+
+    def _steps(self, api: JetStreamApi, stood: dict[str, Position]) -> dict[str, Step]:
+        """Return the messages that each stream can add; those that are gone are left out where that is allowed."""
+        names = chosen_streams(api, self._reading, needed=False)
+        steps: dict[str, Step] = {}
+        for name in dict.fromkeys([*names, *stood]):
+            if not self._reading.names(name):
+                logging.getLogger("pyspark_jetstream").warning(
+                    "%s is no longer read: the query no longer names it", name
+                )
+                continue
+            state = self._state(api, name, stood.get(name))
+            if state is not None and (step := self._step(state, stood.get(name))) is not None:
+                steps[name] = step
+        return steps
+
+    def _step(self, state: StreamState, stood: Position | None) -> Step | None:
+        """Return the messages that one stream can add; None for one that came too late for this run."""
+        last, fail = state.last, self._reading.fail
+        if self._target is not None:
+            target = self._target.get(state.name)
+            if target is None and stood is None:
+                return None
+            known = target is not None and target.same_stream(state.created)
+            last = min(last, target.seq) if target is not None and known else 0
+        if stood is not None and check_identity(stood, state, fail=fail):
+            if not check_end(stood.seq, state, fail=fail) or last <= stood.seq:
+                return Step(Stretch(state, stood.seq + 1, stood.seq), stood)
+            first = check_begin(stood.seq + 1, last, state, fail=fail)
+            check_deleted(stood, last, state, fail=fail)
+            return Step(Stretch(state, first, last), stood)
+        return Step(Stretch(state, state.first, max(last, state.first - 1)), stood, since=state.first - 1)
+
+    def _state(self, api: JetStreamApi, name: str, stood: Position | None) -> StreamState | None:
+        """Return a stream as it is now; None for one of a pattern that is gone, where that is allowed."""
+        try:
+            return self._looked_at(api, name)
+        except StreamNotFoundError:
+            if not self._reading.pattern:
+                raise
+        if stood is not None:
+            text = f"{name} was deleted; it was read up to {stood.seq}, and what came after that is gone"
+            tell(DataLossError(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
+        return None
+
+    def _looked_at(self, api: JetStreamApi, name: str) -> StreamState:
+        """Return a stream as it is now, with the sequences of deleted messages where those show a loss."""
+        state = stream_state(api.stream_info(name))
+        if state.deleted is not None or self._reading.filters or state.thins_out or state.by_design:
+            return state
+        return state if state.num_deleted > MAX_DELETED else stream_state(api.stream_info(name, deleted_details=True))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the parts of a batch; none where start and end are the same."""
+        before, until = parse_offsets(start), parse_offsets(end)
+        self._stands = until
+        return self._asking(lambda api: self._plan(api, before, until))
+
+    def _plan(self, api: JetStreamApi, before: dict[str, Position], until: dict[str, Position]) -> list[InputPartition]:
+        stretches, found = [], list[InputPartition]()
+        for name, end in until.items():
+            begin = _begin(before.get(name), end)
+            if end.seq <= begin:
+                continue
+            stood = Position(begin, end.created)
+            state = self._state(api, name, stood)
+            if state is not None and check_identity(stood, state, fail=self._reading.fail):
+                stretch = self._stretch(state, begin, end.seq)
+                if end.cuts is None:
+                    stretches.append(stretch)
+                else:
+                    found += planned_parts(api, stretch, begin, end.cuts, self._reading)
+                if before.get(name) is not None and before[name].same_stream(end.created):
+                    check_deleted(before[name], end.seq, state, fail=self._reading.fail)
+        return [*found, *parts(api, stretches, self._reading, self._reading.filters)]
+
+    def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:
+        """Return the part of a planned range that is still there; raises DataLossError where that is an error."""
+        if not check_end(last, state, fail=self._reading.fail):
+            last = state.last
+        return Stretch(state, check_begin(begin + 1, last, state, fail=self._reading.fail), last)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part."""
+        if isinstance(partition, StreamPart):
+            yield from read_part(self._settings, partition, self._reading.limits, self._shape)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the ends of streams now, and by how much the query is behind them: sequences, messages, bytes."""
+        return self._asking(self._report)
+
+    def _report(self, api: JetStreamApi) -> dict[str, Any]:
+        states = self._states(api)
+        report = encode_offsets(_ends(states))
+        for name, said in report["streams"].items():
+            if (reached := self._reached.get(name)) is not None:
+                said["behind"] = self._behind(api, Stretch(states[name], reached.seq + 1, states[name].last))
+        behind = [said["behind"]["messages"] for said in report["streams"].values() if "behind" in said]
+        return report | ({"metrics": lag_metrics(behind)} if behind else {})
+
+    def _behind(self, api: JetStreamApi, stretch: Stretch) -> dict[str, int]:
+        """Return the amount that is left to read; bytes by the stream's average message."""
+        known = count(api, stretch, self._reading.filters)
+        messages = stretch.width if known is None else known
+        size = round(messages * average_bytes(stretch.state))
+        return {"sequences": stretch.width, "messages": messages, "bytes": size}
+
+    def _states(self, api: JetStreamApi) -> dict[str, StreamState]:
+        """Return the streams as they are now; those of a pattern that are gone are left out."""
+        names = chosen_streams(api, self._reading, needed=False)
+        found = {name: self._state(api, name, None) for name in names}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Move the durable that follows the query, if there is one, to where Spark is done."""
+        if self._follower is not None:
+            self._asking(lambda api: self._follow(api, parse_offsets(end)))
+
+    def _follow(self, api: JetStreamApi, done: dict[str, Position]) -> None:
+        """Move the durable once.
+
+        The start of a batch also says what is done, and does so for the last batch of a run, which is never committed.
+        """
+        if self._follower is not None and done != self._followed:
+            self._follower.follow(api, done)
+            self._followed = done
+
+    def stop(self) -> None:
+        """End the connection."""
+        self._asking.close()
+
+
+def _ends(states: Mapping[str, StreamState]) -> dict[str, Position]:
+    """Return the ends of streams."""
+    return {name: Position(state.last, state.created) for name, state in states.items()}
+
+
+def average_bytes(state: StreamState) -> float:
+    """Return the average size of a stream's messages, with their headers."""
+    return state.bytes / state.messages if state.messages else 0.0
+
+
+def lag_metrics(behind: Sequence[int]) -> dict[str, float]:
+    """Return by how many messages streams are behind, under the names that metrics of Spark's Kafka source have."""
+    return {
+        "avgOffsetsBehindLatest": sum(behind) / len(behind),
+        "maxOffsetsBehindLatest": max(behind),
+        "minOffsetsBehindLatest": min(behind),
+    }
+
+
+def _begin(before: Position | None, end: Position) -> int:
+    """Behind which sequence a batch begins."""
+    if before is not None and before.same_stream(end.created):
+        return before.seq
+    return end.since or 0
