@@ -147,7 +147,7 @@ async def _stored(
 ) -> None:
     from dataclasses import replace
 
-    from natsctl.client.messaging.stream_feed import Start, feed_of_stream
+    from natsctl.client.messaging.feed import Start, feed_of_stream
 
     start = Start("by_start_time", since_ns) if since_ns else Start()
     listening = replace(listening, subjects=listening.subjects or (f"Stream {stream}",))

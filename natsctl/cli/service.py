@@ -25,7 +25,7 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
 from natsctl.cli.verbs import Verb
-from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask, failure_in
 from natsctl.client.services import Endpoint, EndpointStats, Instance, ServiceInfo, ServiceStats
 

@@ -14,8 +14,8 @@ import msgspec
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, UsageError
 from natsctl.api.times import format_time
 from natsctl.client.messaging import messages
-from natsctl.client.messaging.ordered import OrderedReader
-from natsctl.client.messaging.stored import Stored, last_on
+from natsctl.client.messaging.consumers import OrderedReader
+from natsctl.client.messaging.messages import Stored, last_on
 
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck

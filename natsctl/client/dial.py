@@ -8,10 +8,9 @@ from typing import Any
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.client.connection import Connection, Tracer
-from natsctl.client.login import login_options, tls_context
 from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target
-from natsctl.client.settings import without_login
+from natsctl.client.settings import login_options, tls_context, without_login
 
 _REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
 

@@ -33,15 +33,15 @@ from natsctl.client.buckets import (
     write_headers,
 )
 from natsctl.client.message import DryRunError, Planned
-from natsctl.client.messaging import messages, stored
-from natsctl.client.messaging.ordered import OrderedReader
+from natsctl.client.messaging import messages
+from natsctl.client.messaging.consumers import OrderedReader
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
     from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
-    from natsctl.client.messaging.ordered import Delivered
-    from natsctl.client.messaging.stored import Stored
+    from natsctl.client.messaging.consumers import Delivered
+    from natsctl.client.messaging.messages import Stored
     from natsctl.client.requests import Answer
 
 
@@ -126,9 +126,9 @@ class Bucket:
         check_key(key)
         subject, direct = self.reads + key, self.direct and not fresh
         if not revision:
-            found = await stored.last_on(self.manager, self.stream, subject, direct=direct)
+            found = await messages.last_on(self.manager, self.stream, subject, direct=direct)
         else:
-            found = await stored.at(self.manager, self.stream, revision, direct=direct)
+            found = await messages.at(self.manager, self.stream, revision, direct=direct)
         return self._entry(found) if found is not None and found.subject == subject else None
 
     def _entry(self, found: Stored) -> Entry:

@@ -19,8 +19,7 @@ import msgspec
 
 from natsctl.api.errors import NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.api.times import format_time
-from natsctl.client.bench.client import ClientProgress, RawConnection, command
-from natsctl.client.bench.latencies import Latencies, Spread
+from natsctl.client.bench.client import ClientProgress, Latencies, RawConnection, Spread, command
 from natsctl.client.dial import connect
 from natsctl.client.servers import Target
 from natsctl.client.settings import without_login

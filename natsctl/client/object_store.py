@@ -38,8 +38,8 @@ from natsctl.client.atomic_file import atomic_write
 from natsctl.client.buckets import OBJECTS, bucket_info
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.message import DryRunError, Planned
-from natsctl.client.messaging import messages, stored
-from natsctl.client.messaging.ordered import Delivered, OrderedReader
+from natsctl.client.messaging import messages
+from natsctl.client.messaging.consumers import Delivered, OrderedReader
 from natsctl.client.requests import api_error, parse_object
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class ObjectBucket:
         if not name:
             raise UsageError("an object needs a name")
         subject = self.meta_subject(name)
-        found = await stored.last_on(self.manager, self.stream, subject, direct=self.direct and not fresh)
+        found = await messages.last_on(self.manager, self.stream, subject, direct=self.direct and not fresh)
         return to_object(found.body, found.time, found.seq, subject) if found is not None else None
 
     async def info_of(self, name: str, *, fresh: bool = False) -> Object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UnreachableError
-from natsctl.client.login import login_options, tls_context
+from natsctl.client.settings import login_options, tls_context
 
 if TYPE_CHECKING:
     from natsctl.client.servers import Target

@@ -24,7 +24,7 @@ from natsctl.api.errors import ExitCode, NatsctlError, ProtocolError, Unreachabl
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.client.message import HeaderLike
-from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.client.requests import parse_object
 

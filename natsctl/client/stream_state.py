@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natsctl.api import codec, endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError
 from natsctl.api.times import parse_time
-from natsctl.client.messaging.ordered import OrderedReader
+from natsctl.client.messaging.consumers import OrderedReader
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer

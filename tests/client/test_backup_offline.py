@@ -17,13 +17,11 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.client.backup.account_backup import in_order
-from natsctl.client.backup.archive_contents import FormatFinder, read_messages, summarise, version_of
-from natsctl.client.backup.discovery import backup_info
+from natsctl.client.backup.archives import FormatFinder, fitted, read_messages, summarise, version_for, version_of
+from natsctl.client.backup.discovery import backup_info, verify
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import RestoreOptions
-from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.selection import MessageSelection
-from natsctl.client.backup.verify import verify
 from natsctl.client.backup.writer import Capture, captured_config
 from natsctl.client.message import Headers, Message
 

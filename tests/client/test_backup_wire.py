@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, StorageError
+from natsctl.client.backup.discovery import verify
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import (
     OnExisting,
@@ -22,7 +23,6 @@ from natsctl.client.backup.restore import (
 )
 from natsctl.client.backup.save import SavedStream, SaveOptions, _Snapshot, save_stream
 from natsctl.client.backup.transfer import Progress, RetryingManager, ignore_progress
-from natsctl.client.backup.verify import verify
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager

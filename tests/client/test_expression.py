@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.expression import compile_condition
+from natsctl.client.search import compile_condition
 
 SCOPE: dict[str, Any] = {
     "config": {"name": "ORDERS", "subjects": ["a", "b"], "max_msgs": 5, "no_ack": True},

@@ -15,10 +15,9 @@ import pytest
 from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
-from natsctl.client.login import login_options
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
+from natsctl.client.settings import Settings, login_options
 from natsctl.testing.process import ServerProcess, reference_binary
 
 JWT = "eyJ0eXAiOiJKV1QifQ.e30.c2ln"
@@ -154,7 +153,7 @@ async def test_tls_needs_the_authority_that_signed(tmp_path: Path, caplog: pytes
 
 
 def test_a_certificate_without_its_key_is_a_usage_error(tmp_path: Path) -> None:
-    from natsctl.client.login import tls_context
+    from natsctl.client.settings import tls_context
 
     with pytest.raises(UsageError, match="go together"):
         tls_context(Settings(cert="a.pem"), ("nats://a:1",))

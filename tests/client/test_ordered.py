@@ -12,8 +12,8 @@ import pytest
 from natsctl.api.errors import ApiResponseError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.messaging import messages, ordered
-from natsctl.client.messaging.ordered import OrderedReader
+from natsctl.client.messaging import consumers, messages
+from natsctl.client.messaging.consumers import OrderedReader
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 
@@ -21,8 +21,8 @@ from natsctl.client.settings import Settings
 @pytest.fixture(autouse=True)
 def soon_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heartbeats come, and are missed, before anybody waits for them."""
-    monkeypatch.setattr(ordered, "HEARTBEAT_S", 0.2)
-    monkeypatch.setattr(ordered, "MISSED_S", 1.0)
+    monkeypatch.setattr(consumers, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(consumers, "MISSED_S", 1.0)
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ async def test_reading_goes_on_behind_the_last_message(
 async def test_a_message_that_is_missing_is_read_again_with_those_behind_it(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ordered, "MISSED_S", 60.0)  # only what is missing may have the consumer made anew
+    monkeypatch.setattr(consumers, "MISSED_S", 60.0)  # only what is missing may have the consumer made anew
     async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
         assert reader._subscription is not None
         whole, lost = reader._subscription.next, []

@@ -30,8 +30,8 @@ from natsctl.cli.backup.selection import (
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.flags import Json, Names, Progress, Raw, session_of
 from natsctl.cli.live import progress as shown
+from natsctl.client.backup.discovery import Verdict
 from natsctl.client.backup.manifest import Document
-from natsctl.client.backup.verify import Verdict
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def cat(
     json: Json = False,
 ) -> None:
     """Print the messages of a backup in order, with -j one document on a line. Needs no server."""
-    from natsctl.client.backup.archive_contents import read_messages
+    from natsctl.client.backup.archives import read_messages
     from natsctl.client.backup.reader import open_backup
 
     pick = read_selection(subject, since, until, seq)
@@ -217,8 +217,7 @@ def verify(path: Top, progress: Progress = True, json: Json = False) -> int:
     Reads every byte; ends with 1 where anything is wrong. Needs no server.
     """
     from natsctl.api.errors import UsageError
-    from natsctl.client.backup.discovery import candidates
-    from natsctl.client.backup.verify import verify_account
+    from natsctl.client.backup.discovery import candidates, verify_account
 
     paths = list(candidates(path)) if path.exists() else [path]
     if not paths:
@@ -256,7 +255,7 @@ def validate(
 
 def _judge(paths: list[Path], *, bar: bool, quiet: bool) -> list[Verdict]:
     """Return the results; a bar shows the progress over the size of all files."""
-    from natsctl.client.backup.verify import verify as judge
+    from natsctl.client.backup.discovery import verify as judge
 
     sizes = [_size(path) for path in paths]
     verdicts, before = [], 0

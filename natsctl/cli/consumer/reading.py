@@ -399,7 +399,7 @@ def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> N
 
 def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_s: float | None, show: Shown) -> None:
     """Show the messages of a stream, in order."""
-    from natsctl.client.messaging.stream_feed import Start, ordered_reader, widest
+    from natsctl.client.messaging.feed import Start, ordered_reader, widest
 
     said = fields_of(ORDERED, given)
     starts = said.get("start") or {}

@@ -25,7 +25,7 @@ from natsctl.cli.render.text import body_text
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message as ClientMessage
-    from natsctl.client.messaging.outgoing import Outgoing
+    from natsctl.client.messaging.messages import Outgoing
 
 
 class Message(Model, kw_only=True):

@@ -23,7 +23,7 @@ from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message
-    from natsctl.client.messaging.outgoing import Outgoing
+    from natsctl.client.messaging.messages import Outgoing
 
 
 _LETTERS = string.ascii_letters + string.digits

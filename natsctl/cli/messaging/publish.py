@@ -50,7 +50,7 @@ from natsctl.cli.messaging.bodies import (
 )
 from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.text import safe
-from natsctl.client.messaging.outgoing import Outgoing, stream_headers
+from natsctl.client.messaging.messages import Outgoing, stream_headers
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

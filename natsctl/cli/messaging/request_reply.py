@@ -32,7 +32,7 @@ from natsctl.cli.messaging.bodies import (
 from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
 from natsctl.cli.render.text import safe
-from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import REPLY_GAP_S, ReplyLimits, ask, failure_in
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def trace(
 ) -> None:
     """Show which servers, clients and streams a message reaches; it is not delivered unless asked for."""
     from natsctl.client.messaging.message_trace import headers_of, trace
-    from natsctl.client.messaging.outgoing import Outgoing
+    from natsctl.client.messaging.messages import Outgoing
 
     check_target(subject)
     message = Outgoing(subject, read_body(payload or ""), read_headers(header))

@@ -252,7 +252,7 @@ async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str])
     target = Path(asked.backup)
     if not asked.stored:
         return Capture(target, captured_config(target, subjects), subjects, stored=False)
-    from natsctl.client.messaging.stream_feed import check_in_order, stream_of
+    from natsctl.client.messaging.feed import check_in_order, stream_of
 
     name = asked.stream or await stream_of(manager, subjects)
     info = (await manager.stream_info(name)).raw
@@ -298,8 +298,7 @@ async def _report(manager: Manager, feed: Feed, listening: ListenOptions, asked:
 
 async def _feed(manager: Manager, asked: SubscribeFlags, subjects: list[str], count: int) -> Feed:
     """Return the feed of messages."""
-    from natsctl.client.messaging.feed import CoreFeed
-    from natsctl.client.messaging.stream_feed import Start, feed_of_stream, widest
+    from natsctl.client.messaging.feed import CoreFeed, Start, feed_of_stream, widest
 
     if not asked.stored:
         # A report counts each message once, even if several subscriptions match.

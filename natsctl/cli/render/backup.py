@@ -15,10 +15,9 @@ from natsctl.cli.render.text import age_limit, count, duration, limit, listed, s
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
     from natsctl.client.backup.account_backup import AccountOutcome, StreamOutcome
-    from natsctl.client.backup.discovery import BackupInfo, Found, Inspection
+    from natsctl.client.backup.discovery import BackupInfo, Found, Inspection, Verdict
     from natsctl.client.backup.manifest import Manifest
     from natsctl.client.backup.selection import EditedBackup
-    from natsctl.client.backup.verify import Verdict
 
 
 def render_found(found: Sequence[Found]) -> Table:

@@ -13,7 +13,7 @@ from natsctl.client.bench.load import KINDS
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
-    from natsctl.client.bench.latencies import Spread
+    from natsctl.client.bench.client import Spread
     from natsctl.client.bench.report import Part, Report
     from natsctl.client.latency import LatencyReport, Trip, Trips
 

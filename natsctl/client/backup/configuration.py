@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, StorageError, UsageError
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
+from natsctl.client.backup.archives import is_since
 from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, checked_name, small_file
 from natsctl.client.backup.restore import StreamExistsError
-from natsctl.client.backup.rewrite import is_since
 from natsctl.client.backup.save import save_stream
 from natsctl.client.backup.transfer import OnProgress, RetryingManager, ignore_progress
 from natsctl.client.message import DryRunError, Planned

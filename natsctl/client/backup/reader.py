@@ -305,7 +305,7 @@ def _open_server_files(
 ) -> OpenBackup:
     """Return the same tar as an archive: in a temporary file, compressed as servers want it."""
     from natsctl.api.archive.s2 import FrameWriter
-    from natsctl.client.backup.archive_contents import state_of
+    from natsctl.client.backup.archives import state_of
 
     try:
         body = json.loads(_small(path, tar, meta))

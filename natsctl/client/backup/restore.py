@@ -24,9 +24,8 @@ from natsctl.api import endpoints
 from natsctl.api.answers import StreamCreateAnswer
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, ProtocolError, UnreachableError
 from natsctl.api.units import plural
-from natsctl.client.backup.archive_contents import OnRead, check_whole, run_in_thread, summarise
+from natsctl.client.backup.archives import OnRead, check_whole, fitted, run_in_thread, summarise, version_for
 from natsctl.client.backup.reader import OpenBackup, open_backup
-from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
 from natsctl.client.backup.transfer import (
     OnProgress,

@@ -38,10 +38,9 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import parse_time
-from natsctl.client.backup.archive_contents import FormatFinder, OnRead, ignore_read, run_in_thread, summarise
+from natsctl.client.backup.archives import FormatFinder, OnRead, ignore_read, rewrite, run_in_thread, summarise
 from natsctl.client.backup.manifest import DATA_NAME, FORMAT, Document, MadeOn, Manifest
 from natsctl.client.backup.reader import BackupData, Form, OpenBackup
-from natsctl.client.backup.rewrite import rewrite
 from natsctl.client.backup.transfer import (
     OnProgress,
     Progress,

@@ -25,10 +25,9 @@ from natsctl.api.archive.archive import ArchivedMessage
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_name, matches
 from natsctl.api.units import plural
-from natsctl.client.backup.archive_contents import OnRead, ignore_read, read_messages
+from natsctl.client.backup.archives import OnRead, ignore_read, read_messages, rewrite
 from natsctl.client.backup.manifest import FORMAT, Document, MadeOn, Manifest, is_single_file
 from natsctl.client.backup.reader import OpenBackup, open_backup
-from natsctl.client.backup.rewrite import rewrite
 from natsctl.client.backup.save import SavedStream
 from natsctl.client.backup.writer import BackupWriter, check_free
 

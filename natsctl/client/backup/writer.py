@@ -41,7 +41,7 @@ from natsctl.api.errors import ProtocolError, StorageError, UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.times import format_time, parse_time
-from natsctl.client.backup.archive_contents import Summary
+from natsctl.client.backup.archives import Summary
 from natsctl.client.backup.manifest import (
     DATA_NAME,
     FORMAT,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from natsctl.client.bench.client import ClientProgress
-from natsctl.client.bench.latencies import Latencies, Spread
+from natsctl.client.bench.client import ClientProgress, Latencies, Spread
 from natsctl.client.bench.load import Load
 
 _COLUMNS = (

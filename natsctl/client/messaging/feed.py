@@ -1,9 +1,17 @@
-"""Sources of messages to be shown, all read in the same way; messaging/stream_feed.py has those of streams."""
+"""Sources of messages to be shown, all read alike: subjects, and streams through a consumer or direct gets."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from natsctl.api import acks, codec, endpoints
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.subjects import is_subset, matches
+from natsctl.api.times import format_time
+from natsctl.client.connection import NO_RESPONDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,6 +19,7 @@ if TYPE_CHECKING:
     from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
+    from natsctl.client.messaging.consumers import Delivered, OrderedReader
 
 
 class Feed(Protocol):
@@ -65,3 +74,319 @@ class CoreFeed:
     async def next(self, timeout_s: float | None = None) -> Message | None:
         """Return the next message, or None when none came in time."""
         return await self._subscription.next(timeout_s) if self._subscription is not None else None
+
+
+DIRECT_BATCH = 256
+"""Messages that one direct get asks for."""
+POLL_S = 0.25
+"""Pause between two direct gets that found nothing."""
+ALL = ">"
+_END_OF_BATCH = 204
+_NOT_FOUND = (404, 408)
+_UNREADABLE = ("workqueue", "interest")
+"""Retention policies under which a consumer beside others takes messages away from them, or is refused."""
+
+
+class Start(NamedTuple):
+    """Start of reading: a deliver policy, with its sequence or how many ns ago."""
+
+    policy: str = "all"
+    value: int = 0
+
+    def fields(self, now_ns: int) -> dict[str, Any]:
+        """Return the fields of a consumer's configuration."""
+        fields: dict[str, Any] = {"deliver_policy": self.policy}
+        if self.policy == "by_start_sequence":
+            fields["opt_start_seq"] = self.value
+        elif self.policy == "by_start_time":
+            fields["opt_start_time"] = format_time(now_ns - self.value)
+        return fields
+
+
+async def feed_of_stream(
+    manager: Manager,
+    stream: str,
+    subjects: Sequence[str],
+    start: Start,
+    *,
+    durable: str = "",
+    direct: bool = False,
+    to_end: bool = False,
+    headers_only: bool = False,
+    count: int = 0,
+) -> Feed:
+    """Return the feed of the stream's messages on the subjects, from `start` on; "" for the stream that stores them.
+
+    `count` is the number of messages, 0 for no end. Streams whose messages are delivered once (work queue, interest)
+    are read by direct gets, which remove nothing. Raises UsageError where no stream is given or found for the
+    subjects, ApiResponseError where it does not exist.
+    """
+    name = stream or await stream_of(manager, subjects)
+    subjects = widest(subjects)
+    info = (await manager.stream_info(name)).raw
+    if durable:
+        config = {"durable_name": durable, "ack_policy": "explicit", **start.fields(time.time_ns())}
+        known = await durable_consumer(manager, name, {**config, **_filter(subjects)})
+        if known["config"].get("deliver_subject"):
+            return PushFeed(manager, known, to_end=to_end)
+        return DurableFeed(manager, name, known["config"], count, to_end=to_end)
+    if direct or info["config"].get("retention") in _UNREADABLE:
+        return DirectFeed(manager, name, subjects, _direct_start(start, subjects, info["state"]), to_end=to_end)
+    reader = ordered_reader(manager, name, subjects, start, headers_only=headers_only)
+    return StreamFeed(reader, to_end=to_end)
+
+
+def ordered_reader(
+    manager: Manager, stream: str, subjects: Sequence[str], start: Start, *, headers_only: bool = False
+) -> OrderedReader:
+    """Return the reader of the stream in order, from `start` on."""
+    fields = start.fields(time.time_ns())
+    from natsctl.client.messaging.consumers import OrderedReader
+
+    # With `last_per_subject` a server needs the subjects.
+    every = [ALL] if start.policy == "last_per_subject" else []
+    return OrderedReader(
+        manager,
+        stream,
+        subjects or every,
+        deliver=start.policy,
+        start_seq=fields.get("opt_start_seq", 0),
+        start_time=fields.get("opt_start_time", ""),
+        headers_only=headers_only,
+    )
+
+
+def widest(subjects: Sequence[str]) -> list[str]:
+    """Return the subjects without those that others of them cover."""
+    every = list(dict.fromkeys(subjects))
+    return [one for one in every if not any(one != wide and is_subset(one, wide) for wide in every)]
+
+
+def _filter(subjects: Sequence[str]) -> dict[str, Any]:
+    if len(subjects) == 1:
+        return {"filter_subject": subjects[0]}
+    return {"filter_subjects": list(subjects)} if subjects else {}
+
+
+def _direct_start(start: Start, subjects: Sequence[str], state: dict[str, Any]) -> dict[str, Any]:
+    """Return the first request's position in the fields of a direct get."""
+    last = int(state.get("last_seq") or 0)
+    if start.policy == "by_start_time":
+        return {"start_time": start.fields(time.time_ns())["opt_start_time"]}
+    if start.policy == "last_per_subject":
+        return {"multi_last": list(subjects) or [">"]}
+    return {"seq": {"new": last + 1, "last": max(last, 1), "by_start_sequence": start.value}.get(start.policy, 1)}
+
+
+class StreamFeed:
+    """Messages of a stream, stored and new, through a consumer that ends with the feed.
+
+    With `to_end` it ends with the last message that there is.
+    """
+
+    def __init__(self, reader: OrderedReader, *, to_end: bool = False) -> None:
+        self._reader, self._to_end = reader, to_end
+        self.ended = False
+
+    async def __aenter__(self) -> StreamFeed:
+        await self._reader.__aenter__()
+        self.ended = self._to_end and self._reader.pending == 0
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._reader.__aexit__(kind, failure, trace)
+
+    def now(self) -> Message | None:
+        """Return a message that has come already."""
+        return None if self.ended else self._taken(self._reader.now())
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message, or None when none came in time or all were read."""
+        return None if self.ended else self._taken(await self._reader.next(timeout_s))
+
+    def _taken(self, delivered: Delivered | None) -> Message | None:
+        if delivered is None:
+            return None
+        self.ended = self._to_end and delivered.at.pending == 0
+        return delivered.message
+
+
+class DurableFeed:
+    """Messages of a durable pull consumer; with `to_end` until it has none to deliver at once.
+
+    `count` is the number of messages to read, 0 for no end; no more are requested.
+    """
+
+    def __init__(
+        self, manager: Manager, stream: str, config: dict[str, Any], count: int, *, to_end: bool = False
+    ) -> None:
+        from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions, take
+
+        name = str(config.get("durable_name") or config.get("name"))
+        wanted = PullOptions(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
+        self._messages = take(manager, stream, name, wanted, config)
+        self.ended = False
+
+    async def __aenter__(self) -> DurableFeed:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._messages.aclose()
+
+    def now(self) -> Message | None:
+        """Nothing: each message is waited for."""
+        return None
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message, or None when none came in time or all were read, which ends the feed."""
+        if not self.ended:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await anext(self._messages)
+            except (TimeoutError, StopAsyncIteration):
+                self.ended = True
+        return None
+
+
+class PushFeed:
+    """Messages that a durable push consumer delivers, from when it is listened to; `info` describes the consumer.
+
+    With `to_end` the feed ends with the last message that was stored.
+    """
+
+    def __init__(self, manager: Manager, info: dict[str, Any], *, to_end: bool = False) -> None:
+        from natsctl.client.messaging.consumers import pushed
+
+        self._messages = pushed(manager, info["config"])
+        self._to_end = to_end
+        waiting = int(info.get("num_pending") or 0) or int(info.get("num_ack_pending") or 0)
+        self.ended = to_end and not waiting
+
+    async def __aenter__(self) -> PushFeed:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._messages.aclose()
+
+    def now(self) -> Message | None:
+        """Return nothing: each message is waited for."""
+        return None
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message, or None when none came in time or all were read, which ends the feed."""
+        if self.ended:
+            return None
+        try:
+            async with asyncio.timeout(timeout_s):
+                message = await anext(self._messages)
+        except TimeoutError:
+            self.ended = True
+            return None
+        place = acks.parse(message.reply.encode("utf-8", "surrogateescape"))
+        self.ended = self._to_end and place is not None and place.pending == 0
+        return message
+
+
+class DirectFeed:
+    """Messages of a stream, stored and new, by direct gets: no consumer is made, and nothing is acknowledged."""
+
+    def __init__(
+        self, manager: Manager, stream: str, subjects: Sequence[str], start: dict[str, Any], *, to_end: bool = False
+    ) -> None:
+        self._manager, self._stream, self._subjects = manager, stream, list(subjects) or [">"]
+        self._start = start or {"seq": 1}
+        self._to_end = to_end
+        self._kept: list[Message] = []
+        self._last_seq = 0
+        self.ended = False
+
+    async def __aenter__(self) -> DirectFeed:
+        await self._fetch()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._kept.clear()
+
+    def now(self) -> Message | None:
+        """Return a message that has come already."""
+        return self._kept.pop(0) if self._kept else None
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message, or None when none came in time or all were read."""
+        clock = asyncio.get_running_loop().time
+        end_s = None if timeout_s is None else clock() + timeout_s
+        while not self._kept:
+            if self.ended or (end_s is not None and clock() >= end_s):
+                return None
+            await self._fetch()
+            if not self._kept and not self.ended:
+                await asyncio.sleep(POLL_S if end_s is None else min(POLL_S, max(0.0, end_s - clock())))
+        return self.now()
+
+    async def _fetch(self) -> None:
+        """Get the next messages; without any and `to_end` the feed has ended."""
+        connection = self._manager.connection
+        subject = endpoints.DIRECT_GET.subject(self._stream, prefix=connection.target.api_prefix)
+        request = codec.encode(self._request())
+        subscription = await connection.subscribe(connection.new_inbox())
+        subscription.watched = subject
+        if connection.tracer is not None:
+            connection.tracer.request(subject, request)
+        try:
+            await connection.publish(subject, request, reply=subscription.subject)
+            while (message := await subscription.next(connection.timeout_s)) is not None:
+                if message.status == NO_RESPONDERS:
+                    raise NatsctlError(
+                        f"Stream {self._stream} does not allow direct gets",
+                        hint="allow them: natsctl str edit --allow-direct",
+                    )
+                if message.status in (_END_OF_BATCH, *_NOT_FOUND):
+                    self._last_seq = max(self._last_seq, int(message.headers.get("Nats-UpTo-Sequence", "0")))
+                    self.ended = self._to_end and not int(message.headers.get("Nats-Num-Pending", "0"))
+                    return
+                if message.status:
+                    raise NatsctlError(f"direct get of {self._stream}: {message.status} {message.description}")
+                self._keep(message)
+        finally:
+            await subscription.stop()
+
+    def _request(self) -> dict[str, Any]:
+        if not self._last_seq and "multi_last" in self._start:
+            return self._start
+        where = {"seq": self._last_seq + 1} if self._last_seq else self._start
+        # Several subjects can be asked for only as one pattern over all of them; others are left out here.
+        one = self._subjects[0] if len(self._subjects) == 1 else ">"
+        return {**where, "next_by_subj": one, "batch": DIRECT_BATCH}
+
+    def _keep(self, message: Message) -> None:
+        self._last_seq = int(message.headers.get("Nats-Sequence", self._last_seq))
+        message.subject = message.headers.get("Nats-Subject", message.subject)
+        if any(matches(pattern, message.subject) for pattern in self._subjects):
+            self._kept.append(message)
+
+
+def check_in_order(config: dict[str, Any], *, last_per_subject: bool) -> None:
+    """Raise UsageError where the stream is read by direct gets that do not keep its order."""
+    if last_per_subject and config.get("retention") in _UNREADABLE:
+        raise UsageError("--last-per-subject of such a stream is read by direct gets, out of order")
+
+
+async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
+    """Return the stream that stores these subjects. Raises UsageError without one, or with several."""
+    found = {name for subject in subjects for name in await manager.stream_names(subject=subject)}
+    if len(found) == 1:
+        return found.pop()
+    asked = ", ".join(subjects) or "nothing"
+    if not found:
+        raise UsageError(f"no Stream stores {asked}", hint="natsctl str ls shows the Streams and their subjects")
+    raise UsageError(f"several Streams store {asked}: {', '.join(sorted(found))}", hint="name one with --stream")
+
+
+async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of the durable consumer that `config` names, which is made if there is none."""
+    name = config["durable_name"]
+    found = await manager.find_consumer(stream, name)
+    answer: Any = found or await manager.consumer_create(stream, config, action="create")
+    return dict(answer.raw)

@@ -17,7 +17,7 @@ from natsctl.api.errors import ProtocolError, UnreachableError
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
-    from natsctl.client.messaging.outgoing import Outgoing
+    from natsctl.client.messaging.messages import Outgoing
 
 HOP = "Nats-Trace-Hop"
 ROOT = ""

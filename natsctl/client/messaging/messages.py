@@ -1,30 +1,214 @@
-"""Messages through JetStream: published with an ack, singly or in atomic batches, and acknowledged.
+"""Messages of a stream: published with an ack, singly or in atomic batches, acknowledged, and read one at a time.
+
+Headers of a published message make the stream check, expire, replace or schedule it.
 
 Of an atomic batch a stream stores all messages or none. Its first and last messages are requests: the first has an
 empty answer, or the reason why the stream refuses the batch; the last one, which commits, is answered by the ack. Those
 between have no answer. A batch that is not committed within the server's time is abandoned there, and nothing of it is
 stored.
+
+A stored message is read by direct get where the stream allows it, else by the API's MSG.GET. A direct get may be
+answered by a replica that lags; `direct=False` asks the leader, for a state that must be current.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from natsctl.api import codec, endpoints
+from natsctl.api import headers as blocks
 from natsctl.api.acks import parse
-from natsctl.api.errors import ApiResponseError, ProtocolError, UnreachableError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
+from natsctl.api.times import format_time, parse_time
+from natsctl.api.units import parse_duration
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.message import DryRunError, Planned
-from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.message import NO_HEADERS, DryRunError, Headers, Planned
 from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, Answer, api_error, parse_object, patiently
 
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
     from natsctl.client.message import HeaderLike, Message
+
+
+_NOT_FOUND = 404
+_ADDED = frozenset(("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"))
+"""Headers of a direct get's answer that describe the message and are no part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message of a stream; `time` is RFC 3339."""
+
+    subject: str
+    seq: int
+    time: str
+    body: bytes
+    headers: Headers = NO_HEADERS
+
+
+async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) -> Stored | None:
+    """Return the last message on a subject, None where there is none."""
+    if direct:
+        target = endpoints.DIRECT_GET.subject(stream, subject, prefix=manager.connection.target.api_prefix)
+        answered, found = await _direct(manager, target, b"")
+        if answered:
+            return found
+    return await _by_api(manager, stream, last_by_subj=subject)
+
+
+async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> Stored | None:
+    """Return the message with that sequence, None where there is none."""
+    if direct:
+        target = endpoints.DIRECT_GET.subject(stream, prefix=manager.connection.target.api_prefix)
+        answered, found = await _direct(manager, target, codec.encode({"seq": seq}))
+        if answered:
+            return found
+    return await _by_api(manager, stream, seq=seq)
+
+
+async def _direct(manager: Manager, target: str, body: bytes) -> tuple[bool, Stored | None]:
+    """Return whether direct gets have a responder, and the message. Raises ProtocolError."""
+    tracer = manager.connection.tracer
+    if tracer is not None:
+        tracer.request(target, body)
+    message = await patiently(manager.connection, lambda: manager.connection.request(target, body))
+    if tracer is not None:
+        tracer.answer(target, f"{message.status} {message.description}".encode() if message.status else message.body)
+    if message.status == NO_RESPONDERS:
+        return False, None
+    if message.status == _NOT_FOUND:
+        return True, None
+    if message.status:
+        raise ProtocolError(f"the answer on {target} is {message.status} {message.description}")
+    return True, _from_direct(message, target)
+
+
+def _from_direct(message: Message, target: str) -> Stored:
+    headers = message.headers
+    try:
+        subject, seq, time = headers["Nats-Subject"], int(headers["Nats-Sequence"]), headers["Nats-Time-Stamp"]
+    except (KeyError, ValueError) as failure:
+        raise ProtocolError(f"the answer on {target} does not say which message it is") from failure
+    own = Headers([pair for pair in headers.pairs if pair[0] not in _ADDED])
+    return Stored(subject, seq, time, message.body, own)
+
+
+async def _by_api(manager: Manager, stream: str, **which: Any) -> Stored | None:
+    try:
+        message = (await manager.message_get(stream, **which)).value.message
+    except ApiResponseError as failure:
+        if failure.err_code == ErrCode.NO_MESSAGE_FOUND:
+            return None
+        raise
+    pairs = [(_text(name), _text(value)) for name, value in blocks.parse(message.hdrs or b"")]
+    return Stored(message.subject, message.seq, message.time, message.data or b"", Headers(pairs))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+NS_PER_S = 1_000_000_000
+
+
+class Outgoing(NamedTuple):
+    """A message to be published."""
+
+    subject: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+PLAIN_HEADERS = {
+    "msg_id": "Nats-Msg-Id",
+    "expect_stream": "Nats-Expected-Stream",
+    "expect_last_seq": "Nats-Expected-Last-Sequence",
+    "expect_last_subject_seq": "Nats-Expected-Last-Subject-Sequence",
+    "expect_last_msg_id": "Nats-Expected-Last-Msg-Id",
+    "rollup": "Nats-Rollup",
+}
+"""Options of a message for its stream, and the header of each."""
+_WHEN = ("schedule_after", "schedule_at", "schedule_every", "schedule_cron")
+_SCHEDULED = {"schedule_dest": "Nats-Schedule-Target", "schedule_source": "Nats-Schedule-Source"}
+
+
+_EXCLUSIVE = ("--schedule-cron", "--schedule-every", "--schedule-at", "--schedule-after")
+_EXCLUDED = {
+    "--schedule-cron": "--schedule-at, --schedule-every or --schedule-after",
+    "--schedule-every": "--schedule-at or --schedule-after",
+}
+"""The flags that say when, and what each of them excludes: a schedule has one time."""
+
+
+def stream_headers(asked: Mapping[str, Any], now_ns: int) -> tuple[tuple[str, str], ...]:
+    """Return the headers of the publish options, by field. Raises UsageError for options that exclude each other."""
+    pairs = [(name, str(asked[field])) for field, name in PLAIN_HEADERS.items() if asked.get(field) is not None]
+    if asked.get("ttl") is not None:
+        pairs.append(("Nats-TTL", ttl("--ttl", asked["ttl"])))
+    return (*pairs, *_schedule(asked, now_ns))
+
+
+def _schedule(asked: Mapping[str, Any], now_ns: int) -> list[tuple[str, str]]:
+    when = [field for field in _WHEN if asked.get(field)]
+    flags = [_flag(field) for field in when]
+    if len(when) > 1:
+        one, *others = sorted(flags, key=_EXCLUSIVE.index)
+        raise UsageError(f"{one} may not be used with {_EXCLUDED.get(one, ' or '.join(others))}")
+    given = [field for field in (*_SCHEDULED, "schedule_ttl") if asked.get(field)]
+    if not when and not given:
+        return []
+    if not asked.get("schedule_dest"):
+        named = flags[0] if flags else _flag(given[0])
+        raise UsageError(f"{named} needs --schedule-dest: the subject that the message goes to when it is time")
+    pairs = [("Nats-Schedule", _pattern(when[0], asked[when[0]], now_ns))] if when else []
+    pairs += [(header, asked[field]) for field, header in _SCHEDULED.items() if asked.get(field)]
+    if asked.get("schedule_ttl"):
+        pairs.append(("Nats-Schedule-TTL", ttl("--schedule-ttl", asked["schedule_ttl"])))
+    return pairs
+
+
+def _pattern(field: str, words: str, now_ns: int) -> str:
+    """Return the schedule in the server's words: `@at TIME`, `@every DURATION` or a cron line."""
+    flag = _flag(field)
+    try:
+        if field == "schedule_at":
+            return f"@at {format_time(parse_time(words))}"
+        if field == "schedule_cron":
+            return words
+        ns = parse_duration(words)
+    except ValueError as failure:
+        raise UsageError(f"{flag}: {failure}") from failure
+    if ns <= 0:
+        raise UsageError(f"{flag} must be greater than 0")
+    if ns < NS_PER_S:
+        raise UsageError(f"{flag}: at least a second, not {words}")
+    # A second is the finest step of schedules: rounded up, a message never comes before its time.
+    seconds = -(-ns // NS_PER_S)
+    if field == "schedule_every":
+        return f"@every {seconds}s"
+    return f"@at {format_time(-(-(now_ns + ns) // NS_PER_S) * NS_PER_S)}"
+
+
+def ttl(flag: str, words: str) -> str:
+    """Return how long a message lives, as the header says it: whole seconds, or `never`."""
+    if words == "never":
+        return words
+    try:
+        ns = parse_duration(words)
+    except ValueError as failure:
+        raise UsageError(f"{flag}: {failure}") from failure
+    if ns < NS_PER_S or ns % NS_PER_S:
+        raise UsageError(f"{flag}: expected whole seconds such as 90s or 1h, or never, not {words}")
+    return f"{ns // NS_PER_S}s"
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
 
 
 ACK = b"+ACK"
@@ -126,6 +310,8 @@ MAX_MESSAGES = 1000
 
 def numbered(messages: Iterable[Outgoing]) -> list[Outgoing]:
     """Return the messages with the headers that make them one batch. Raises UsageError for none, or too many."""
+    from uuid import uuid4  # slow to import
+
     batch, parts = uuid4().hex, list(messages)
     if not 0 < len(parts) <= MAX_MESSAGES:
         raise UsageError(f"a batch has 1 to {MAX_MESSAGES} messages, not {len(parts)}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.messages import Outgoing
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from natsctl.api.units import parse_duration
-from natsctl.client.expression import compile_condition
+from natsctl.client.search import compile_condition
 from natsctl.client.system.system_account import Answers, ServerAnswer
 
 Row = dict[str, Any]

@@ -27,9 +27,9 @@ from typing import Any, Final, NamedTuple
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.client.asset_config import normalised
+from natsctl.client.backup.archives import fitted, version_for
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import IncompleteRestoreError, RestoreTransfer, give_free, restore_sent
-from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
 from natsctl.client.requests import Answer

@@ -16,12 +16,12 @@ from typing import Any
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.api.units import plural
-from natsctl.client.backup.archive_contents import run_in_thread
+from natsctl.client.backup.archives import run_in_thread
+from natsctl.client.backup.discovery import verify
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import IncompleteRestoreError
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager
-from natsctl.client.backup.verify import verify
 from natsctl.client.message import DryRunError, Planned
 from natsctl.desired.apply.changes import PLAN_AGAIN, PlanConflictError, merged_config
 from natsctl.desired.apply.execution import Done

@@ -13,7 +13,7 @@ import pytest
 from natsctl.cli.main import run as run_main
 from natsctl.cli.render.event import KINDS, render_event, render_short
 from natsctl.client.connection import Connection
-from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
 from natsctl.testing.process import ServerProcess, reference_binary
 

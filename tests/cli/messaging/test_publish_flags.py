@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from natsctl.cli.messaging.message_templates import TemplateContext
-from natsctl.client.messaging.outgoing import stream_headers
+from natsctl.client.messaging.messages import stream_headers
 from natsctl.testing.process import ServerProcess
 from tests.cli.messaging.conftest import until_stored
 

@@ -120,7 +120,7 @@ def _backups() -> list[Any]:
 
 
 def _verdicts() -> list[Any]:
-    from natsctl.client.backup.verify import Verdict
+    from natsctl.client.backup.discovery import Verdict
 
     good = [{"name": "counts", "ok": True, "detail": "1,517 messages, 1 consumer"}]
     bad = [{"name": "checksums", "ok": False, "detail": "stream.tar.s2 has another checksum than its manifest says"}]

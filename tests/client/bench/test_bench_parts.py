@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.client.bench import workloads
-from natsctl.client.bench.client import ClientProgress, CommandBuilder, command, refusal
-from natsctl.client.bench.latencies import Latencies
+from natsctl.client.bench.benchmark import decode_failure, encode_failure
+from natsctl.client.bench.client import ClientProgress, CommandBuilder, Latencies, command, refusal
 from natsctl.client.bench.load import KINDS, Load
 from natsctl.client.bench.report import Done, csv_text, report
-from natsctl.client.bench.workers import decode_failure, encode_failure
 
 times = st.lists(st.integers(0, 10**13), min_size=1, max_size=200)
 

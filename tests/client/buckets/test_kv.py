@@ -23,7 +23,7 @@ from natsctl.client.kv import (
     watch,
 )
 from natsctl.client.manager import Manager
-from natsctl.client.messaging import ordered
+from natsctl.client.messaging import consumers
 
 LATER_NS = 2**62
 
@@ -152,8 +152,8 @@ async def _write_often(bucket: Bucket, times: int) -> None:
 
 
 async def test_a_watch_goes_on_behind_a_consumer_that_is_lost(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordered, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(ordered, "MISSED_S", 0.3)
+    monkeypatch.setattr(consumers, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(consumers, "MISSED_S", 0.3)
     async with clients() as (manager, _):
         bucket = await make(manager, "B")
         await bucket.put("k", b"1")

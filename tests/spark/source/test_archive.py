@@ -21,7 +21,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
 
 from natsctl.api.archive import archive_v1
 from natsctl.api.archive.archive import MessageFields
-from natsctl.client.backup.archive_contents import read_messages
+from natsctl.client.backup.archives import read_messages
 from natsctl.client.backup.reader import open_backup
 from natsctl.spark.source import backup_records
 from natsctl.spark.source import backups as parts_module
