@@ -44,7 +44,7 @@ def encode(
 
 
 def parse(subject: bytes) -> AckSubject | None:
-    """Return what an ack subject says, or None when it is none.
+    """Return the fields of an ack subject, or None for any other subject.
 
     Takes v1 (nine tokens), v2 (eleven or twelve, with domain and account hash) and the forms of 2020 (seven tokens
     without time and pending, eight without pending; what is missing reads as 0).
@@ -100,7 +100,7 @@ _nak_options = msgspec.json.Decoder(_NakOptions)
 
 
 def parse_ack_payload(payload: bytes) -> AckPayload:
-    """Return what an ack asks for: IGNORED when of no known kind; a NAK with an unreadable delay is a plain one."""
+    """Return the kind of an ack: IGNORED for an unknown one; a NAK with an unreadable delay is a plain one."""
     if not payload or payload in (ACK, b"+OK"):
         return _PLAIN_ACK
     if payload.startswith(NAK):

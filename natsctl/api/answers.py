@@ -113,7 +113,7 @@ class StreamBlocksAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "stream_bloc
 
 
 class StreamSnapshotAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "stream_snapshot_response"):
-    """STREAM.SNAPSHOT: what the chunks that follow hold."""
+    """STREAM.SNAPSHOT: the contents of the chunks that follow."""
 
     config: StreamConfig = field(default_factory=lambda: StreamConfig())
     state: StreamState = field(default_factory=lambda: StreamState())

@@ -19,7 +19,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class InvalidJSONError(NatsctlError):
-    """A JSON text that is not what it should be; the text is what nats-server puts after `invalid JSON: `."""
+    """Invalid JSON; the text is that of nats-server after `invalid JSON: `."""
 
 
 def encode(value: object) -> bytes:
@@ -81,7 +81,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 class _Names(NamedTuple):
-    """The keys of a struct by their spelling and by their fold, and what is in lists and maps."""
+    """The keys of a struct by their spelling and by their fold, and the shapes in lists and maps."""
 
     fields: dict[str, "_Names | None"]
     folded: dict[str, str]
@@ -89,7 +89,7 @@ class _Names(NamedTuple):
 
 
 def fold(key: str) -> str:
-    """Return what two keys have in common that are the same to Go's encoding/json."""
+    """Return the common form of keys that are the same to Go's encoding/json."""
     if key.isascii():
         return key.lower()
     return "".join(folded if len(folded := char.casefold()) == 1 else char for char in key)

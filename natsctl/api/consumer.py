@@ -39,7 +39,7 @@ class AckPolicy(WireEnum):
 
 
 class ReplayPolicy(WireEnum):
-    """Whether messages come as fast as possible or in the rhythm they were stored in."""
+    """Speed of delivery: as fast as possible, or in the rhythm in which the messages were stored."""
 
     INSTANT = "instant"
     ORIGINAL = "original"

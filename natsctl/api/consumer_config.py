@@ -107,7 +107,7 @@ def normalise(
 
 
 def raise_to_least(config: ConsumerConfig, pedantic: bool) -> str:
-    """Correct values that are lower than they can be; return what a pedantic request is refused with, or ""."""
+    """Correct values that are lower than they can be; return the refusal of a pedantic request, or ""."""
     if pedantic and config.max_deliver < -1:
         return "max_deliver must be set to -1"
     if config.max_deliver == 0 or config.max_deliver < -1:
@@ -123,7 +123,7 @@ def raise_to_least(config: ConsumerConfig, pedantic: bool) -> str:
 
 
 def _default_acks(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds, pedantic: bool) -> str:
-    """Fill in what acks and inactivity need; return what a pedantic request is refused with, or ""."""
+    """Set the defaults of acks and inactivity; return the refusal of a pedantic request, or ""."""
     limits = stream.consumer_limits
     if config.ack_policy in (AckPolicy.EXPLICIT, AckPolicy.ALL):
         config.ack_wait = config.ack_wait or DEFAULT_ACK_WAIT_NS
@@ -286,7 +286,7 @@ def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: Consume
 
 
 def _tree_of(patterns: Iterable[str]) -> dict[str, Any]:
-    """Return patterns as a tree of their tokens; what ends at a node stands there under ""."""
+    """Return patterns as a tree of their tokens; one that ends at a node stands there under ""."""
     root: dict[str, Any] = {}
     for pattern in patterns:
         node = root
@@ -328,7 +328,7 @@ def _check_start(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerB
 
 
 def _start_fault(config: ConsumerConfig) -> str:
-    """Return what is wrong between the deliver policy and the start it needs or cannot have, or ""."""
+    """Return the fault between the deliver policy and the start that it needs or cannot have, or ""."""
     policy, seq, at = config.deliver_policy, config.opt_start_seq, config.opt_start_time
     if policy is DeliverPolicy.BY_START_SEQUENCE:
         if not seq:

@@ -23,7 +23,7 @@ _NOUNS: Final = {"int": "a whole number", "bool": "true or false", "str": "a tex
 _WORDS: Final[dict[str, Callable[[str], int]]] = {"duration": parse_duration, "size": parse_size}
 MAX_FAULTS: Final = 1000
 """Mistakes reported of one configuration; more would not be read, and suggestions for each take time."""
-TOLD: Final = object()
+REPORTED: Final = object()
 """Placeholder of a wrong value that was reported already."""
 
 
@@ -56,21 +56,21 @@ def load_document(document: Any, model: type[M], origin: str) -> M:
 
 
 def is_info(document: Mapping[str, Any]) -> bool:
-    """Return whether a document is what a server said of an asset: its configuration is below `config`."""
+    """Return whether a document is a server's information about an asset: its configuration is below `config`."""
     return isinstance(document.get("config"), dict) and bool(_INFO_KEYS & document.keys())
 
 
 def read_document(
     document: Any, model: type[Model], *, lenient: bool = False
 ) -> tuple[dict[str, Any], list[DocumentFault]]:
-    """Return the wire's values of what a document gives, and all that is wrong in it, in its order.
+    """Return the wire's values of a document's fields, and all its faults, in its order.
 
-    What is wrong is left out of the values, as is null. What is TOLD already is a fault without a reason. `lenient`
+    Faulty fields are left out of the values, as is null. A fault that is REPORTED already has no reason. `lenient`
     keeps the values of unknown keys as they are.
     """
     reader = _DocumentReader(lenient)
     values = reader.read(document, shape_of(model), ())
-    return ({} if values is TOLD else values), reader.faults
+    return ({} if values is REPORTED else values), reader.faults
 
 
 def path_text(path: Sequence[Step]) -> str:
@@ -88,11 +88,11 @@ class _DocumentReader:
     def _fail(self, path: tuple[Step, ...], reason: str) -> Any:
         if len(self.faults) < MAX_FAULTS:
             self.faults.append(DocumentFault(path, reason))
-        return TOLD
+        return REPORTED
 
     def read(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
-        """Return the builtins `msgspec.convert` takes for `shape`, or TOLD."""
-        if value is TOLD:
+        """Return the builtins `msgspec.convert` takes for `shape`, or REPORTED."""
+        if value is REPORTED:
             return self._fail(path, "")
         if shape.kind == "struct":
             return self._struct(value, shape, path)
@@ -110,13 +110,13 @@ class _DocumentReader:
         if not isinstance(value, list):
             return self._fail(path, f"expected a list, got {_say(value)}")
         read = [self.read(one, item, (*path, index)) for index, one in enumerate(value)]
-        return [one for one in read if one is not TOLD]
+        return [one for one in read if one is not REPORTED]
 
     def _dict(self, value: Any, item: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
             return self._fail(path, f"expected an object, got {_say(value)}")
         read = {str(key): self.read(one, item, (*path, str(key))) for key, one in value.items() if one is not None}
-        return {key: one for key, one in read.items() if one is not TOLD}
+        return {key: one for key, one in read.items() if one is not REPORTED}
 
     def _struct(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
@@ -132,7 +132,7 @@ class _DocumentReader:
                     self.faults.append(DocumentFault((*path, str(key)), reason, lost=False))
             elif item is not None:
                 read = self.read(item, known.shape, (*path, key))
-                if read is not TOLD:
+                if read is not REPORTED:
                     result[key] = read
         return result
 

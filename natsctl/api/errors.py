@@ -348,7 +348,7 @@ class NothingReceivedError(NatsctlError):
 
 
 class ProtocolError(NatsctlError):
-    """The other side sent what the protocol does not allow."""
+    """The other side broke the protocol."""
 
 
 class StorageError(NatsctlError):

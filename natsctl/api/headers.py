@@ -145,6 +145,6 @@ def _lines(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     lines = []
     for key, value in pairs:
         if not key or b":" in key or b"\r" in key or b"\n" in key or b"\r" in value or b"\n" in value:
-            raise ValueError(f"header {key!r} can not be written: a key has no ':', neither has line breaks")
+            raise ValueError(f"header {key!r} cannot be written: a key has no ':', neither has line breaks")
         lines.append(b"%b: %b\r\n" % (key, value))
     return b"".join(lines)

@@ -48,7 +48,7 @@ class Confidential(msgspec.Struct, frozen=True):
     """Names of the fields that `repr` leaves out."""
 
     def __repr__(self) -> str:
-        """Return the record as it was called, without what is secret."""
+        """Return the record as it was called, without secrets."""
         shown = (name for name in self.__struct_fields__ if name not in self.UNSHOWN)
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 

@@ -70,7 +70,7 @@ class PullRequest(Model):
 
 
 class StreamCreateRequest(StreamConfig):
-    """STREAM.CREATE: the configuration; `pedantic` refuses what would be normalised."""
+    """STREAM.CREATE: the configuration; `pedantic` refuses values that would be normalised."""
 
     pedantic: bool = False
 
@@ -166,7 +166,7 @@ class StreamSnapshotRequest(Model):
 
 
 class StreamRestoreRequest(Model):
-    """STREAM.RESTORE: what the archive that follows holds."""
+    """STREAM.RESTORE: the contents of the archive that follows."""
 
     config: StreamConfig = field(default_factory=lambda: StreamConfig())
     state: StreamState = field(default_factory=lambda: StreamState())

@@ -105,7 +105,7 @@ def check_sources(draft: Draft) -> ApiError | None:
 
 
 def _identity(source: StreamSource) -> object:
-    """Return what makes two sources the same: where from, and which subjects to where."""
+    """Return the identity of a source: its origin, and its subjects with their destinations."""
     api = source.external.api if source.external is not None else None
     consumer = source.consumer.name if source.consumer is not None else None
     wanted = source.subject_transforms or [SubjectTransform(src=source.filter_subject)]

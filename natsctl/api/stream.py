@@ -50,7 +50,7 @@ class StoreCompression(WireEnum):
 
 
 class PersistMode(WireEnum):
-    """Whether a publish is acknowledged before it is flushed; absent means default."""
+    """Order of acknowledging a publish and flushing it; absent means default."""
 
     DEFAULT = "default"
     ASYNC = "async"

@@ -109,7 +109,7 @@ def _last_changes(old: StreamConfig, new: StreamConfig) -> tuple[tuple[bool, str
 
 
 def seal(config: StreamConfig) -> None:
-    """Set what being sealed means."""
+    """Set the fields of a sealed stream."""
     config.max_age = 0
     config.discard = DiscardPolicy.NEW
     config.deny_delete = config.deny_purge = True

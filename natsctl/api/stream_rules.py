@@ -32,11 +32,11 @@ def no_limits(config: StreamConfig) -> ApiError | None:
 
 
 class Draft(msgspec.Struct, kw_only=True):
-    """One configuration and what it is held against; checks change `config` in place."""
+    """A configuration that is to be accepted, and the limits it is checked against; checks change `config` in place."""
 
     config: StreamConfig
     pedantic: bool = False
-    """Refuse what would have to be corrected."""
+    """Refuse values that would have to be corrected."""
     max_window_ns: int = 0
     """Largest duplicate window of the server; 0: no limit."""
     origin: Callable[[str], StreamConfig | None] = no_origin
@@ -78,7 +78,7 @@ def check_name(draft: Draft) -> ApiError | None:
 
 
 def check_size(draft: Draft) -> ApiError | None:
-    """Refuse what people write when it is too much of it."""
+    """Refuse descriptions and metadata that are too long."""
     config = draft.config
     if len(config.description.encode()) > MAX_DESCRIPTION_BYTES:
         return invalid(f"stream description is too long, maximum allowed is {MAX_DESCRIPTION_BYTES}")
@@ -154,7 +154,7 @@ def check_rollups(draft: Draft) -> ApiError | None:
 
 
 def check_discard_per_subject(draft: Draft) -> ApiError | None:
-    """Refuse discard per subject without what it depends on."""
+    """Refuse discard per subject without the fields that it depends on."""
     config = draft.config
     if config.discard_new_per_subject:
         if config.discard is not DiscardPolicy.NEW:
@@ -187,7 +187,7 @@ def settle_subjects(draft: Draft) -> ApiError | None:
 
 
 def _check_space(config: StreamConfig, subject: str) -> ApiError | None:
-    """Refuse to acknowledge what the server itself says."""
+    """Refuse to acknowledge the server's own messages."""
     if config.no_ack:
         wide = subject == ">" and config.num_replicas != 1
         return invalid("capturing all subjects requires replicas of 1") if wide else None
@@ -202,7 +202,7 @@ def _check_space(config: StreamConfig, subject: str) -> ApiError | None:
 
 
 def check_bytes(draft: Draft) -> ApiError | None:
-    """Refuse what the account does not allow one stream to hold."""
+    """Refuse a size that the account does not allow one stream."""
     return draft.refuse_bytes(draft.config)
 
 
@@ -236,7 +236,7 @@ def check_counter(draft: Draft) -> ApiError | None:
 
 
 def settle_markers(draft: Draft) -> ApiError | None:
-    """Switch on what delete markers are made with."""
+    """Switch on the features that delete markers need."""
     config = draft.config
     if config.subject_delete_marker_ttl < 0:
         return invalid("subject delete marker TTL must not be negative")
@@ -252,7 +252,7 @@ def settle_markers(draft: Draft) -> ApiError | None:
 
 
 def settle_schedules(draft: Draft) -> ApiError | None:
-    """Switch on what scheduled messages need."""
+    """Switch on the features that scheduled messages need."""
     if not draft.config.allow_msg_schedules:
         return None
     if draft.config.discard is DiscardPolicy.NEW:
@@ -296,7 +296,7 @@ def check_transform(draft: Draft) -> ApiError | None:
 
 
 def mapping_fault(src: str, dest: str) -> str:
-    """Return what is wrong with a mapping in a configuration, "" where nothing is."""
+    """Return the fault of a mapping in a configuration, "" where there is none."""
     try:
         check_mapping(src, dest)
     except TransformError as fault:

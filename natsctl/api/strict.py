@@ -151,7 +151,7 @@ class _Reader:
         return _ABSENT
 
     def value(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
-        """Return what `shape` makes of `value`, or _ABSENT for null and for what is wrong."""
+        """Return `value` read as `shape`, or _ABSENT for null and for a faulty one."""
         if shape.kind == "enum":
             return self._enum(value, shape, owner, path)
         if value is None:

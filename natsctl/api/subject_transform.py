@@ -1,12 +1,12 @@
 """The functions of a mapping's destination: `$2`, `{{partition(10,1,2)}}`, `{{split(1,-)}}` and more.
 
-`parse_function` reads one token of a destination, `piece_of` says what its function makes of the tokens of a subject.
+`parse_function` reads one token of a destination, `piece_of` returns its part of a new subject.
 Which arguments are refused, and with which text, is nats-server's (server/subject_transform.go).
 
 Mappings from a subject pattern to another subject, compiled once and applied to bytes.
 
 A source is compiled into one expression with a group for each of its tokens, a destination into a template that the
-groups, or what functions make of them, are set into. Source: server/subject_transform.go.
+groups, or the results of functions of them, are set into. Source: server/subject_transform.go.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ _function_readers: Final[dict[str, Callable[[str, str, list[str]], Function]]] =
 
 
 def piece_of(function: Function, draw: Callable[[int], int]) -> Piece:
-    """Return what a function makes of its token; `draw` returns that many random bits."""
+    """Return the result of a function of its token; `draw` returns that many random bits."""
     size = function.number
     if function.name == "partition":
         return lambda key: partition(key, size)
@@ -249,7 +249,7 @@ _TOKEN: Final = r"([^.]+)"
 _TAIL: Final = r"([^.]+(?:\.[^.]+)*)"
 
 Reader = Callable[[re.Match[bytes]], bytes]
-"""Makes what goes into one gap of a template."""
+"""Makes the text of one gap of a template."""
 
 
 class SubjectMapping:
@@ -258,7 +258,7 @@ class SubjectMapping:
     __slots__ = ("_groups", "_match", "_passes", "_readers", "_template", "dest", "src")
 
     def __init__(self, src: str, dest: str, functions: list[Function | None], draw: Callable[[int], int]) -> None:
-        """Plan what `compile` has checked."""
+        """Plan a mapping that `compile` has checked."""
         self.src = src
         self.dest = dest
         tokens, targets = src.split("."), dest.split(".")
@@ -406,7 +406,7 @@ def _groups(tokens: list[str], targets: list[str], functions: list[Function | No
 def _readers(
     tokens: list[str], targets: list[str], functions: list[Function | None], draw: Callable[[int], int]
 ) -> list[Reader]:
-    """Return what fills the gaps of a template, in order."""
+    """Return the texts that fill the gaps of a template, in order."""
     stars, readers = _stars(tokens), []
     for target, function in zip(targets, functions, strict=True):
         if function is not None:
@@ -417,7 +417,7 @@ def _readers(
 
 
 def _reader(function: Function, stars: list[int] | None, draw: Callable[[int], int]) -> Reader:
-    """Return what fills the gap of a function; a literal source (`stars` None) gives it the whole subject."""
+    """Return the text that fills the gap of a function; a literal source (`stars` None) gives it the whole subject."""
     indexes = function.wildcards if stars is not None else ()
     fields = [_group(stars[index - 1]) if index > 0 else _first_token for index in indexes] if stars is not None else []
     piece = piece_of(function, draw)
@@ -434,7 +434,7 @@ def _group(number: int) -> Reader:
 
 
 def _first_token(found: re.Match[bytes]) -> bytes:
-    """Return what nats-server reads for a wildcard below 1."""
+    """Return the number that nats-server reads for a wildcard below 1."""
     return found[0].partition(b".")[0]
 
 

@@ -48,7 +48,7 @@ def consumer_losses(live: Config, new: Config, info: Config) -> list[Loss]:
 
 
 def _limit(config: Config, name: str) -> int:
-    """Return a limit, 0 for none, and for what is no number: a server's answer may hold anything."""
+    """Return a limit, 0 for none and for a value that is no number: a server's answer may hold anything."""
     value = config.get(name)
     return max(0, value) if isinstance(value, int) else 0
 
@@ -154,7 +154,7 @@ def _by_vanishing(live: Config, new: Config) -> Iterator[Loss]:
 
 
 def _moment(text: Any) -> int | None:
-    """Return when a time is, ns since the epoch; None for none, and for what is no time."""
+    """Return a time in ns since the epoch; None for none, and for a text that is no time."""
     if not isinstance(text, str) or is_zero(text):
         return None
     try:

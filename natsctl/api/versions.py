@@ -12,7 +12,7 @@ REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 """Metadata of streams and consumers: the level that their features need, stored with them."""
 VERSION_KEY: Final = "_nats.ver"
 LEVEL_KEY: Final = "_nats.level"
-"""Metadata that only answers show: what the server is."""
+"""Metadata that only answers show: the server's version and level."""
 
 
 def is_level_met(level: str | bytes) -> bool:

@@ -26,7 +26,7 @@ CREATED: Final[dict[str, Any]] = {"allow_direct": True}
 
 
 def new_stream(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration with which a stream is created: `config` and the defaults for what it leaves out.
+    """Return the configuration with which a stream is created: `config` and the defaults of absent fields.
 
     A field given as None counts as left out.
     """

@@ -37,7 +37,7 @@ class Kind(NamedTuple):
     subject: str
 
     def stream_of(self, bucket: str) -> str:
-        """Return the stream of a bucket. Raises UsageError for what can name none."""
+        """Return the stream of a bucket. Raises UsageError for an invalid name."""
         if not _BUCKET.fullmatch(bucket):
             raise UsageError(
                 f"{bucket!r} is not a valid bucket name",

@@ -59,7 +59,7 @@ class Metric:
 
 @dataclass(slots=True)
 class Check:
-    """A check under way, or done; `suite` is its kind, `name` what was looked at."""
+    """A check under way, or done; `suite` is its kind, `name` the checked asset."""
 
     suite: str
     name: str

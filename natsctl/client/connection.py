@@ -64,7 +64,7 @@ class Subscription:
         self.subjects = (subject, *more)
         self.queue = queue
         self.lasting = lasting
-        """Whether it continues on another server after a lost connection."""
+        """True where it continues on another server after a lost connection."""
         self.watched = ""
         self.dropped = 0
         self._limit = limit
@@ -116,7 +116,7 @@ class Subscription:
         return 0 < self._limit <= self._read
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None when none came in time; raises what ended the subscription."""
+        """Return the next message, or None when none came in time; raises the error that ended the subscription."""
         if not self._kept:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -147,7 +147,7 @@ class Subscription:
                 yield message
 
     async def stop(self) -> None:
-        """End the subscription; what has arrived and was not read is dropped."""
+        """End the subscription; messages that have arrived and were not read are dropped."""
         self._on_stop(self)
         self._kept.clear()
         with contextlib.suppress(failure_class(), OSError):
@@ -165,11 +165,11 @@ class Tracer:
         self._stream = stream or sys.stderr
 
     def request(self, subject: str, body: bytes) -> None:
-        """Show what is sent."""
+        """Show a message that is sent."""
         self._show(">>>", subject, body)
 
     def answer(self, subject: str, body: bytes) -> None:
-        """Show what came back for the request on `subject`."""
+        """Show the answer to the request on `subject`."""
         self._show("<<<", subject, body)
 
     def failure(self, subject: str, reason: str) -> None:
@@ -196,7 +196,7 @@ _VIOLATION = "permissions violation for "
 
 
 class ConnectionLostError(UnreachableError):
-    """The connection ended; what was under way may have been done or not."""
+    """The connection ended; operations under way may have been done or not."""
 
 
 class _Waiter:
@@ -298,7 +298,7 @@ class Connection:
             self.on_reopened(f"{lost.text}: going on with {without_login(self.url)}")
 
     async def close(self) -> None:
-        """End the connection; what was published is sent first."""
+        """End the connection; published messages are sent first."""
         self._closed = True
         if self._resuming is not None:
             self._resuming.cancel()
@@ -380,7 +380,7 @@ class Connection:
         """Return whether the connection has ended; whatever uses it fails from then on."""
         return self._lost is not None
 
-    # -- what the server said
+    # -- messages of the server
 
     @property
     def info(self) -> dict[str, Any]:

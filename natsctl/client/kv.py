@@ -62,7 +62,7 @@ class KeyNotFoundError(NatsctlError):
 
 
 class KeyRevisionError(ApiResponseError):
-    """The key is at another revision than was expected; `current` is what it is at now."""
+    """The key is at another revision than was expected; `current` is its present one."""
 
     def __init__(self, failure: ApiResponseError, text: str, current: Entry | None) -> None:
         super().__init__(failure.error, failure.subject)
@@ -167,7 +167,7 @@ class Bucket:
         return await self._guarded(key, value, write_headers(expected=revision, ttl_ns=ttl_ns), revision)
 
     async def delete(self, key: str, revision: int | None = None) -> Answer[PubAck]:
-        """Mark a key as deleted, if it is at `revision` where that is given; what it held stays in its history."""
+        """Mark a key as deleted, if it is at `revision` where that is given; its values stay in its history."""
         return await self._guarded(key, b"", write_headers(DEL, expected=revision), revision)
 
     async def purge(self, key: str, revision: int | None = None, ttl_ns: int = 0) -> Answer[PubAck]:

@@ -85,7 +85,7 @@ class LatencyTest(msgspec.Struct, frozen=True):
         return max(1, self.rate * self.duration_ns // 1_000_000_000)
 
     def check(self) -> None:
-        """Raise UsageError for what cannot be measured."""
+        """Raise UsageError for options that cannot be measured."""
         if self.size < STAMP.size:
             raise UsageError(f"--size: at least {STAMP.size} bytes, which hold the time of sending")
         if self.rate < 1 or self.duration_ns < 1:

@@ -84,7 +84,7 @@ def peers_of(info: Info) -> list[str]:
 
 
 def check_clustered(info: Info, what: str) -> None:
-    """Raise NotClusteredError for what has no other server that could lead."""
+    """Raise NotClusteredError for an asset that no other server could lead."""
     if "cluster" not in info:
         raise NotClusteredError(f"{what} is not clustered", hint="leaders change among the servers of a cluster only")
     if len(peers_of(info)) < 2:

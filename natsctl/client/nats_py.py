@@ -58,7 +58,7 @@ def client_class() -> type[ShortClient]:
 
 
 def failure_class() -> type[Exception]:
-    """Return the base of what nats-py raises."""
+    """Return the base class of nats-py's exceptions."""
     client_class()
     failure: type[Exception] = importlib.import_module("nats.errors").Error
     return failure

@@ -128,7 +128,7 @@ class Object:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the metadata with the true time; what is stored there is none."""
+        """Return the metadata with the true time; the stored one is zero."""
         return {**self.raw, "mtime": self.time}
 
 
@@ -218,7 +218,7 @@ class ObjectBucket:
         raise ProtocolError(f"object {name} is a link that leads back to itself")
 
     async def store_meta(self, raw: dict[str, Any]) -> int:
-        """Store metadata in place of what there is for that name, and return its sequence."""
+        """Store metadata in place of the present one of that name, and return its sequence."""
         body = json.dumps({**raw, "mtime": ZERO_TIME}, separators=(",", ":"), ensure_ascii=False).encode()
         answer = await messages.publish(self.manager, self.meta_subject(raw["name"]), body, headers=ROLLUP)
         return answer.value.seq
@@ -230,7 +230,7 @@ class ObjectBucket:
         return await self.drop_chunks(found.nuid)
 
     async def drop_chunks(self, nuid: str) -> int:
-        """Remove what is stored under that id, and return how many messages went."""
+        """Remove the chunks stored under that id, and return how many messages went."""
         if not nuid:
             return 0
         answer = await self.manager.stream_purge(self.stream, filter=self.chunk_subject(nuid))
@@ -248,7 +248,7 @@ class ObjectDamagedError(StorageError):
 async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
     """Write an object's bytes to `target`; the callback gets the number of bytes received.
 
-    Raises ObjectDamagedError, with what is wrong with them.
+    Raises ObjectDamagedError, which names the fault.
     """
     hashed, size = hashlib.sha256(), 0
     if found.size:
@@ -346,7 +346,7 @@ async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: 
 async def _preview(
     bucket: ObjectBucket, raw: dict[str, Any], source: IO[bytes], chunk_bytes: int, before: Object | None
 ) -> None:
-    """End a dry run with what would be stored."""
+    """End a dry run with the metadata that would be stored."""
     hashed, size, chunks = hashlib.sha256(), 0, 0
     while chunk := await _read(source, chunk_bytes):
         hashed.update(chunk)
@@ -446,7 +446,7 @@ class _Upload:
         return {"size": size, "chunks": self._sent, "digest": digest_of(hashed)}
 
     async def _wait(self, most: int) -> None:
-        """Return once no more than that many are on their way. Raises what the server answers."""
+        """Return once no more than that many are on their way. Raises the server's error."""
         while self._acks is not None and self._sent - self._acked > most:
             answer = await self._acks.next(self._connection.timeout_s)
             if answer is None:

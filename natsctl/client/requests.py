@@ -318,7 +318,7 @@ def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name
 
 
 def api_error(error: Any) -> ApiError:
-    """Return the error object of an answer; what is missing in it is 0 or empty."""
+    """Return the error object of an answer; absent members are 0 or empty."""
     from natsctl.api.catalogue import ApiError
 
     if not isinstance(error, dict):

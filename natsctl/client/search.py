@@ -104,7 +104,7 @@ def looked_up(value: Any, key: Any) -> Any:
 
 
 MAX_LENGTH: Final = 10_000
-"""Characters of an expression: far more than anybody types, and few enough to recurse over."""
+"""Characters of an expression: far more than a person types, and few enough to recurse over."""
 MAX_DEPTH: Final = 100
 
 Scope = Mapping[str, Any]
@@ -154,7 +154,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Reads an expression from left to right; each method returns the node of what it has read."""
+    """Parser of an expression, from left to right; each method returns the node that it has read."""
 
     def __init__(self, text: str) -> None:
         self._left = _tokens(text)[::-1]
@@ -329,7 +329,7 @@ STREAMS_AT_ONCE = 8
 
 
 class Found(NamedTuple):
-    """A stream that is judged: as the server sent it, typed, when it was last used, and what time it is."""
+    """A stream under test: as the server sent it, typed, the time of its last use, and the present time."""
 
     raw: Mapping[str, Any]
     info: StreamInfo
@@ -536,7 +536,7 @@ def _created_before(moment_ns: int) -> ConsumerTest:
 
 
 def _idle_since(moment_ns: int) -> ConsumerTest:
-    """Return whether nothing was delivered since then; what has never delivered anything is idle since it was made."""
+    """Return whether nothing was delivered since then; a consumer without deliveries is idle since its creation."""
 
     def test(info: Info) -> bool:
         last = (info.get("delivered") or {}).get("last_active")

@@ -145,7 +145,7 @@ async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: f
 
 
 def _target(contexts: Contexts, name: str, timeout_s: float | None) -> Target:
-    """Return the server that a context names by itself; raises UsageError for what cannot be read."""
+    """Return the server that a context names by itself; raises UsageError for an unreadable context."""
     from natsctl.client.settings import login_options, tls_context
 
     settings = contexts.load(name)

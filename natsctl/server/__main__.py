@@ -5,6 +5,6 @@ import sys
 from natsctl.server.process import import_msgspec
 
 import_msgspec()
-from natsctl.server.process.process import main  # noqa: E402  # behind what makes it quick
+from natsctl.server.process.process import main  # noqa: E402  # after the quick import of msgspec
 
 sys.exit(main(sys.argv[1:]))

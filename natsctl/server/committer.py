@@ -1,4 +1,4 @@
-"""Group commit: what all publishers appended meanwhile goes to disk in one write and one sync per stream.
+"""Group commit: the messages of all publishers go to disk in one write and one sync per stream.
 
 The loop thread asks every dirty stream for a commit once per turn; a stream gives at most one at a time, so whatever
 is appended while a sync is in flight gathers for the next one, without any artificial delay.  A few worker threads

@@ -350,7 +350,7 @@ class ServerThread:
         return self.instance.port
 
     def start(self) -> ServerThread:
-        """Start the server and return when it listens; raises what the server's start raised."""
+        """Start the server and return when it listens; raises the error of the server's start."""
         self._thread = threading.Thread(target=self._run, name="natsctl-server", daemon=True)
         self._thread.start()
         self._started.wait()
@@ -382,7 +382,7 @@ class ServerThread:
         return self.run(self._count(name)) if self._thread is not None else 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of work that is done on the server's loop, beside its own; raises what it raises."""
+        """Return the result of work on the server's loop, beside its own; raises its error."""
         if self._loop is None or self._thread is None:
             work.close()
             raise RuntimeError("the server is not running")

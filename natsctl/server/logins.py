@@ -128,7 +128,7 @@ def authenticator(options: ServerOptions) -> Authenticator | None:
 
 
 def websocket_authenticator(options: ServerOptions, main: Authenticator | None) -> Authenticator | None:
-    """Return who knows the users of the WebSocket listener, where `main` does for all others.
+    """Return the authenticator of the WebSocket listener, where `main` is that of all others.
 
     Its own user, token or no_auth_user stand instead of the server's. INFO asks for credentials there also where a
     silent client is let in.

@@ -236,7 +236,7 @@ def trust(options: ServerOptions) -> Trust:
 
 
 def jwt_authenticator(options: ServerOptions) -> JwtAuthenticator | None:
-    """Return who knows the users where JWTs say it, None where configuration does.
+    """Return the authenticator of users with JWTs, None where users are configured.
 
     Raises OSError where the resolver's folder cannot be used.
     """

@@ -109,7 +109,7 @@ class JetStreamLimits(msgspec.Struct, frozen=True):
 class ServerOptions(msgspec.Struct, frozen=True):
     """One server's settings.
 
-    `port` -1 or 0 takes any free one.  `store_dir` is what the user named: the store itself lives in its
+    `port` -1 or 0 takes any free one.  `store_dir` is the folder that the user named: the store itself lives in its
     `jetstream` folder.  `max_memory`/`max_storage` of 0 are derived from the machine.
     """
 

@@ -46,7 +46,7 @@ def default_max_memory() -> int:
 def default_max_storage(folder: Path) -> int:
     """Return bytes that file streams may use in `folder` or in its nearest existing parent.
 
-    What the store holds already counts as room: a restart must not lower the limit below what was stored under it.
+    The store's present size counts as room: a restart must not lower the limit below the data stored under it.
     """
     own = _used_bytes(folder)
     while not folder.exists() and folder != folder.parent:

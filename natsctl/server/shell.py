@@ -163,7 +163,7 @@ class Shell:
         return any(stream.messages >= MANY_MESSAGES for stream in self.store.streams.values())
 
     def wake(self) -> None:
-        """Ask for a turn after what is being read now."""
+        """Ask for a turn after the present read."""
         if not self._wanted:
             self._wanted = True
             self.loop.call_soon(self.turn)
@@ -243,7 +243,7 @@ class Shell:
         for act in self.on_turn:
             try:
                 act()
-            except Exception as error:  # what others have to say leaves all the same
+            except Exception as error:  # the output of others leaves all the same
                 self._fault("what is done once a turn", error)
                 self.wake()
         self._drain()

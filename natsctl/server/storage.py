@@ -78,7 +78,7 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
 
 
 def _log_recovery(log: Log, report: RecoveryReport) -> None:
-    """Log what the store has not logged by itself: its notes are in the log already."""
+    """Log the parts of a recovery that the store has not logged by itself."""
     for key, reason in report.damaged.items():
         log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
     if report.damaged:
@@ -153,9 +153,9 @@ def refused_streams(folder: Path) -> list[RefusedStream]:
 
 
 def repair_streams(folder: Path, account: str, names: list[str], config: bytes | None) -> list[RefusedStream]:
-    """Make streams of what can be read of refused ones; `config` is for one whose own cannot be read.
+    """Make streams of the readable parts of refused ones; `config` is for one whose own cannot be read.
 
-    Raises StorageError, with what was repaired before it kept, UsageError.
+    Raises StorageError, which keeps earlier repairs, and UsageError.
     """
     from natsctl.store.errors import StoreError
 

@@ -109,7 +109,7 @@ def subject_text(name: x509.Name) -> str:
 
 
 def shown_subject(name: x509.Name) -> str:
-    """Return a subject as connz shows it: what has no short name comes last, as its type's numbers and DER in hex."""
+    """Return a subject as connz shows it: attributes without a short name come last, as numbers and DER in hex."""
     others = [a for a in name if a.oid.dotted_string not in _ATTRIBUTES]
     parts = [f"{a.oid.dotted_string}=#{_der_text(str(a.value)).hex()}" for a in reversed(others)]
     return ",".join(part for part in (subject_text(name), *parts) if part)

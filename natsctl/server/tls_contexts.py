@@ -156,7 +156,7 @@ class TlsLayer:
         self.connection = context.wrap_bio(self._incoming, self._outgoing, hostname is None, hostname)
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes of the transport and return what they say in clear; raises ssl.SSLError.
+        """Take bytes of the transport and return them decrypted; raises ssl.SSLError.
 
         Afterwards, also after an error, `take` has what TLS wants to answer.
         """

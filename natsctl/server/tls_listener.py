@@ -65,7 +65,7 @@ class TlsConnection(ClientConnection):
         host, port = peer_of(self.raw)
         self.session = self._shell.opened(self, host, port, "tls")
         self.session.hold_timers()
-        if self.session.close_reason is not None:  # refused: said in clear
+        if self.session.close_reason is not None:  # refused: reported in clear
             if self._options.handshake_first:
                 *_, why = self.session.take_output()
                 self.session.write(why)

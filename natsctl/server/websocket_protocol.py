@@ -433,7 +433,7 @@ class _Headers:
         return any(part.strip(" \t").lower() == extension for part in text.replace(";", ",").split(","))
 
     def cookies(self) -> dict[str, str]:
-        """Return the last of each name; what is no cookie is left out, and all of them where there are too many.
+        """Return the last cookie of each name; malformed ones are left out, and all of them where there are too many.
 
         Source: Go, net/http readCookies.
         """

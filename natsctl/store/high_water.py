@@ -272,7 +272,7 @@ class Witness:
             return
         if error is not None:
             self._failed = True
-            self._log(f"WITNESS can not be written and stays behind: {error}")
+            self._log(f"WITNESS cannot be written and stays behind: {error}")
             return
         if commit.anew:
             self.close()

@@ -237,5 +237,5 @@ class _Columns:
         return column
 
     def rest(self) -> bytes:
-        """Return what is left."""
+        """Return the rest."""
         return self._data[self._at :]

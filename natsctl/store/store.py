@@ -236,7 +236,7 @@ class Store:
             return check_stream(self._disk, f"streams/{name}", entry, limit, clean_stop, True, self.identity)
         except OSError as error:
             check = StreamCheck(f"streams/{name}")
-            check.damage.append(f"streams/{name} can not be read: {error}")
+            check.damage.append(f"streams/{name} cannot be read: {error}")
             return check
 
     def _refuse(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None, report: RecoveryReport) -> None:

@@ -53,7 +53,7 @@ class FileImage:
         self.dirty.clear()
 
     def lose_power(self, rng: random.Random, stale: Sequence[bytes] = ()) -> None:
-        """Forget the cache; keep what was synced and whatever else the draw lets survive.
+        """Forget the cache; keep synced data and whatever else the draw lets survive.
 
         Blocks that were never written may hold what `stale` has: bytes that lay on this disk before.
         """
@@ -111,7 +111,7 @@ class NameChange(NamedTuple):
 
 
 def durable_copy(folder: FolderImage) -> FolderImage:
-    """Return a folder that holds what is durable, by cache and by disk."""
+    """Return a folder with the durable content, by cache and by disk."""
     copy = FolderImage()
     for name, node in folder.durable.items():
         if isinstance(node, FolderImage):

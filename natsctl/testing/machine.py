@@ -140,7 +140,7 @@ class Machine:
         options: JetStreamOptions | None = None,
         broker_options: BrokerOptions | None = None,
     ) -> None:
-        """Start; with the disk of an earlier machine, recover what it left."""
+        """Start; with the disk of an earlier machine, recover its data."""
         self.rng = random.Random(seed)
         self.disk = disk or SimDisk(self.rng)
         self.clock = clock or VirtualClock()

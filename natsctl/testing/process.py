@@ -35,7 +35,7 @@ _SYNTAX: Final = re.compile(
     r'(?:\\.|[^"\\\r\n])*)'
 )
 _SYNTAX_BYTES: Final = re.compile(_SYNTAX.pattern.encode())
-"""The prefix of errors for what is no JSON, or no time, which natsctl words in its own way."""
+"""The prefix of errors for invalid JSON or times, which natsctl words in its own way."""
 
 
 def reference_binary() -> str | None:
@@ -64,7 +64,7 @@ def reference_version() -> str:
 
 
 def as_released(said: AnyStr) -> AnyStr:
-    """Return what nats-server says, with the version that natsctl's reports where it names its own."""
+    """Return nats-server's output, with natsctl's version in place of its own."""
     own = reference_version() or SERVER_VERSION
     if isinstance(said, bytes):
         return said.replace(own.encode(), SERVER_VERSION.encode())
@@ -72,7 +72,7 @@ def as_released(said: AnyStr) -> AnyStr:
 
 
 def alike(said: AnyStr) -> AnyStr:
-    """Return what either server says as it can be compared: see `as_released`.
+    """Return either server's output in a form that can be compared: see `as_released`.
 
     The reasons for syntax errors are left out, and all reasons of Go's JSON decoder where nats-server was built with
     another Go than the version that natsctl's reports: `Go struct field .batch` there is

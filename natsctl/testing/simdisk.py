@@ -37,7 +37,7 @@ from natsctl.testing.disk_image import (
 STALE_SECTORS = 64
 """Old blocks kept of those that a power loss may leave where nothing was written."""
 LEFTOVERS = (".torn", "RESERVE", "LOCK")
-"""Files that are never synced or hold what was cut off: a power loss may leave old blocks in them for good."""
+"""Files that are never synced or hold cut-off data: a power loss may leave old blocks in them for good."""
 
 
 class Crash(BaseException):
@@ -124,7 +124,7 @@ class SimFile:
         self._node.truncate(size)
 
     def sync(self) -> None:
-        """Make data and length durable; after a failure what was dirty counts as clean and is not on the disk."""
+        """Make data and length durable; after a failure dirty data counts as clean and is not on the disk."""
         self._check()
         try:
             self._disk.meet("sync", self._path)
@@ -166,7 +166,7 @@ class SimDisk:
         self._freed: list[bytes] = []
         self._locks: dict[str, SimFile] = {}
 
-    # -- what can happen to it
+    # -- faults
 
     def kill(self) -> None:
         """End the process: open files and locks are lost, the cache stays."""
@@ -208,7 +208,7 @@ class SimDisk:
                 self._restart(node, stale)
 
     def synced_image(self, seed: int) -> SimDisk:
-        """Return a new disk that holds only what is durable now, as if nothing else survived a power loss."""
+        """Return a new disk with the durable content alone, as if nothing else survived a power loss."""
         copy = SimDisk(random.Random(seed), self.journalling)
         copy._root = durable_copy(self._root)
         return copy

@@ -72,5 +72,5 @@ def test_a_line_without_key_and_a_status_of_letters_are_refused() -> None:
 
 @pytest.mark.parametrize("pair", [(b"", b"x"), (b"A:B", b"x"), (b"A\r\n", b"x"), (b"A", b"x\r\nB: y"), (b"A", b"\n")])
 def test_a_pair_that_would_break_the_lines_is_refused(pair: tuple[bytes, bytes]) -> None:
-    with pytest.raises(ValueError, match="can not be written"):
+    with pytest.raises(ValueError, match="cannot be written"):
         headers.encode([pair])

@@ -23,7 +23,7 @@ _COMPACT_BYTES: Final = 1 << 16
 
 
 MessageFields: TypeAlias = tuple[int, int, bytes, bytes, bytes]
-"""A message as writers take it: what ArchivedMessage has, in that order. The messages of a store are such tuples."""
+"""A message as writers take it: the fields of ArchivedMessage in order. The messages of a store are such tuples."""
 
 
 class ArchivedMessage(NamedTuple):
@@ -85,16 +85,16 @@ class ArchiveWriter(Protocol):
     """Turns a stream into the bytes of one format, before compression."""
 
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
-        """Return what stands before the messages."""
+        """Return the bytes before the messages."""
 
     def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
-        """Yield what `begin` returns, b"" between pieces of long work."""
+        """Yield the bytes of `begin`, b"" between pieces of long work."""
 
     def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
-        """Yield what these messages add, b"" between pieces of long work; their sequences ascend."""
+        """Yield the bytes of these messages, b"" between pieces of long work; their sequences ascend."""
 
     def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
-        """Yield what stands after the messages, `last_seq` being the stream's last, whether or not it is there."""
+        """Yield the bytes after the messages; `last_seq` is the stream's last, whether or not it is there."""
 
 
 class Feed:

@@ -68,7 +68,7 @@ _PARTS: Final = 5
 
 
 def hasher_of(key: str) -> HighwayHash64:
-    """Return what hashes the things of that name: a stream, `stream/consumer` or `stream-block`."""
+    """Return the hash keyed by a name: that of a stream, `stream/consumer` or `stream-block`."""
     return HighwayHash64(sha256(key.encode()).digest())
 
 
@@ -212,7 +212,7 @@ def _parsed(data: bytes, name: str) -> _Records:
 
 
 def _compare(records: _Records, hashes: bytes, name: str) -> None:
-    """Raise ArchiveError where a record is not what was hashed."""
+    """Raise ArchiveError where a record does not have its hash."""
     if hashes != b"".join(records.hashes):
         raise ArchiveError(f"a record of {name} does not match its hash")
 
@@ -283,7 +283,7 @@ class WriterV1:
         return entry(name, content, self._mtime_s)
 
     def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
-        """Yield what `begin` returns."""
+        """Yield the bytes of `begin`."""
         yield self.begin(stream, consumers)
 
     def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
@@ -345,7 +345,7 @@ class _Reader:
         self._consumer: _ConsumerMeta | None = None
 
     def items(self, file: TarFile, feed: Feed) -> Iterator[Item | None]:
-        """Yield what one file of the tar holds."""
+        """Yield the items in one file of the tar."""
         name = file.name.removeprefix("./")
         if name.startswith("msgs/") and name.endswith(".blk"):
             if self._config is None:
@@ -407,7 +407,7 @@ def _created(text: str) -> int:
     try:
         return max(parse_time(text), 0)
     except ValueError as fault:
-        raise ArchiveError(f"a time of creation can not be read: {fault}") from fault
+        raise ArchiveError(f"a time of creation cannot be read: {fault}") from fault
 
 
 def _check_sum(key: str, body: bytes, checksum: bytes, what: str) -> None:
@@ -419,4 +419,4 @@ def _json(raw: bytes, wanted: type[T], what: str) -> T:
     try:
         return decode(raw, wanted)
     except (InvalidJSONError, msgspec.MsgspecError) as fault:
-        raise ArchiveError(f"{what} can not be read: {fault}") from fault
+        raise ArchiveError(f"{what} cannot be read: {fault}") from fault

@@ -284,4 +284,4 @@ def _json(raw: bytes, wanted: type[T], what: str) -> T:
     try:
         return decode(raw, wanted)
     except InvalidJSONError as fault:
-        raise ArchiveError(f"{what} can not be read: {fault}") from fault
+        raise ArchiveError(f"{what} cannot be read: {fault}") from fault

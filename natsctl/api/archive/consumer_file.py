@@ -27,7 +27,7 @@ def write(progress: Progress) -> bytes:
 
 
 def writing(progress: Progress) -> Generator[None, None, bytes]:
-    """Return the file, pausing after each `STEP` of what is pending."""
+    """Return the file, pausing after each `STEP` pending messages."""
     floor_c, floor_s = progress.floor_cseq, progress.floor_sseq
     parts = [bytes((_MAGIC, _VERSION))]
     numbers = [floor_c, floor_s, progress.delivered_cseq, progress.delivered_sseq, len(progress.pending)]

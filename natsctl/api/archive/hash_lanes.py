@@ -116,7 +116,7 @@ class _Lanes:
                 yield
 
     def _last_packets(self) -> None:
-        """Take in what is left of the records whose length is no multiple of a packet."""
+        """Add the rest of the records whose length is no multiple of a packet."""
         rows = np.flatnonzero(self._rests)
         if not len(rows):
             return

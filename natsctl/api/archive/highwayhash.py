@@ -56,7 +56,7 @@ class HighwayHash64:
                 return digest
 
     def steps(self, data: bytes) -> Generator[None, None, bytes]:
-        """Return what `digest` does, and yield after each `STEP_BYTES` of long data."""
+        """Return the same as `digest`, and yield after each `STEP_BYTES` of long data."""
         state, size = self.start, len(data) & 31
         whole = len(data) - size
         for at in range(0, whole, STEP_BYTES):

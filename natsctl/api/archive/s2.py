@@ -28,7 +28,7 @@ def decode_block(block: bytes) -> bytes:
 
 
 def decode_steps(block: bytes) -> Generator[None, None, bytes]:
-    """Return what `decode_block` does, and yield between pieces of long work."""
+    """Return the same as `decode_block`, and yield between pieces of long work."""
     parts: list[bytes] = []
     for part in as_snappy(block):
         parts.append(part)
@@ -71,7 +71,7 @@ class FrameWriter:
         return bytes(self._compressor.flush())
 
     def finish(self) -> bytes:
-        """Return what is left."""
+        """Return the rest."""
         return bytes(self._compressor.finish())
 
 
@@ -84,7 +84,7 @@ class FrameReader:
         self._buffer = bytearray()
         self._started = False
         self.content_only = False
-        """Whether frames without content are refused from here on: nothing writes them behind the last content."""
+        """Refuse frames without content from here on: nothing writes them behind the last content."""
 
     def read(self, data: bytes) -> Iterator[bytes]:
         """Yield the content of each frame that `data` completes, and b"" between pieces of long work.

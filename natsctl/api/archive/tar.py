@@ -15,7 +15,7 @@ _MAX_PAX_BYTES: Final = 64 << 10
 _PIECE_BYTES: Final = 512 << 10
 END: Final = bytes(2 * BLOCKSIZE)
 MAX_FILL_BYTES: Final = len(END) + RECORDSIZE
-"""Zeros that may stand at the end of a tar: its end mark, and what fills up the last record."""
+"""Zeros that may stand at the end of a tar: its end mark, and the padding of the last record."""
 
 
 def entry(name: str, content: bytes, mtime_s: int) -> bytes:
@@ -42,7 +42,7 @@ def _padding(size: int) -> bytes:
 
 
 class TarFile:
-    """The file a reader stands in: its name and what is left of it."""
+    """The file that is being read: its name and the number of bytes left."""
 
     __slots__ = ("left", "name", "size")
 
@@ -103,7 +103,7 @@ def _header(block: bytes) -> TarInfo:
     try:
         return TarInfo.frombuf(block, "utf-8", "replace")
     except (TarError, ValueError) as fault:
-        raise ArchiveError(f"a tar header can not be read: {fault}") from fault
+        raise ArchiveError(f"a tar header cannot be read: {fault}") from fault
 
 
 def _size(pax: dict[str, str], info: TarInfo) -> int:
@@ -122,7 +122,7 @@ def _pax(body: bytes) -> dict[str, str]:
         record = body[at + len(digits) + 1 : at + size - 1]
         key, equals, value = record.partition(b"=")
         if not equals or at + size > len(body):
-            raise ArchiveError("a tar header can not be read")
+            raise ArchiveError("a tar header cannot be read")
         records[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
         at += size
     return records

@@ -237,7 +237,7 @@ class Summary:
                 self.subjects[subject] += number
 
     def stored_bytes(self, *, in_memory: bool) -> int:
-        """Return what the messages take in a stream's storage, as nats-server counts it."""
+        """Return the size of the messages in a stream's storage, as nats-server counts it."""
         if in_memory:
             return self.record_bytes + _IN_MEMORY_BYTES * self.messages
         return self.record_bytes + _IN_FILE_BYTES * self.messages + _HEADER_LENGTH_BYTES * self.with_header
@@ -297,7 +297,7 @@ T = TypeVar("T")
 
 
 class ReadCancelledError(Exception):  # the result is not awaited any more
-    """Ends a reading whose result is not wanted any more."""
+    """Ends a reading whose result is not needed any more."""
 
 
 async def run_in_thread(work: Callable[[OnRead], T], on_read: OnRead) -> T:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Log = Callable[[str], None]
 Transfer = Callable[[], AbstractContextManager[OnProgress]]
-"""Opens what shows how far one stream's data is."""
+"""Opens the display of one stream's progress."""
 
 NO_TEMPLATES_SINCE = (2, 14)
 OUR_RUNTIME = "natsctl"
@@ -169,7 +169,7 @@ def _write(folder: Path, stem: str, kind: str, configuration: dict[str, Any]) ->
 
 @dataclass(slots=True)
 class SavedConfiguration:
-    """One file of a backup: what it configures."""
+    """A file of a backup, with the asset that it configures."""
 
     path: Path
     kind: str
@@ -204,7 +204,7 @@ def read_saved(path: Path) -> SavedConfiguration:
 async def restore_account(
     manager: Manager, source: Path, *, update_streams: bool, log: Log, only: Path | None = None
 ) -> AccountBackup:
-    """Create what a backup folder (or the one file `only` of it) configures: streams first, then consumers.
+    """Create the assets of a backup folder (or of its file `only`): streams first, then consumers.
 
     Data is not restored. A stream that exists is updated with `update_streams`, else StreamExistsError is raised before
     anything is changed.
@@ -232,7 +232,7 @@ async def restore_account(
     taken = [str(one.configuration.get("name")) for one in streams if one.configuration.get("name") in existing]
     if taken and not update_streams:
         raise StreamExistsError(
-            f"stream {taken[0]} exists", hint="give --update-streams to change it to what was saved"
+            f"stream {taken[0]} exists", hint="give --update-streams to change it to the saved configuration"
         )
     for one in streams:
         name = await _restore_stream(manager, one.configuration, existing, log)

@@ -202,7 +202,7 @@ class BackupInfo(Model):
 
 
 def backup_info(backup: OpenBackup, *, subjects: bool = False, on_read: OnRead = ignore_read) -> BackupInfo:
-    """Return what the backup holds, all of it read, with every subject where they are wanted. Raises StorageError."""
+    """Return the contents of the backup, all of it read, with every subject on request. Raises StorageError."""
     found = summarise(backup, on_read)
     declared = backup.state if found.inner.state is None else msgspec.to_builtins(found.inner.state)
     edited, captured = backup.block("edit"), backup.block("source")
@@ -342,7 +342,7 @@ def _check_archive(backup: OpenBackup, verdict: Verdict, on_read: OnRead) -> Non
 
 
 def _check_counts(backup: OpenBackup, found: Summary, verdict: Verdict) -> None:
-    """Compare what the archive holds with what `backup.json` says."""
+    """Compare the archive's contents with those that `backup.json` lists."""
     state = backup.state
     said, first, last = (int(state.get(key) or 0) for key in ("messages", "first_seq", "last_seq"))
     findings = [] if found.messages == said else [f"{found.messages:,} messages, the state says {said:,}"]

@@ -29,9 +29,9 @@ NAMES = frozenset({META_NAME, DATA_NAME, NEWER_DATA_NAME, MANIFEST_NAME})
 FILE_ENDINGS = (".tgz", ".tar.gz", ".tar", ".tar.s2")
 GZIP_ENDINGS = (".tgz", ".tar.gz")
 MAX_META_BYTES = 64 * 1024 * 1024
-"""Of what describes a backup."""
+"""Limit of a file that describes a backup."""
 PART_PREFIX = ".natsctl-"
-"""Begins the name of what is not whole yet; short, so that it is a file name whatever the stream is called."""
+"""Begins the name of an incomplete backup; short, so that it is a file name for any stream's name."""
 
 
 def is_single_file(path: Path) -> bool:
@@ -165,7 +165,7 @@ class Readable(Protocol):
 
 
 def sum_of(name: str, content: Readable) -> FileSum:
-    """Return the size and checksum of what can be read."""
+    """Return the size and checksum of a readable object."""
     digest, size = hashlib.sha256(), 0
     while piece := content.read(_PIECE_BYTES):
         digest.update(piece)
@@ -187,7 +187,7 @@ def faults(manifest: Manifest, found: Iterable[FileSum]) -> list[str]:
 
 
 def mismatch(wanted: FileSum, found: FileSum) -> str:
-    """Return how a file differs from what the manifest has of it, "" where it does not."""
+    """Return the difference of a file from its entry in the manifest, "" where there is none."""
     if found.bytes != wanted.bytes:
         return f"{wanted.name} has {found.bytes:,} bytes, the manifest says {wanted.bytes:,}"
     if found.sha256 != wanted.sha256:

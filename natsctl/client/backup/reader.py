@@ -176,7 +176,7 @@ class OpenBackup:
         return str(self.config.get("name", ""))
 
     def block(self, name: str) -> dict[str, Any]:
-        """Return what backup.json has under another name than config and state, {} where it has nothing."""
+        """Return the members of backup.json other than config and state, {} where there are none."""
         found = json.loads(self.meta).get(name) if self.meta else None
         return found if isinstance(found, dict) else {}
 

@@ -53,7 +53,7 @@ class IncompleteRestoreError(NatsctlError):
 
 
 def missing(backup: OpenBackup, answer: Answer[Any]) -> list[str]:
-    """Return what the restored stream lacks of the saved state; it may have more, from publishers or its origin."""
+    """Return the saved state that a restored stream lacks; it may have more, from publishers or its origin."""
     said, found = backup.state, answer.raw.get("state") or {}
     losses = [
         f"{word} {int(found.get(key) or 0):,} instead of {int(said.get(key) or 0):,}"
@@ -103,9 +103,9 @@ class RestoreTransfer:
         self.progress = Progress(str(config["name"]), backup.size)
         self.begun = False
         self.unheard = False
-        """Whether the end of the data was sent and its answer did not arrive."""
+        """Set once the end of the data was sent and its answer did not arrive."""
         self.left_part = False
-        """Whether the server made a stream of what had come before it was abandoned."""
+        """Set where the server made a stream of the data that had come before the transfer was abandoned."""
         self._deliver = ""
 
     async def send(self, manager: Manager) -> Answer[StreamCreateAnswer]:
@@ -456,7 +456,7 @@ def _is_remnant(there: Answer[Any]) -> bool:
 
 
 async def _clear(retrying: RetryingManager, sending: RestoreTransfer) -> None:
-    """Remove what a broken restore may have left; an error here would only hide the first one."""
+    """Remove the remains of a broken restore; an error here would only hide the first one."""
     with contextlib.suppress(NatsctlError):
         manager = await retrying.renew()
         if await _left(manager, sending) is not None:

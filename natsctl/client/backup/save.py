@@ -285,7 +285,7 @@ def _request(inbox: str, options: SaveOptions) -> dict[str, Any]:
 
 
 async def _preview(manager: Manager, stream: str, target: Path, options: SaveOptions) -> None:
-    """Raise DryRunError with the request and what would be saved where."""
+    """Raise DryRunError with the request, and the stream and the target of the backup."""
     from natsctl.client.backup.manifest import is_single_file
 
     info = (await manager.stream_info(stream)).value
@@ -344,7 +344,7 @@ class Replay:
         return config, msgspec.to_builtins(state)
 
     async def _spool(self, manager: Manager, said: StreamState, spool: IO[bytes]) -> StreamState:
-        """Write the messages up to what was the last one, compressed; the answer is the state of what was found."""
+        """Write the messages up to the last one at the start, compressed; return the state of those that were found."""
         frames, writer = FrameWriter(), WriterV2()
         state = StreamState(
             first_seq=said.last_seq + 1, last_seq=said.last_seq, first_ts=said.first_ts, last_ts=said.last_ts
@@ -394,7 +394,7 @@ class Replay:
             raise ProtocolError(f"message {seq} of {self._stream} is not understood: {failure}") from failure
 
     def _write(self, head: ArchivedStream, consumers: list[ArchivedConsumer], spool: IO[bytes]) -> None:
-        """Write the whole archive: what stands first, then what was spooled."""
+        """Write the whole archive: its beginning, then the spooled messages."""
         frames = FrameWriter()
         begin = frames.write(WriterV2().begin(head, consumers)) + frames.finish()
         self._writer.write(begin)

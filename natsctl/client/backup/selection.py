@@ -283,7 +283,7 @@ class Edit:
         return self.pick == MessageSelection() and not self.last_per_subject and not self.kv_compact
 
     def options(self) -> list[str]:
-        """Return what was asked for, as backup.json lists it."""
+        """Return the changes as backup.json lists them."""
         said = self.pick.options()
         said += [f"last-per-subject={self.last_per_subject}"] if self.last_per_subject else []
         said += [name for name, asked in (("kv-compact", self.kv_compact), ("renumber", self.renumber)) if asked]
@@ -364,7 +364,7 @@ def _blocks(backup: OpenBackup, edit: Edit) -> dict[str, Any]:
 
 
 def _warnings(config: dict[str, Any], state: dict[str, Any], choice: Choice, edit: Edit) -> list[str]:
-    """Return what the stream's limits take away when it is restored."""
+    """Return the messages that the stream's limits remove when it is restored."""
 
     def limit(name: str) -> int:
         return int(config.get(name) or 0)

@@ -40,7 +40,7 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 Say = Callable[[str], None]
-"""Takes a sentence for the person who waits."""
+"""Shows a sentence to the user."""
 
 
 def ignore_progress(progress: Progress) -> None:
@@ -67,7 +67,7 @@ PAUSE_S = 0.5
 
 
 def may_come_back(failure: NatsctlError, manager: Manager) -> bool:
-    """Return whether another server, or the same one after an election, may do what has failed.
+    """Return whether another server, or the same one after an election, may succeed.
 
     Only where several servers were named: with one server its loss is reported.
     """
@@ -97,7 +97,7 @@ class RetryingManager:
     async def run(self, what: str, work: Callable[[Manager], Awaitable[T]]) -> T:
         """Return the result of `work`, which starts again after a lost connection; the notice of that names `what`.
 
-        Raises what the last attempt raised, or what no other attempt would change.
+        Raises the error of the last attempt, or one that no other attempt would change.
         """
         for attempt in range(self.retries + 1):
             manager = self.manager

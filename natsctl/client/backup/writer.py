@@ -71,7 +71,7 @@ _GZIP_LEVEL = 1
 
 
 class BackupWriter:
-    """Write the data, then `finish` with what `backup.json` holds; `discard` in every case."""
+    """Write the data, then `finish` with the content of `backup.json`; `discard` in every case."""
 
     def __init__(self, target: Path, *, replace: bool = False) -> None:
         """Create the temporary folder beside the target; raises UsageError where nothing can or may be written."""
@@ -149,7 +149,7 @@ class BackupWriter:
         shutil.rmtree(self._folder)
 
     def discard(self) -> None:
-        """Remove what was written; a finished backup stays."""
+        """Remove the files; a finished backup stays."""
         with contextlib.suppress(OSError):
             self._data.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -235,7 +235,7 @@ _DIRECT: Final = tuple(
 
 
 class Captured(Document):
-    """A backup of what a subscription brought; sizes in bytes."""
+    """A backup of a subscription's messages; sizes in bytes."""
 
     stream: str
     target: str
@@ -328,7 +328,7 @@ class Capture:
         self._waiting = []
 
     def finish(self, dropped: int = 0) -> Captured:
-        """Put the backup under its name and return what it holds. Raises StorageError; nothing stays then."""
+        """Give the backup its name and return its contents. Raises StorageError; nothing stays then."""
         self._write_waiting()
         found, state = self._found, self._state()
         frames = FrameWriter()
@@ -389,5 +389,5 @@ class Capture:
         return {"source": {**said, **({"dropped": dropped} if dropped else {})}}
 
     def discard(self) -> None:
-        """Forget what was written."""
+        """Remove the files."""
         self._spool.close()

@@ -335,7 +335,7 @@ POLL_INTERVAL_S = 0.1
 async def measure(target: Target, load: Load, watch: Callable[[int], None]) -> Report:
     """Run all clients of a load; `watch` is called repeatedly with the number of messages done, once there are any.
 
-    Raises what the first client fails with; then, and when it is cancelled, all of them are ended.
+    Raises the failure of the first client that fails; then, and when it is cancelled, all of them are ended.
     """
     workers = Workers(target, load, min(load.clients, os.cpu_count() or 1))
     try:
@@ -507,7 +507,7 @@ async def prepared(manager: Manager, load: Load) -> AsyncIterator[list[str]]:
 
 
 if __name__ == "__main__":
-    # Ctrl-C reaches the whole group of processes; the one that started us says what becomes of us.
+    # Ctrl-C reaches the whole group of processes; the parent decides how its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(BrokenPipeError, asyncio.CancelledError):
         _runner()(_main())

@@ -79,7 +79,7 @@ class Latencies:
         self.squares += ns * ns
 
     def merge(self, other: Latencies) -> None:
-        """Count what the other has counted."""
+        """Add the counts of another histogram."""
         if not other.number:
             return
         for key, count in other.counts.items():
@@ -156,7 +156,7 @@ def _end(step: int) -> int:
 
 
 BLOCK_BYTES = 64 * 1024
-"""About what is written at once: enough to be cheap, little enough to keep the others of the process going."""
+"""Bytes written at once: enough to be cheap, little enough to keep the others of the process going."""
 PACED_S = 0.01
 """Seconds whose messages are sent together where a rate is to be kept."""
 
@@ -268,7 +268,7 @@ class ClientProgress:
         self.end_ns = time.monotonic_ns()
 
     def add(self, msgs: int, size: int) -> None:
-        """Count messages that have together `size` bytes, and wake who waits for so many."""
+        """Count messages that have together `size` bytes, and wake the waiter for that many."""
         self.msgs += msgs
         self.bytes += size
         if self.msgs >= self._target and self._waiting is not None and not self._waiting.done():
@@ -291,7 +291,7 @@ class ClientProgress:
         self._stopped = False
 
     def check(self) -> None:
-        """Raise what went wrong meanwhile."""
+        """Raise a failure that happened meanwhile."""
         if self._failure is not None:
             raise self._failure
 
@@ -317,7 +317,7 @@ class ClientProgress:
 
 
 FLUSH_S = 120.0
-"""Seconds that a server gets for what it has not read yet at the end of a run."""
+"""Seconds that a server gets for unread data at the end of a run."""
 
 
 class RawConnection:
@@ -361,7 +361,7 @@ class RawConnection:
     # -- in
 
     async def listen(self, subject: str, take: MessageHandler, progress: ClientProgress, queue: str = "") -> None:
-        """Hand every message on a subject to `take`; what ends the subscription fails the progress."""
+        """Hand every message on a subject to `take`; the end of the subscription fails the progress."""
         subscription = await self.connection.subscribe(subject, queue=queue)
         self._client.handlers[b"%d" % subscription.sid] = take
         guard = asyncio.create_task(_watch(subscription, take))
@@ -377,7 +377,7 @@ class RawConnection:
 
 
 async def _watch(subscription: Subscription, take: MessageHandler) -> None:
-    """Raise what ends the subscription; what came before it was taken over is handed on."""
+    """Raise the end of the subscription; messages that came before it was taken over are handed on."""
     while True:
         message = await subscription.next()
         if message is not None:

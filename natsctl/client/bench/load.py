@@ -24,9 +24,9 @@ class Kind(NamedTuple):
     timed: str = ""
     """Unit of the latencies; "" where none are measured."""
     shared: bool = True
-    """Whether the clients share the messages; else each has all of them."""
+    """True where the clients share the messages; else each has all of them."""
     dealt: bool = True
-    """Whether it is known beforehand which client has how many."""
+    """True where the number of each client is known beforehand."""
 
 
 KINDS = {

@@ -389,7 +389,7 @@ async def _moved(client: Client, flow: Flow) -> None:
 
 
 SILENCE_S = 10.0
-"""After the first message, how long a subscriber waits for the next: what was dropped never comes."""
+"""Seconds that a subscriber waits for each message after the first: a dropped one never comes."""
 QUEUE = "natsctl-bench"
 
 

@@ -139,7 +139,7 @@ def place_in(config: Mapping[str, Any], place: GroupPlace) -> GroupPlace:
 
 
 def _request(batch: int, expires_s: float, wanted: PullOptions, place: GroupPlace) -> dict[str, Any]:
-    """Return the body of a request; what it does not ask for is left out."""
+    """Return the body of a request without its empty fields."""
     request: dict[str, Any] = {"batch": batch}
     if wanted.no_wait:
         request["no_wait"] = True
@@ -210,7 +210,7 @@ async def _next(connection: Connection, subscription: Subscription, request: dic
 
 
 def _ended(message: Message, served: bool, name: str) -> bool:
-    """Return whether a status ends a request well; raises what another one means."""
+    """Return whether a status ends a request well; raises the error of any other."""
     if message.status == _PIN_LOST:
         raise PinLostError(message.description)
     if message.status == _CONFLICT and message.description in _MOVED:
@@ -229,7 +229,7 @@ def _ended(message: Message, served: bool, name: str) -> bool:
 
 
 async def _give_back(connection: Connection, subscription: Subscription) -> None:
-    """End the inbox, and hand back what came and was not read."""
+    """End the inbox, and hand back messages that came and were not read."""
     unread = []
     while (message := subscription.now()) is not None:
         if message.reply and not message.status:
@@ -358,7 +358,7 @@ class OrderedReader:
     async def next(self, timeout_s: float | None = None) -> Delivered | None:
         """Return the next message, or None when none came in time.
 
-        Raises what ends the reading, such as a removed stream.
+        Raises the error that ends the reading, such as a removed stream.
         """
         return await self._next(timeout_s)
 

@@ -33,7 +33,7 @@ _WHO_S = 1.0
 
 
 async def hears_servers(connection: Connection) -> bool:
-    """Return whether this is the system account: only there servers answer who they are."""
+    """Return whether this is the system account: servers identify themselves only there."""
     try:
         return not (await connection.request(_WHO, timeout_s=_WHO_S)).status
     except NatsctlError:

@@ -42,7 +42,7 @@ class Report:
 
     @property
     def hops(self) -> list[str]:
-        """Return the hop numbers of what left for other servers without an error."""
+        """Return the hop numbers of messages that left for other servers without an error."""
         return [str(one["hop"]) for one in self.events if one.get("type") == "eg" and one.get("hop")]
 
     def walk(self) -> Iterator[Report]:

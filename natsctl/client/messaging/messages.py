@@ -142,7 +142,7 @@ _EXCLUDED = {
     "--schedule-cron": "--schedule-at, --schedule-every or --schedule-after",
     "--schedule-every": "--schedule-at or --schedule-after",
 }
-"""The flags that say when, and what each of them excludes: a schedule has one time."""
+"""The flags for a time, and those that each of them excludes: a schedule has one time."""
 
 
 def stream_headers(asked: Mapping[str, Any], now_ns: int) -> tuple[tuple[str, str], ...]:

@@ -33,7 +33,7 @@ SERVICE_ERROR_CODE = "Nats-Service-Error-Code"
 
 
 class ServiceError(NatsctlError):
-    """A service answered that it could not do what was asked."""
+    """A service answered with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def words_of(flag: str, command: str) -> list[str]:
 
 
 async def run(words: list[str], body: bytes, environment: Mapping[str, str] | None = None) -> bytes:
-    """Return what the program writes to stdout and stderr when it is fed `body`. Raises CommandFailedError."""
+    """Return the program's output on stdout and stderr, with `body` as its input. Raises CommandFailedError."""
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.documents import TOLD, DocumentFault, Untyped, did_you_mean, is_info, read_document
+from natsctl.api.documents import REPORTED, DocumentFault, Untyped, did_you_mean, is_info, read_document
 from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import AssetKey, DesiredAsset, Kind, is_protected, without_labels, without_server_made
@@ -78,7 +78,7 @@ def ignored_fields(key: AssetKey, kind: Kind, node: DocumentNode, found: Collect
 
 def ignore_list(node: DocumentNode, found: Collector) -> Iterable[DocumentNode]:
     """Return the entries of a list of fields to ignore; any other entry is a fault."""
-    if node.value is None or node.value is TOLD:
+    if node.value is None or node.value is REPORTED:
         return
     if not isinstance(node.value, LocatedList):
         found.fault(node, "expected a list of fields")
@@ -87,7 +87,7 @@ def ignore_list(node: DocumentNode, found: Collector) -> Iterable[DocumentNode]:
         one = node.at(index)
         if isinstance(value, str) and value:
             yield one
-        elif value is not TOLD:
+        elif value is not REPORTED:
             found.fault(one, "expected the name of a field")
 
 
@@ -245,7 +245,7 @@ def _stream_of(node: DocumentNode, above: str, found: Collector) -> str:
     said = [node.at(key) for key in ("stream", "stream_name") if node.value.get(key) is not None]
     for one in said:
         if not isinstance(one.value, str) or not one.value:
-            if one.value is not TOLD:
+            if one.value is not REPORTED:
                 found.fault(one, "expected the name of a stream")
             return ""
         if above and one.value != above:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from natsctl.api.documents import TOLD
+from natsctl.api.documents import REPORTED
 from natsctl.desired.assets import DEFAULT_OWNER, AssetKey, DesiredAsset, DocumentSet, Fault, Location
 from natsctl.desired.documents.locations import DocumentNode, LocatedDict, LocatedList
 from natsctl.desired.documents.yaml_text import has_references
@@ -106,7 +106,7 @@ def items(node: DocumentNode, name: str, found: Collector) -> Iterator[DocumentN
                 found.fault(inner, "expected an object")
                 continue
             yield named(inner, name, key, found)
-    elif node.value is not None and node.value is not TOLD:
+    elif node.value is not None and node.value is not REPORTED:
         found.fault(node, "expected a list, or a mapping by name")
 
 

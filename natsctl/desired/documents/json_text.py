@@ -8,7 +8,7 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]  # json's own reader of strings, not in its types
 from typing import Any, Final
 
-from natsctl.api.documents import TOLD, Untyped
+from natsctl.api.documents import REPORTED, Untyped
 from natsctl.api.errors import UsageError
 from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
 from natsctl.desired.documents.yaml_text import Expand, Report, plain_value, read_yaml
@@ -106,7 +106,7 @@ class _Reader:
             return value
         except ValueError as fault:
             self._report(self.line(), self._path, str(fault))
-            return TOLD
+            return REPORTED
 
     def _object(self, depth: int) -> LocatedDict:
         result = LocatedDict(self.line())

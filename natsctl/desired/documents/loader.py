@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.documents import TOLD, did_you_mean
+from natsctl.api.documents import REPORTED, did_you_mean
 from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig
 from natsctl.client.buckets import OBJECTS
@@ -77,7 +77,7 @@ def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
             yield from read_form(node.at(index), found)
         return
     if not isinstance(node.value, LocatedDict):
-        if node.value not in (None, TOLD):
+        if node.value not in (None, REPORTED):
             what = " (a name alone says nothing: print it with info -j)" if isinstance(node.value, str) else ""
             found.fault(node, f"expected a document: streams:, consumers: …, kind:, or a configuration{what}")
         return
@@ -148,7 +148,7 @@ def _ignored(node: DocumentNode, found: Collector) -> frozenset[str]:
 
 def _owner(node: DocumentNode, found: Collector) -> None:
     if not isinstance(node.value, str) or not node.value:
-        if node.value not in (None, TOLD):
+        if node.value not in (None, REPORTED):
             found.fault(node, "expected the name of an owner")
         return
     found.owners.append((str(node.value), node.place))
@@ -159,7 +159,7 @@ def _includes(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
     for path in paths:
         if isinstance(path.value, str) and path.value:
             yield path
-        elif path.value is not TOLD:
+        elif path.value is not REPORTED:
             found.fault(path, "expected the path of a file or folder")
 
 

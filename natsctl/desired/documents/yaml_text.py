@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from natsctl.api.documents import TOLD, Untyped
+from natsctl.api.documents import REPORTED, Untyped
 from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
 
 _OPEN: Final = "${"
@@ -221,7 +221,7 @@ class _Reader:
                 text, plain = self._expand(text), plain and is_one_reference(text)
             except ValueError as fault:
                 self._report(event.start_mark.line + 1, self._path, str(fault))
-                return TOLD
+                return REPORTED
             is_null = plain and plain_value(text) is None and (bool(text) or may_be_empty)
             if tag in (None, "!") and not is_null:
                 return untyped(text)
@@ -240,7 +240,7 @@ class _Reader:
         if name in wanted and isinstance(value, wanted[name]):
             return value
         self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
-        return TOLD
+        return REPORTED
 
     def _mapping(self, event: Any, depth: int) -> LocatedDict:
         line = event.start_mark.line + 1

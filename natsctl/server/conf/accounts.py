@@ -264,7 +264,7 @@ def _mapping(source: str, item: Item) -> SubjectMap:
     else:
         entries = item.value if isinstance(item.value, list) else [item]
         found = [_destination(entry) for entry in entries]
-        # One node is in no cluster, so that what is meant for a named one is checked and left out.
+        # One node is in no cluster, so that mappings for a named one are checked and left out.
         mapping, what = SubjectMap(source, tuple(to for to, cluster in found if not cluster)), go_quote(source)
     try:
         compile_mapping(mapping, random.Random())

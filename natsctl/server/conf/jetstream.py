@@ -130,7 +130,7 @@ def _archive_version(item: Item) -> int:
 
 def _strict(options: ServerOptions, item: Item) -> ServerOptions:
     if not flag_of(item):
-        raise item.fault("strict: requests with unknown fields are refused here; that can not be switched off")
+        raise item.fault("strict: requests with unknown fields are refused here; that cannot be switched off")
     return options
 
 

@@ -140,7 +140,7 @@ def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
 
 
 def account_info(server: ServerView, name: str) -> dict[str, Any]:
-    """Return what is known of one account: also the answer to `$SYS.REQ.ACCOUNT.<name>.INFO`.
+    """Return the details of one account: also the answer to `$SYS.REQ.ACCOUNT.<name>.INFO`.
 
     Raises BadRequestError.
     """

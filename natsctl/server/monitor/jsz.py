@@ -75,7 +75,7 @@ def jsz(server: ServerView, options: JszOptions) -> dict[str, Any]:
 
 
 def jsz_in_pieces(server: ServerView, options: JszOptions) -> dict[str, Any]:
-    """Return what `jsz` returns, accounts, streams and consumers to be made one after the other.
+    """Return the document of `jsz`, with accounts, streams and consumers to be made one after the other.
 
     Raises BadRequestError.
     """

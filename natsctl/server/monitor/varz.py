@@ -124,7 +124,7 @@ def resident_bytes() -> int:
 
 
 def expvarz(server: ServerView) -> dict[str, Any]:
-    """Return what Go programs publish of their process, as far as this one has it.
+    """Return the variables that Go programs publish of their process, as far as this one has them.
 
     Of the command line only the program is shown: its flags may hold passwords.
     """
@@ -185,7 +185,7 @@ def jetstream_config(server: ServerView) -> dict[str, Any]:
     if engine.options.domain:
         config["domain"] = engine.options.domain
     if options.max_memory > 0 or (options.max_storage > 0 and not options.storage_derived):
-        config["compress_ok"] = True  # nats-server says so of configured sizes alone
+        config["compress_ok"] = True  # in nats-server for configured sizes alone
     return {**config, "strict": True}
 
 

@@ -190,7 +190,7 @@ class CommandLine(msgspec.Struct, frozen=True):
 
 
 def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
-    """Return what `argv` (without the command's own name) asks for; flags win over a configuration file.
+    """Return the command line in `argv`, without the command's own name; flags win over a configuration file.
 
     Raises FlagError, ConfError for faults in the file, OSError where it cannot be read.
     """

@@ -165,7 +165,7 @@ class Log:
         """Close the log file; later lines go to stderr."""
         if self._file is not None:
             file, self._file = self._file, None
-            with suppress(OSError):  # what it still held did not fit on the disk
+            with suppress(OSError):  # its buffer did not fit on the disk
                 file.close()
 
     def _write(self, level: str, text: str) -> None:
@@ -195,7 +195,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def safe(text: str) -> str:
-    """Return what a line may show: nothing that moves a terminal's cursor, or looks like the next line of the log.
+    """Return a text fit for one line of the log: nothing moves a terminal's cursor, or looks like the next line.
 
     Clients and other servers choose a part of many texts.
     """

@@ -168,7 +168,7 @@ STARTED: Final = 0
 NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
 WARM_UP_S: Final = 3.0
-"""Time from the start until a server imports what it may need later; a shorter-lived one never does."""
+"""Time from the start until a server imports modules for later use; a shorter-lived one never does."""
 NEEDED_BY_SYSTEM: Final = "natsctl.server.system_answers"
 NEEDED_BY_ARCHIVES: Final = (
     "natsctl.jetstream.endpoints.snapshot",
@@ -183,7 +183,7 @@ ECHO_S: Final = 0.25
 def main(argv: Sequence[str], provisioner: Provisioner | None = None) -> int:
     """Run a server for the arguments after `natsctl server run` until a signal ends it; return the exit status.
 
-    `provisioner` is who knows documents; without one, `--apply` is refused.
+    `provisioner` reads documents; without one, `--apply` is refused.
     """
     try:
         command_line = parse_command_line(argv, os.environ)

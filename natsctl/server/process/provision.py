@@ -37,7 +37,7 @@ class Documents(NamedTuple):
     account: str = ""
     """The account of the documents; empty: the only one that has JetStream."""
     prune: bool = False
-    """Whether assets of the same owner that the documents no longer name are removed."""
+    """True to remove assets of the same owner that the documents no longer name."""
 
 
 Apply = Callable[["InProcessAddress", Callable[[str], None]], Awaitable[None]]

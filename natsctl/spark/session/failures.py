@@ -109,7 +109,7 @@ _ENDED = "Spark's process has ended"
 _MEMORY = "give Spark more with --conf spark.driver.memory=8g, on a cluster with --conf spark.executor.memory=8g"
 _DISK = "the target's, or that of Spark's own files, which --conf spark.local.dir=PATH puts elsewhere"
 
-TOLD = (
+REPORTED = (
     SparkTold(
         r"All masters are unresponsive",
         UnreachableError,
@@ -250,7 +250,7 @@ def _own(whole: str) -> NatsctlError | None:
 
 
 def _told(whole: str) -> NatsctlError | None:
-    for told in TOLD:
+    for told in REPORTED:
         if found := re.search(told.pattern, whole):
             return told.kind(_short(told.text or found[0]), hint=told.hint)
     return None

@@ -80,8 +80,8 @@ async def test_details_list_everything_that_is_wrong(server: ServerInstance) -> 
 
 async def test_a_fault_of_the_store_that_is_no_stream_s_is_told(server: ServerInstance) -> None:
     assert server.store is not None
-    server.store.report_fault("the journal can not be written")
-    assert asked(server)["error"] == "the journal can not be written"
+    server.store.report_fault("the journal cannot be written")
+    assert asked(server)["error"] == "the journal cannot be written"
 
 
 async def test_what_is_wrong_is_logged_as_the_reference_logs_it(
