@@ -17,7 +17,20 @@ from natsctl.api.update_losses import stream_losses
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, confirmed_edit
 from natsctl.cli.editing import check_given, part_of, preview_edit, show_differences, unset, warn_unless_taken
-from natsctl.cli.flags import Config, Flag, Given, apply
+from natsctl.cli.flags import (
+    COUNT,
+    PAIRS,
+    SIZE,
+    SWITCH,
+    TEXT,
+    WORDS,
+    Config,
+    Flag,
+    Given,
+    apply,
+    choice,
+    merged,
+)
 from natsctl.cli.output import emit_name_pages
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
@@ -306,6 +319,23 @@ def _place(config: Config, field: str, value: Any) -> None:
 def compressed(config: Config, value: bool) -> None:
     """Turn compression of new data on or off."""
     config["compression"] = "s2" if value else "none"
+
+
+def storage_flag(kept: str) -> Flag:
+    """Return the flag for the storage of values or objects."""
+    of = choice("file", "memory", f="file", m="memory")
+    return Flag("--storage", of, "storage", f"where {kept} are kept", edit=False, default="file")
+
+
+DESCRIPTION = Flag("--description", TEXT, "description", "a description")
+REPLICAS = Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1")
+BUCKET_SIZE = Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1")
+PLACEMENT = (
+    Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
+    Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
+)
+COMPRESS = Flag("--compress", SWITCH, compressed, "compress what is stored")
+METADATA = Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key")
 
 
 def create_bucket(

@@ -17,11 +17,16 @@ from natsctl.api.model import Model
 from natsctl.api.units import format_size, parse_size, plural
 from natsctl.cli import output
 from natsctl.cli.buckets import (
+    BUCKET_SIZE,
+    COMPRESS,
+    DESCRIPTION,
+    METADATA,
+    PLACEMENT,
+    REPLICAS,
     AnyBucket,
     BucketName,
     TheBucket,
     check_key_or_all,
-    compressed,
     create_bucket,
     edit_bucket,
     either,
@@ -29,24 +34,18 @@ from natsctl.cli.buckets import (
     live_bucket,
     open_if_there,
     pick_bucket,
-    placed_in_cluster,
-    placed_on_tags,
     remove_bucket,
     report_missing,
     shared_fields,
     show_bucket,
+    storage_flag,
     suggesting_in_bucket,
 )
 from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.editing import Unset
 from natsctl.cli.flags import (
-    COUNT,
     DURATION,
     PAIRS,
-    SIZE,
-    SWITCH,
-    TEXT,
-    WORDS,
     Flag,
     Force,
     Given,
@@ -57,9 +56,7 @@ from natsctl.cli.flags import (
     Names,
     Progress,
     apply,
-    choice,
     flagged,
-    merged,
     session_of,
     wait_seconds,
     without_defaults,
@@ -80,22 +77,14 @@ if TYPE_CHECKING:
 
 
 OBJECT_FLAGS: tuple[Flag, ...] = (
-    Flag("--description", TEXT, "description", "a description"),
+    DESCRIPTION,
     Flag("--ttl", DURATION, set_object_ttl, "how long objects are kept, 0 for ever", default="0"),
-    Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster", default="1"),
-    Flag("--max-bucket-size", SIZE, "max_bytes", "size limit of the bucket, -1 for no limit", default="-1"),
-    Flag(
-        "--storage",
-        choice("file", "memory", f="file", m="memory"),
-        "storage",
-        "where objects are kept",
-        edit=False,
-        default="file",
-    ),
-    Flag("--tags", WORDS, placed_on_tags, "place only on servers with these tags", aliases=("--tag",)),
-    Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
-    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
-    Flag("--compress", SWITCH, compressed, "compress what is stored"),
+    REPLICAS,
+    BUCKET_SIZE,
+    storage_flag("objects"),
+    *PLACEMENT,
+    METADATA,
+    COMPRESS,
 )
 
 OBJECT_ADD = tuple(flag for flag in OBJECT_FLAGS if flag.add)
@@ -190,7 +179,6 @@ def _name_of(file: str) -> str:
 
 
 def _meta(name: str, description: str, header: list[str] | None, metadata: list[str] | None, chunk_size: str) -> Meta:
-    from natsctl.cli.flags import PAIRS
     from natsctl.client.object_store import Meta
 
     headers: dict[str, list[str]] = {}
