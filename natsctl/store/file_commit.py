@@ -26,7 +26,6 @@ from natsctl.store.packed import PackedFile, altered, open_segment, pack
 from natsctl.store.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from natsctl.store.file_stream import FileStreamStore
     from natsctl.store.options import StoreOptions
 
 
@@ -75,7 +74,7 @@ class Host(Protocol):
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""
 
-    def creation_failed(self, stream: FileStreamStore) -> None:
+    def creation_failed(self, key: str, stream: Committable) -> None:
         """Forget a stream whose creation failed."""
 
     def report_fault(self, text: str) -> None:

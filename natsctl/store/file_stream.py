@@ -350,7 +350,7 @@ class FileStreamStore(FileLog):
     def _poison(self, commit: FileCommit, error: OSError | StoreError) -> StoreError:
         if commit.plan.birth:
             self.close_files()
-            self._host.creation_failed(self)
+            self._host.creation_failed(self.key, self)
             if isinstance(error, OSError) and error.errno in NO_SPACE:
                 self.fault = "the stream could not be created: no space left"
                 return StoreFullError(self.fault)

@@ -459,10 +459,10 @@ class Store:
         self._witness.gone[stream.stream_id] = None
         self._witness_when_due()
 
-    def creation_failed(self, stream: FileStreamStore) -> None:
+    def creation_failed(self, key: str, stream: Committable) -> None:
         """Forget a stream whose creation failed."""
-        if self.streams.get(stream.key) is stream:
-            del self.streams[stream.key]
+        if self.streams.get(key) is stream:
+            del self.streams[key]
 
     def _close_idle(self) -> None:
         for stream in list(self._open):
