@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from natsctl.client.message import Message
 
 
-class EventShower:
+class EventPrinter:
     """Shows the events that pass a filter; with `json` each as the server sent it, on one line."""
 
     def __init__(
@@ -116,7 +116,7 @@ def events(
     if asked.get("short") and (json or asked.get("cloudevent")):
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
     wanted = make_filter(asked.get("pattern", ""), asked.get("types", ()), asked.get("consumer", ""))
-    show = EventShower(json, cloudevent=asked.get("cloudevent", False), short=asked.get("short", False), wanted=wanted)
+    show = EventPrinter(json, cloudevent=asked.get("cloudevent", False), short=asked.get("short", False), wanted=wanted)
     listening = ListenOptions(tuple(asked.get("subjects", ())), "", count, wait_seconds(wait))
     session, stream = session_of(ctx), asked.get("stream", "")
     if stream:
@@ -127,7 +127,7 @@ def events(
     session.run(lambda manager: _live(manager, kinds, listening, show))
 
 
-async def _live(manager: Manager, kinds: dict[str, bool | None], listening: ListenOptions, show: EventShower) -> None:
+async def _live(manager: Manager, kinds: dict[str, bool | None], listening: ListenOptions, show: EventPrinter) -> None:
     from dataclasses import replace
 
     if not listening.subjects or any(kinds.values()):
@@ -143,7 +143,7 @@ async def _live(manager: Manager, kinds: dict[str, bool | None], listening: List
 
 
 async def _stored(
-    manager: Manager, stream: str, since_ns: int | None, listening: ListenOptions, show: EventShower
+    manager: Manager, stream: str, since_ns: int | None, listening: ListenOptions, show: EventPrinter
 ) -> None:
     from dataclasses import replace
 

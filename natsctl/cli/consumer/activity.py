@@ -215,7 +215,7 @@ def events(
     json: Json = False,
 ) -> None:
     """Show advisories and ack samples of one consumer as they arrive."""
-    from natsctl.cli.events import EventShower
+    from natsctl.cli.events import EventPrinter
     from natsctl.cli.messaging.receive import ListenOptions, listen
 
     if short and (json or cloudevent):
@@ -225,7 +225,7 @@ def events(
     name = pick_consumer(session, where, consumer)
     live_consumer(session, where, name)
     subjects = tuple(f"{prefix}.*.*.{where}.{name}" for prefix in (ADVISORY_PREFIX, METRIC_PREFIX))
-    show = EventShower(json, cloudevent=cloudevent, short=short)
+    show = EventPrinter(json, cloudevent=cloudevent, short=short)
     seconds = wait_seconds(wait)
 
     async def hear(manager: Manager) -> None:

@@ -260,7 +260,7 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
     session.effect["consumers"] = [_loss(infos[name]) for name in names]
     if session.interactive and not force and not session.dry_run:
         for name in names:
-            output.note(_told(infos[name]))
+            output.note(_loss_text(infos[name]))
     return names
 
 
@@ -274,7 +274,7 @@ def _loss(info: Info) -> Info:
     }
 
 
-def _told(info: Info) -> str:
+def _loss_text(info: Info) -> str:
     loss = _loss(info)
     return (
         f"Consumer {safe(info['name'])}: {plural(loss['outstanding_acks'], 'outstanding ack')}, "

@@ -197,7 +197,7 @@ def export(
     said = _header(live_state, names, time) if header else ()
     to = how.to(json, said, lambda stream: not names or any(_is_named(stream, name) for name in names))
     write(session, Exporter(wanted, how.full), to)
-    return _told(live_state, wanted, session.run(_templates) if not names else [])
+    return _report_left_out(live_state, wanted, session.run(_templates) if not names else [])
 
 
 async def _read(manager: Manager, names: list[str]) -> LiveState:
@@ -255,7 +255,7 @@ async def _templates(manager: Manager) -> list[str]:
         return []
 
 
-def _told(live_state: LiveState, wanted: DocumentSet, templates: list[str]) -> int:
+def _report_left_out(live_state: LiveState, wanted: DocumentSet, templates: list[str]) -> int:
     """Report parts of the account that documents cannot hold, and streams that could not be read: these are missing."""
     from natsctl.cli.render.text import safe
     from natsctl.desired.export import remarks

@@ -209,11 +209,11 @@ def run_check(ctx: typer.Context, given: Given, json: bool, check: Check, work: 
     except UsageError:
         raise
     except NatsctlError as failure:
-        check.critical.append(_told(failure))
+        check.critical.append(_line_of(failure))
     end_check(given, json, check)
 
 
-def _told(failure: NatsctlError) -> str:
+def _line_of(failure: NatsctlError) -> str:
     code = getattr(getattr(failure, "error", None), "err_code", 0)
     return f"{failure} ({code})" if code else str(failure)
 

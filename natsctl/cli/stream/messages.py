@@ -253,7 +253,7 @@ def purge(
         effects = {name: _effect(session, live[name], purges[name]) for name in names}
         session.effect.update(_documents(effects))
         if not json and not session.dry_run:
-            output.note("\n".join(_told(effect, name) for name, effect in effects.items()))
+            output.note("\n".join(_effect_text(effect, name) for name, effect in effects.items()))
     for name in names:
         warn_of_bucket(name, json=json or session.dry_run)
     several = len(names) > 1 or has_pattern(streams)
@@ -312,7 +312,7 @@ def _documents(effects: dict[str, PurgeEffect]) -> dict[str, Any]:
     return {"messages": total, "streams": {name: effect.document() for name, effect in effects.items()}}
 
 
-def _told(effect: PurgeEffect, name: str) -> str:
+def _effect_text(effect: PurgeEffect, name: str) -> str:
     """Return a description of the purged messages, for the question to the user."""
     from natsctl.api.units import format_size
 

@@ -76,7 +76,7 @@ def rm(
         names = [name for name in names if name in live or name in offline]
         session.effect.update(_effect(live))
         if not json and not session.dry_run:
-            output.note("\n".join([*map(_told, live.values()), *map(safe, offline.values())]))
+            output.note("\n".join([*map(_loss_text, live.values()), *map(safe, offline.values())]))
     several = len(names) != 1 or has_pattern(streams)
     if names:
         for name in names:
@@ -129,7 +129,7 @@ def _effect(live: dict[str, Answer[StreamInfoAnswer]]) -> dict[str, int]:
     }
 
 
-def _told(one: Answer[StreamInfoAnswer]) -> str:
+def _loss_text(one: Answer[StreamInfoAnswer]) -> str:
     """Return a description of the removed data of a stream, for a question."""
     from natsctl.api.units import format_size
 

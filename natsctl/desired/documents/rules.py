@@ -80,17 +80,17 @@ def check_rules(wanted: Mapping[AssetKey, DesiredAsset]) -> Iterator[RuleFinding
     streams: dict[str, StreamConfig] = {}
     for key, asset in wanted.items():
         if not key.consumer:
-            yield from _judged_stream(key, asset, streams)
-    yield from _judged_origins(wanted, streams)
-    yield from _judged_subjects(wanted, streams)
+            yield from _check_stream(key, asset, streams)
+    yield from _check_origins(wanted, streams)
+    yield from _check_subjects(wanted, streams)
     queues: dict[str, list[tuple[AssetKey, ConsumerConfig]]] = defaultdict(list)
     around = ServerContext(streams.get)
     for key, asset in wanted.items():
         if key.consumer:
-            yield from _judged_consumer(key, asset, around, queues[key.stream])
+            yield from _check_consumer(key, asset, around, queues[key.stream])
     for name, consumers in queues.items():
         if name in streams:
-            yield from _judged_consumers(streams[name], consumers)
+            yield from _check_consumers(streams[name], consumers)
 
 
 def _refused(key: AssetKey, asset: DesiredAsset, refusal: ConfigRefusedError) -> RuleFinding:
@@ -106,7 +106,7 @@ def _texts(asset: DesiredAsset, field: str) -> list[str]:
     return list(asset.config.get(field) or ())
 
 
-def _judged_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
+def _check_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
     """Check a stream alone; a valid one is added to `streams`."""
     if "\0" in key.stream:
         yield RuleFinding(key, "a name cannot hold a zero character", ("name",))
@@ -117,7 +117,7 @@ def _judged_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, Stream
         yield _refused(key, asset, refusal)
 
 
-def _judged_origins(wanted: Mapping[AssetKey, DesiredAsset], streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
+def _check_origins(wanted: Mapping[AssetKey, DesiredAsset], streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
     """Check streams beside those that they mirror and source from, and normalise them."""
     around = ServerContext(streams.get)
     for name, config in list(streams.items()):
@@ -135,7 +135,7 @@ def pattern_of(subject: str) -> bytes:
     return subject.encode("utf-8", "surrogatepass")
 
 
-def _judged_subjects(
+def _check_subjects(
     wanted: Mapping[AssetKey, DesiredAsset], streams: Mapping[str, StreamConfig]
 ) -> Iterator[RuleFinding]:
     """Refuse streams that store the same subjects as an earlier one, also if another of their fields is refused."""
@@ -155,7 +155,7 @@ def _judged_subjects(
             index.add(pattern_of(subject), (name, subject))
 
 
-def _judged_consumer(
+def _check_consumer(
     key: AssetKey, asset: DesiredAsset, around: ServerContext, normalised: list[tuple[AssetKey, ConsumerConfig]]
 ) -> Iterator[RuleFinding]:
     """Check a consumer beside its stream; a valid one is added to `normalised`."""
@@ -182,16 +182,16 @@ def _judged_consumer(
             yield RuleFinding(key, reason, ("filter_subject", "filter_subjects"), warning=True)
 
 
-def _judged_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
+def _check_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
     """Check the consumers of a stream beside each other."""
     most = stream.max_consumers
     for key, _ in consumers[most:] if most > 0 else ():
         yield RuleFinding(key, f"stream {stream.name} takes {most} consumers (max_consumers), and has them already")
     if stream.retention is RetentionPolicy.WORKQUEUE:
-        yield from _judged_queue(consumers)
+        yield from _check_queue(consumers)
 
 
-def _judged_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
+def _check_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
     """Refuse consumers of a work queue that would receive the same messages."""
     index: SubjectIndex[AssetKey] = SubjectIndex()
     for key, config in consumers:
