@@ -143,7 +143,7 @@ def tune_interpreter() -> None:
 
 
 class SystemClock:
-    """The machine's clocks, as `api.clock.Clock`."""
+    """The machine's clocks, as `api.times.Clock`."""
 
     __slots__ = ()
 

@@ -10,7 +10,7 @@ EPOCH_NS: Final = parse_time("2026-01-01T00:00:00Z")
 
 
 class VirtualClock:
-    """Wall and monotonic time under the test's control; implements `api.clock.Clock`."""
+    """Wall and monotonic time under the test's control; implements `api.times.Clock`."""
 
     __slots__ = ("_monotonic_ns", "_wall_ns")
 

@@ -26,7 +26,7 @@ class TurnedClock:
         return self.ns - 1_600_000_000 * SECOND
 
 
-class Talker:
+class SessionClient:
     """One connection: `say` sends bytes and returns what the server wrote since."""
 
     def __init__(self, session: Session, hello: bytes) -> None:
@@ -43,7 +43,7 @@ class Talker:
         return self.heard()
 
 
-class House:
+class BrokerHarness:
     """A broker with its clock."""
 
     def __init__(self, options: BrokerOptions | None = None) -> None:
@@ -51,8 +51,8 @@ class House:
         self.broker = Broker(self.clock, random.Random(5), options)
         self.account = self.broker.accounts["$G"]
 
-    def client(self, hello: bytes = QUIET) -> Talker:
-        return Talker(self.broker.connect("127.0.0.1", 5555), hello)
+    def client(self, hello: bytes = QUIET) -> SessionClient:
+        return SessionClient(self.broker.connect("127.0.0.1", 5555), hello)
 
     def wait(self, seconds: float) -> None:
         self.clock.ns += int(seconds * SECOND)
@@ -60,10 +60,10 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> BrokerHarness:
+    return BrokerHarness()
 
 
 @pytest.fixture
-def new_house() -> Callable[[BrokerOptions | None], House]:
-    return House
+def new_house() -> Callable[[BrokerOptions | None], BrokerHarness]:
+    return BrokerHarness

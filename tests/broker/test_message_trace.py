@@ -7,37 +7,37 @@ import pytest
 
 from natsctl.broker.auth.permissions import Permissions, SubjectRules
 from natsctl.broker.imports.account_config import AccountConfig, Destination, SubjectMap
-from tests.broker.conftest import House, Talker
+from tests.broker.conftest import BrokerHarness, SessionClient
 
 DEST = b"Nats-Trace-Dest: traces\r\n"
 ONLY = b"Nats-Trace-Only: true\r\n"
 
 
-def traced(talker: Talker, subject: bytes, lines: bytes = DEST, reply: bytes = b"") -> bytes:
+def traced(talker: SessionClient, subject: bytes, lines: bytes = DEST, reply: bytes = b"") -> bytes:
     block = b"NATS/1.0\r\n" + lines + b"\r\n"
     return talker.say(b"HPUB %s %s %d %d\r\n%sxy\r\n" % (subject, reply, len(block), len(block) + 2, block))
 
 
-def told(listener: Talker) -> dict[str, Any]:
+def told(listener: SessionClient) -> dict[str, Any]:
     line, _, rest = listener.heard().partition(b"\r\n")
     assert line.startswith(b"MSG traces 1 ")
     found: dict[str, Any] = json.loads(rest)
     return found
 
 
-def events(listener: Talker) -> list[dict[str, Any]]:
+def events(listener: SessionClient) -> list[dict[str, Any]]:
     found = told(listener)["events"]
     assert all(event.pop("ts") for event in found)
     return list(found)
 
 
-def listening(house: House) -> Talker:
+def listening(house: BrokerHarness) -> SessionClient:
     listener = house.client()
     listener.say(b"SUB traces 1\r\n")
     return listener
 
 
-def test_the_message_and_who_it_went_to_are_told(house: House) -> None:
+def test_the_message_and_who_it_went_to_are_told(house: BrokerHarness) -> None:
     listener, taker, publisher = listening(house), house.client(), house.client()
     taker.say(b"SUB foo 1\r\nSUB foo q 2\r\n")
     traced(publisher, b"foo", DEST + b"A: b\r\nA: c\r\n")
@@ -52,7 +52,7 @@ def test_the_message_and_who_it_went_to_are_told(house: House) -> None:
     ]
 
 
-def test_a_message_that_is_only_traced_reaches_nobody(house: House) -> None:
+def test_a_message_that_is_only_traced_reaches_nobody(house: BrokerHarness) -> None:
     listener, taker, publisher = listening(house), house.client(), house.client()
     taken: list[bytes] = []
     house.account.subscribe(b"foo", lambda subject, *rest: taken.append(subject)).stream = "S"
@@ -62,7 +62,7 @@ def test_a_message_that_is_only_traced_reaches_nobody(house: House) -> None:
     assert [event["type"] for event in events(listener)] == ["in", "eg", "js"]
 
 
-def test_a_stream_is_told_and_stores_that_the_trace_is_over(house: House) -> None:
+def test_a_stream_is_told_and_stores_that_the_trace_is_over(house: BrokerHarness) -> None:
     listener, publisher = listening(house), house.client()
     headers: list[bytes] = []
     house.account.subscribe(b"foo", lambda subject, reply, header, *rest: headers.append(header)).stream = "S"
@@ -71,7 +71,7 @@ def test_a_stream_is_told_and_stores_that_the_trace_is_over(house: House) -> Non
     assert headers == [b"NATS/1.0\r\nNats-Trace-Dest: trace disabled\r\n\r\n"]
 
 
-def test_a_mapped_subject_is_told(house: House) -> None:
+def test_a_mapped_subject_is_told(house: BrokerHarness) -> None:
     listener, taker, publisher = listening(house), house.client(), house.client()
     house.broker.configure([AccountConfig("$G", mappings=(SubjectMap("a", (Destination("b", 100),)),))])
     taker.say(b"SUB b 1\r\n")
@@ -80,7 +80,7 @@ def test_a_mapped_subject_is_told(house: House) -> None:
     assert [event.get("to") or event.get("subj") for event in events(listener)[:2]] == ["a", "b"]
 
 
-def test_why_a_client_was_not_given_the_message_is_told(house: House) -> None:
+def test_why_a_client_was_not_given_the_message_is_told(house: BrokerHarness) -> None:
     listener, taker = listening(house), house.client()
     publisher = house.client(b'CONNECT {"verbose":false,"headers":true,"echo":false}\r\n')
     publisher.say(b"SUB foo 1\r\n")
@@ -97,7 +97,7 @@ def test_why_a_client_was_not_given_the_message_is_told(house: House) -> None:
     }
 
 
-def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: House) -> None:
+def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: BrokerHarness) -> None:
     listener, taker, publisher = listening(house), house.client(), house.client()
     taker.say(b"SUB foo 1\r\n")
     grant = publisher.session.login.grant.__class__(
@@ -120,7 +120,7 @@ def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: Hous
         (b"nats-trace-dest: traces\r\n", True),
     ],
 )
-def test_what_asks_for_no_trace_gets_none(house: House, lines: bytes, delivered: bool) -> None:
+def test_what_asks_for_no_trace_gets_none(house: BrokerHarness, lines: bytes, delivered: bool) -> None:
     listener, taker, publisher = listening(house), house.client(), house.client()
     taker.say(b"SUB foo 1\r\n")
     traced(publisher, b"foo", lines)

@@ -5,13 +5,13 @@ import json
 from natsctl.broker.broker import MAX_SUBS, ClosedSessions
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.wire.ops import Limits
-from tests.broker.conftest import SECOND, House
+from tests.broker.conftest import SECOND, BrokerHarness
 
 PLAIN = b'CONNECT {"verbose":false,"headers":true,"protocol":1}\r\n'
 
 
 def test_a_server_without_headers_says_so_and_takes_none() -> None:
-    house = House(BrokerOptions(headers=False))
+    house = BrokerHarness(BrokerOptions(headers=False))
     client = house.client(PLAIN)
     assert json.loads(client.info[5:])["headers"] is False
     assert client.say(b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\nPING\r\n") == b""
@@ -19,13 +19,13 @@ def test_a_server_without_headers_says_so_and_takes_none() -> None:
 
 
 def test_a_client_can_not_ask_for_no_responders_where_there_are_no_headers() -> None:
-    client = House(BrokerOptions(headers=False)).client(b"")
+    client = BrokerHarness(BrokerOptions(headers=False)).client(b"")
     said = client.say(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nPING\r\n')
     assert said == b"-ERR 'no responders requires headers support'\r\n"
 
 
 def test_a_short_ping_interval_holds_from_the_first_ping_on() -> None:
-    house = House(BrokerOptions(ping_interval_ns=SECOND // 5, ping_max=1))
+    house = BrokerHarness(BrokerOptions(ping_interval_ns=SECOND // 5, ping_max=1))
     client = house.client(PLAIN)
     house.wait(0.3)
     assert client.heard() == b"PING\r\n"
@@ -34,13 +34,13 @@ def test_a_short_ping_interval_holds_from_the_first_ping_on() -> None:
 
 
 def test_a_control_line_is_as_long_as_the_server_allows() -> None:
-    client = House(BrokerOptions(limits=Limits(max_control_line=64))).client(PLAIN)
+    client = BrokerHarness(BrokerOptions(limits=Limits(max_control_line=64))).client(PLAIN)
     assert client.say(b"PUB " + b"a" * 60 + b" 0\r\n\r\nPING\r\n").startswith(b"PONG\r\n")
     assert client.say(b"SUB " + b"a" * 100 + b" 1\r\nPING\r\n") == b"-ERR 'maximum control line exceeded'\r\n"
 
 
 def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:
-    house = House()
+    house = BrokerHarness()
     clients = [house.client(PLAIN) for _ in range(3)]
     house.broker.options.max_connections = 2
     assert house.broker.close_excess() == 1
@@ -49,7 +49,7 @@ def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:
 
 
 def test_connections_that_have_ended_are_remembered_with_a_bounded_number_of_subscriptions() -> None:
-    house = House()
+    house = BrokerHarness()
     sessions = []
     for _ in range(MAX_SUBS // 1000 + 5):
         client = house.client()
@@ -63,7 +63,7 @@ def test_connections_that_have_ended_are_remembered_with_a_bounded_number_of_sub
 
 
 def test_the_oldest_of_too_many_ended_connections_are_forgotten_with_their_subscriptions() -> None:
-    house = House()
+    house = BrokerHarness()
     house.broker.closed = ClosedSessions(most=2)
     for number in range(4):
         client = house.client()
@@ -76,7 +76,7 @@ def test_the_oldest_of_too_many_ended_connections_are_forgotten_with_their_subsc
 
 
 def test_nothing_secret_is_kept_of_a_connection_that_has_ended() -> None:
-    house = House()
+    house = BrokerHarness()
     client = house.client(b'CONNECT {"user":"u","pass":"secret","jwt":"secret","verbose":false}\r\n')
     client.session.closed()
     login = client.session.login

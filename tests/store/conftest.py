@@ -48,7 +48,7 @@ def pump(store: Store, only: Committable | None = None) -> None:
     raise AssertionError("the store never comes to rest")
 
 
-class Lab:
+class StoreHarness:
     """A disk, a clock and the stores opened on them one after the other."""
 
     def __init__(self) -> None:
@@ -107,6 +107,6 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.fixture
-def lab() -> Lab:
+def lab() -> StoreHarness:
     """Return a fresh disk."""
-    return Lab()
+    return StoreHarness()

@@ -12,7 +12,7 @@ from natsctl.store.file_commit import write_all
 from natsctl.store.filters import ALL
 from natsctl.store.frame import FILE_HEAD_BYTES, parse_file_head
 from natsctl.store.high_water import read_witness
-from tests.store.conftest import Lab
+from tests.store.conftest import StoreHarness
 
 A, B = "streams/s000001", "streams/s000002"
 
@@ -88,7 +88,7 @@ class Places:
 
     @staticmethod
     def made(salts):
-        lab = Lab()
+        lab = StoreHarness()
         lab.salts = itertools.count(salts)
         lab.store = lab.open()
         fill(lab, "$G/A")
@@ -165,7 +165,7 @@ def test_files_of_another_store_are_known_without_the_witness():
 
 def test_a_journal_is_no_segment_and_a_segment_no_journal():
     for witnessed in (True, False):
-        lab = Lab()
+        lab = StoreHarness()
         lab.store = lab.open()
         fill(lab, "$G/A", count=5)
         lab.store.close()
@@ -340,7 +340,7 @@ def test_a_stream_whose_creation_is_known_is_not_removed_under_another_name():
 
 def test_a_whole_store_from_a_backup_opens_as_it_was():
     places = Places()
-    lab = Lab()
+    lab = StoreHarness()
     lab.disk.mkdir("streams")
     lab.disk.mkdir(A)
     lab.disk.mkdir(B)
@@ -407,7 +407,7 @@ def test_every_file_says_whose_it_is():
 
 
 def test_removals_alone_are_synced_by_a_stop_under_a_relaxed_policy():
-    lab = Lab()
+    lab = StoreHarness()
     lab.options = lab.options.__class__(segment_bytes=2048, reserve_bytes=0, sync=10**12, witness_interval_ns=0)
     store = lab.open()
     stream = store.create("$G/A", b"meta")
@@ -436,7 +436,7 @@ def test_what_can_be_read_of_a_refused_stream_becomes_a_stream_again(loss):
         put(lab, path_of(places.now, "journal"), places.now[path_of(places.now, "journal", B)])
     else:
         put(lab, f"{A}/meta", places.before[f"{A}/meta"])
-    twin = Lab()
+    twin = StoreHarness()
     for name in ("streams", A, B):
         twin.disk.mkdir(name)
     for path, data in places.now.items():
@@ -472,7 +472,7 @@ def test_a_lost_configuration_has_to_be_given():
 
 
 def test_the_floor_of_a_foreign_segment_hides_no_messages():
-    lab = Lab()
+    lab = StoreHarness()
     lab.store = lab.open()
     for key in ("$G/A", "$G/B"):
         stream = lab.store.create(key, b"", "file")

@@ -199,7 +199,7 @@ _WITHIN_S: Final = 30.0
 _MESSAGE: Final = re.compile(rb"(?m)^H?MSG ")
 
 
-class Street(Protocol):
+class AccountNetwork(Protocol):
     """A server with a client of each account."""
 
     def say(self, who: str, data: bytes, expected: Mapping[str, int]) -> dict[str, bytes]:
@@ -291,7 +291,7 @@ def messages(data: bytes) -> int:
 Note = tuple[str, str, bytes]
 
 
-def notes(street: Street, talk: list[Step], expected: Sequence[Note] = ()) -> list[Note]:
+def notes(street: AccountNetwork, talk: list[Step], expected: Sequence[Note] = ()) -> list[Note]:
     """Return what each step made each client hear; `expected` is what it is to be."""
     found, reply = list[Note](), b""
     for who, what in talk:

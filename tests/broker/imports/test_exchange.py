@@ -20,16 +20,16 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
     SubjectMap,
 )
-from tests.broker.conftest import SECOND, House, Talker
+from tests.broker.conftest import SECOND, BrokerHarness, SessionClient
 
 USERS = tuple(User(name, name, name.upper()) for name in "abc")
 
 
-class Street:
+class AccountNetwork:
     """Three accounts with a client each: `a`, `b` and `c`."""
 
     def __init__(self, *configs: AccountConfig) -> None:
-        self.house = House(BrokerOptions(auth=StaticAuthenticator(users=USERS)))
+        self.house = BrokerHarness(BrokerOptions(auth=StaticAuthenticator(users=USERS)))
         self.broker: Broker = self.house.broker
         self.configure(*configs)
         self.a, self.b, self.c = (self.client(name) for name in "abc")
@@ -39,12 +39,12 @@ class Street:
         rest = [AccountConfig(name) for name in "ABC" if name not in named]
         self.broker.configure([*configs, *rest])
 
-    def client(self, name: str, **options: object) -> Talker:
+    def client(self, name: str, **options: object) -> SessionClient:
         hello = {
             "verbose": False, "pedantic": False, "headers": True, "no_responders": True, "user": name, "pass": name,
             **options,
         }  # fmt: skip
-        return Talker(self.broker.connect("127.0.0.1", 5555), b"CONNECT %b\r\n" % json.dumps(hello).encode())
+        return SessionClient(self.broker.connect("127.0.0.1", 5555), b"CONNECT %b\r\n" % json.dumps(hello).encode())
 
     def texts(self) -> list[str]:
         return [problem.text for problem in self.broker.import_problems]
@@ -83,28 +83,28 @@ def reply_of(heard: bytes) -> bytes:
     ],
 )
 def test_a_stream_is_seen_under_its_local_subject(to: str, asked: str, local: str, taken: bool) -> None:
-    street = Street(*streams(StreamImport("A", "s.>", to)))
+    street = AccountNetwork(*streams(StreamImport("A", "s.>", to)))
     street.b.say(f"SUB {asked} 1\r\n".encode())
     street.a.say(b"PUB s.x.1 back 2\r\nhi\r\n")
     assert street.b.heard() == (f"MSG {local} 1 back 2\r\nhi\r\n".encode() if taken else b"")
 
 
 def test_tokens_change_places_where_the_import_says_so() -> None:
-    street = Street(*streams(StreamImport("A", "s.*.*", "r.$2.$1"), export="s.*.*"))
+    street = AccountNetwork(*streams(StreamImport("A", "s.*.*", "r.$2.$1"), export="s.*.*"))
     street.b.say(b"SUB r.2.* 1\r\n")
     street.a.say(b"PUB s.1.2 1\r\nx\r\nPUB s.2.1 1\r\ny\r\n")
     assert street.b.heard() == b"MSG r.2.1 1 1\r\nx\r\n"
 
 
 def test_a_literal_stream_may_be_called_anything() -> None:
-    street = Street(*streams(StreamImport("A", "s.x", "other")))
+    street = AccountNetwork(*streams(StreamImport("A", "s.x", "other")))
     street.b.say(b"SUB other 1\r\nSUB s.x 2\r\n")
     street.a.say(b"PUB s.x 1\r\nx\r\n")
     assert street.b.heard() == b"MSG other 1 1\r\nx\r\n"
 
 
 def test_nothing_stands_in_the_exporting_account_before_somebody_listens_and_after() -> None:
-    street = Street(*streams(StreamImport("A", "s.>")))
+    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
     exporter = street.broker.accounts["A"]
     before = exporter.subscriptions
     street.b.say(b"SUB s.> 1\r\nSUB other 2\r\n")
@@ -117,7 +117,7 @@ def test_nothing_stands_in_the_exporting_account_before_somebody_listens_and_aft
 
 
 def test_a_group_is_one_across_accounts() -> None:
-    street = Street(*streams(StreamImport("A", "s.>")))
+    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
     street.a.say(b"SUB s.1 g 1\r\n")
     street.b.say(b"SUB s.1 g 1\r\n")
     publisher = street.client("a")
@@ -127,7 +127,7 @@ def test_a_group_is_one_across_accounts() -> None:
 
 
 def test_what_is_imported_is_not_exported_again() -> None:
-    street = Street(
+    street = AccountNetwork(
         AccountConfig("A", exports=(StreamExport("s.>"),)),
         AccountConfig("B", exports=(StreamExport("i.s.>"),), imports=(StreamImport("A", "s.>", "i.s.>"),)),
         AccountConfig("C", imports=(StreamImport("B", "i.s.>"),)),
@@ -139,7 +139,7 @@ def test_what_is_imported_is_not_exported_again() -> None:
 
 
 def test_a_subscription_with_a_maximum_counts_what_is_imported() -> None:
-    street = Street(*streams(StreamImport("A", "s.>")))
+    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
     street.b.say(b"SUB s.1 1\r\nUNSUB 1 2\r\n")
     street.a.say(b"PUB s.1 1\r\nx\r\n" * 3)
     assert street.b.heard().count(b"MSG") == 2
@@ -147,7 +147,7 @@ def test_a_subscription_with_a_maximum_counts_what_is_imported() -> None:
 
 
 def test_what_waits_for_a_client_of_another_account_is_known() -> None:
-    street = Street(*streams(StreamImport("A", "s.>")))
+    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
     street.b.say(b"SUB s.1 1\r\n")
     exporter = street.broker.accounts["A"]
     street.a.session.receive(b"PUB s.1 100\r\n%b\r\n" % (b"x" * 100))
@@ -158,7 +158,7 @@ def test_what_waits_for_a_client_of_another_account_is_known() -> None:
 
 
 def test_a_request_goes_over_and_its_response_comes_back_once() -> None:
-    street = Street(*services(ServiceImport("A", "q.>", "ask.>")))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>", "ask.>")))
     street.a.say(b"SUB q.> 1\r\n")
     street.b.say(b"SUB in 1\r\nPUB ask.1 in 3\r\nreq\r\n")
     heard = street.a.heard()
@@ -171,14 +171,14 @@ def test_a_request_goes_over_and_its_response_comes_back_once() -> None:
 
 
 def test_who_asks_in_vain_is_told_at_once() -> None:
-    street = Street(*services(ServiceImport("A", "q.>")))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
     heard = street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
     assert b"503\r\nNats-Subject: q.1\r\n" in heard
     assert street.broker.accounts["A"].imports.owed == 0
 
 
 def test_a_chain_tells_who_asked_first() -> None:
-    street = Street(
+    street = AccountNetwork(
         AccountConfig("A", exports=(ServiceExport("q.>"),)),
         AccountConfig("B", exports=(ServiceExport("m.>"),), imports=(ServiceImport("A", "q.>", "m.>"),)),
         AccountConfig("C", imports=(ServiceImport("B", "m.x", "ask"),)),
@@ -194,7 +194,7 @@ def test_a_chain_tells_who_asked_first() -> None:
 
 
 def test_a_service_of_many_responses_ends_with_an_empty_one() -> None:
-    street = Street(*services(ServiceImport("A", "q.>"), ServiceExport("q.>", response="stream")))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>"), ServiceExport("q.>", response="stream")))
     street.a.say(b"SUB q.> 1\r\n")
     street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
     reply = reply_of(street.a.heard())
@@ -204,7 +204,7 @@ def test_a_service_of_many_responses_ends_with_an_empty_one() -> None:
 
 
 def test_who_shares_tells_everything() -> None:
-    street = Street(*services(ServiceImport("A", "q.>", share=True)))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>", share=True)))
     street.a.say(b"SUB q.> 1\r\n")
     street.b.say(b"PUB q.1 3\r\nreq\r\n")
     info = json.loads(street.a.heard().split(b"Nats-Request-Info: ")[1].split(b"\r\n")[0])
@@ -213,7 +213,7 @@ def test_who_shares_tells_everything() -> None:
 
 
 def test_what_a_client_claims_of_itself_is_replaced() -> None:
-    street = Street(*services(ServiceImport("A", "q.>")))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
     street.a.say(b"SUB q.> 1\r\n")
     header = b'NATS/1.0\r\nNats-Request-Info: {"acc":"X"}\r\nK: v\r\n\r\n'
     street.b.say(b"HPUB q.1 %d %d\r\n%b\r\n" % (len(header), len(header), header))
@@ -222,7 +222,7 @@ def test_what_a_client_claims_of_itself_is_replaced() -> None:
 
 def test_nobody_waits_longer_than_the_threshold_allows() -> None:
     export = ServiceExport("q.>", response_threshold_ns=5 * SECOND)
-    street = Street(*services(ServiceImport("A", "q.>"), export))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>"), export))
     street.a.say(b"SUB q.> 1\r\n")
     street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
     street.house.wait(4)
@@ -233,7 +233,7 @@ def test_nobody_waits_longer_than_the_threshold_allows() -> None:
 
 
 def test_nobody_waits_for_who_has_gone() -> None:
-    street = Street(*services(ServiceImport("A", "q.>")))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
     street.a.say(b"SUB q.> 1\r\n")
     street.b.say(b"SUB in.* 1\r\nPUB q.1 in.1 3\r\nreq\r\n")
     exporter = street.broker.accounts["A"]
@@ -244,7 +244,7 @@ def test_nobody_waits_for_who_has_gone() -> None:
 
 
 def test_a_request_is_no_message_of_a_stream() -> None:
-    street = Street(
+    street = AccountNetwork(
         AccountConfig("A", exports=(ServiceExport("q.>"), StreamExport("q.>"))),
         AccountConfig("B", imports=(ServiceImport("A", "q.>"),)),
         AccountConfig("C", imports=(StreamImport("A", "q.>"),)),
@@ -268,8 +268,8 @@ def metric(heard: bytes) -> dict[str, object]:
 LATENT = ServiceExport("q", latency=Latency("lat"), response_threshold_ns=SECOND)
 
 
-def latent() -> Street:
-    street = Street(*services(ServiceImport("A", "q"), LATENT))
+def latent() -> AccountNetwork:
+    street = AccountNetwork(*services(ServiceImport("A", "q"), LATENT))
     street.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
     street.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")
     return street
@@ -320,7 +320,7 @@ def test_a_measured_request_that_fails_tells_why() -> None:
     ],
 )
 def test_headers_ask_for_a_measurement(header: str, measured: bool) -> None:
-    street = Street(*services(ServiceImport("A", "q"), ServiceExport("q", latency=Latency("lat", 0))))
+    street = AccountNetwork(*services(ServiceImport("A", "q"), ServiceExport("q", latency=Latency("lat", 0))))
     street.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
     block = f"NATS/1.0\r\n{header}\r\n\r\n".encode()
     street.b.say(b"SUB in 1\r\nHPUB q in %d %d\r\n%b\r\n" % (len(block), len(block), block))
@@ -331,7 +331,7 @@ def test_headers_ask_for_a_measurement(header: str, measured: bool) -> None:
 
 
 def test_a_change_leaves_clients_and_what_goes_on_alone() -> None:
-    street = Street(*services(ServiceImport("A", "q.>")))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
     street.a.say(b"SUB q.> 1\r\nSUB s.1 2\r\n")
     street.b.say(b"SUB in 1\r\nSUB s.1 5\r\nPUB q.1 in 3\r\nreq\r\n")
     reply = reply_of(street.a.heard())
@@ -347,7 +347,7 @@ def test_a_change_leaves_clients_and_what_goes_on_alone() -> None:
 
 
 def test_an_account_that_is_not_named_any_more_is_gone() -> None:
-    street = Street(*services(ServiceImport("A", "q.>")))
+    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
     (gone,) = street.broker.configure([AccountConfig("B"), AccountConfig("C")])
     assert (gone.name, gone.sessions) == ("A", {street.a.session})
     assert sorted(street.broker.accounts) == ["$G", "$SYS", "B", "C"]
@@ -389,12 +389,12 @@ REFUSED: dict[str, Case] = {
 
 @pytest.mark.parametrize(("text", "configs"), REFUSED.items(), ids=list(REFUSED))
 def test_what_can_not_be_is_told_and_left_out(text: str, configs: Case) -> None:
-    assert Street(*configs).texts() == [text]
+    assert AccountNetwork(*configs).texts() == [text]
 
 
 def test_a_token_of_the_subject_may_name_who_imports() -> None:
     exports = (ServiceExport("q.*", account_token_position=2), StreamExport("s.*", account_token_position=2))
-    street = Street(
+    street = AccountNetwork(
         AccountConfig("A", exports=exports),
         AccountConfig("B", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.B"))),
         AccountConfig("C", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.*"))),
@@ -409,7 +409,7 @@ def test_a_token_of_the_subject_may_name_who_imports() -> None:
 
 
 def test_a_message_that_comes_through_a_service_again_ends() -> None:
-    street = Street(
+    street = AccountNetwork(
         AccountConfig(
             "A",
             exports=(ServiceExport("q.>"),),
