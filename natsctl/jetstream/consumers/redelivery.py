@@ -315,9 +315,9 @@ class Retry:
     def message_gone(self, sseq: int, reason: str) -> None:
         """Drop a pending entry whose message left the stream.
 
-        With acks of all it counts as acknowledged, and what came before it, as in nats-server. Where flow control
-        acknowledges, it stands for itself alone, other than there: what came before it is on its way to a stream that
-        may not have it yet, and a work queue would remove a message that is stored nowhere else.
+        With ack policy all it counts as acknowledged, with all before it, as in nats-server. With ack policy
+        flow_control it counts alone, unlike there: earlier messages are on their way to a stream that may not have them
+        yet, and a work queue would remove messages that are stored nowhere else.
         """
         consumer = self._consumer
         entry = consumer.state.pending.get(sseq)

@@ -5,7 +5,7 @@ STREAM.BLOCKS answers with stored messages as they lie in the log, many at once.
 Theory of operation of blocks. A request names a range of sequences, and one message answers it: as many frames of the
 log (`store.frame`) from the beginning of the range as `max_bytes` allow, copied without a look at any of them where
 this process wrote them. Headers give the range that the answer covers; a sequence in it without a frame was removed, or
-is on another subject than was asked for. The client goes on behind that range, so nothing is kept between two requests:
+is on another subject than requested. The client continues behind that range, so nothing is kept between two requests:
 what is removed meanwhile is missing from later answers, and a stream of the same name made anew has another identity.
 The payload is the number of frames, the accounted size of each (a frame is ten bytes longer), and the frames.
 
@@ -171,7 +171,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if stream is None:
         return js.no_stream(config.name)
     api_level.stamp(config)
-    refusal = rules.settle(draft)  # nats-server looks twice: what it has filled in is then judged too
+    refusal = rules.settle(draft)  # nats-server checks twice: the second time with its defaults filled in
     if refusal is not None:
         return refusal
     if config.num_replicas > 1:

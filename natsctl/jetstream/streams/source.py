@@ -174,11 +174,11 @@ class Source:
         name, between, end = self._name, self._between, self._end
         try:
             for seq, _, subject, header, payload in messages:
-                told = b"%b %d%b%b%b" % (name, seq, between, subject, end)
+                line = b"%b %d%b%b%b" % (name, seq, between, subject, end)
                 if header:
-                    header = b"%bNats-Stream-Source: %b" % (_base(header), told)
+                    header = b"%bNats-Stream-Source: %b" % (_base(header), line)
                 else:
-                    header = b"NATS/1.0\r\nNats-Stream-Source: " + told
+                    header = b"NATS/1.0\r\nNats-Stream-Source: " + line
                 if mappings:
                     subject = apply_mappings(mappings, subject)
                 if not store(subject, header, payload):

@@ -354,7 +354,7 @@ class Stream:
         count = yield from self.store.purging(filters, below_seq, keep)
         self._purged |= not (filters or below_seq or keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
-            self.store.skip_to(below_seq - 1)  # nats-server goes on behind the sequence that was asked for
+            self.store.skip_to(below_seq - 1)  # nats-server continues behind the requested sequence
         for consumer in self._consumers_of(filters):  # they move even where nothing was taken
             # nats-server sends an advisory for a single message only, on disk by the subject of the purge.
             if count == 1 and oldest in consumer.state.pending and self._advises_on(consumer, filters):
