@@ -1,1 +1,1 @@
-"""What streams on Spark cost, and what bounds it: `python -m bench.spark`."""
+"""The cost of streams on Spark, and its bounds: `python -m bench.spark`."""

@@ -1,4 +1,4 @@
-"""What streams on Spark cost, and what bounds it: `python -m bench.spark`.
+"""The cost of streams on Spark, and its bounds: `python -m bench.spark`.
 
 On natsctl's server and, where it is on PATH, on nats-server: a stream of orders of 128 bytes, published, read and
 backed up without Spark, then read and written through it. CPU is the comparison, by component; rates are by the clock

@@ -1,4 +1,4 @@
-"""How long commands take: `natsctl sql` beside the same query given to `spark-submit`, and `natsctl stream import`."""
+"""Durations of commands: `natsctl sql` beside the same query given to `spark-submit`, and `natsctl stream import`."""
 
 from __future__ import annotations
 

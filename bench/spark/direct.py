@@ -1,4 +1,4 @@
-"""Reading and writing without Spark: what the source's own code costs, beside a socket that nobody parses."""
+"""Reading and writing without Spark: what the source's own code costs, beside a socket whose bytes are not parsed."""
 
 from __future__ import annotations
 

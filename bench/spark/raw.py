@@ -1,4 +1,4 @@
-"""What bounds a client: bytes over a socket that nobody parses; and what one does without Spark: nats-py."""
+"""The bounds of a client: bytes over a socket that are not parsed; and a client without Spark: nats-py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 BATCH: Final = 10_000
 WINDOW: Final = 4_000
-"""Messages of which only the last asks for an acknowledgement; the reference drops what it can not queue."""
+"""Messages of which only the last asks for an acknowledgement; nats-server drops what it cannot queue."""
 _RECEIVE_BYTES: Final = 1 << 20
 _WITHIN_S: Final = 120.0
 

@@ -103,7 +103,7 @@ class MemorySource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Return the name for `format`."""
         return "memory_rows"
 
     def schema(self) -> StructType:
@@ -122,5 +122,5 @@ class ArrowSource(MemorySource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Return the name for `format`."""
         return "memory_batches"

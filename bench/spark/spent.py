@@ -15,7 +15,7 @@ _USER, _BEGAN = 11, 19
 _LOOK_EVERY_S = 0.2
 
 _Process = tuple[str, float]
-"""Which part of the work a process is, and its CPU seconds."""
+"""The part of the work that a process does, and its CPU seconds."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Spent:
 
 
 def spent_by(work: Callable[[], object], server_pid: int = 0) -> Spent:
-    """What some work costs."""
+    """Return the cost of some work."""
     before, seen, done = _now(server_pid), dict[tuple[str, str], _Process](), threading.Event()
     watching = threading.Thread(target=_watch, args=(done, server_pid, seen))
     begun = time.perf_counter()
@@ -67,7 +67,7 @@ def _watch(done: threading.Event, server_pid: int, seen: dict[tuple[str, str], _
 
 
 def _now(server_pid: int) -> dict[tuple[str, str], _Process]:
-    """What each process has spent until now, by its id and when it began; the server may be a child of this one."""
+    """Return the time that each process has spent, by its id and beginning; the server may be a child of this one."""
     found = dict[tuple[str, str], _Process]()
     for pid in [*_family(os.getpid(), server_pid), *([server_pid] if server_pid else [])]:
         try:

@@ -139,7 +139,7 @@ COMPARED: Final[tuple[tuple[str, Callable[[Figures], float]], ...]] = (
     ("write: us of CPU a message, all processes", lambda of: us(of, WRITE)),
     ("write: msgs/s / a bare socket's, ids and acks", lambda of: ratio(rate(of, WRITE), rate(of, PUBLISHED))),
     ("writer: CPU / a bare socket's", lambda of: ratio(us(of, WRITER), us(of, PUBLISHED))),
-    ("reader: CPU / a socket nobody parses", lambda of: ratio(us(of, READER), us(of, RAW))),
+    ("reader: CPU / a socket without a parser", lambda of: ratio(us(of, READER), us(of, RAW))),
     ("nats-py's CPU / the reader's, not the server's", lambda of: ratio(client_us(of, NATS_PY), client_us(of, READER))),
 )
 """Figures that say why, of which nothing is promised."""

@@ -1,6 +1,6 @@
 """Reading and writing through Spark, one session for all of it: noop sinks, so that nothing but the source is paid.
 
-Spark's Java compiles as it does for whoever starts it without flags.
+Spark's Java compiles as it does when it is started without flags.
 """
 
 from __future__ import annotations

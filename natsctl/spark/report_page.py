@@ -25,7 +25,7 @@ class Bar(NamedTuple):
 
     value: float
     label: str
-    told: str
+    caption: str
 
 
 def columns(bars: Sequence[Bar], unit: Callable[[float], str], *, height: int = 180, labels: int = 6) -> str:
@@ -38,7 +38,7 @@ def columns(bars: Sequence[Bar], unit: Callable[[float], str], *, height: int = 
         x, tall = _LEFT + at * each, bar.value / top * (height - _TOP - _BOTTOM)
         parts.append(
             f'<rect class="bar" x="{x:.1f}" y="{height - _BOTTOM - tall:.1f}" width="{max(1.0, each - 1):.1f}" '
-            f'height="{tall:.1f}"><title>{text(bar.told)}</title></rect>'
+            f'height="{tall:.1f}"><title>{text(bar.caption)}</title></rect>'
         )
         if at % step == 0:
             parts.append(f'<text x="{x:.1f}" y="{height - 6}">{text(bar.label)}</text>')
@@ -54,10 +54,10 @@ def rows(bars: Sequence[Bar]) -> str:
         y, long = at * _ROW, bar.value / top * room
         label = _short(bar.label, int(_LABEL / _LETTER) - 1)
         parts.append(
-            f"<g><title>{text(bar.label)}: {text(bar.told)}</title>"
+            f"<g><title>{text(bar.label)}: {text(bar.caption)}</title>"
             f'<text x="{_LABEL - 8}" y="{y + 16}" text-anchor="end">{text(label)}</text>'
             f'<rect class="bar" x="{_LABEL}" y="{y + 4}" width="{max(1.0, long):.1f}" height="{_ROW - 8}"/>'
-            f'<text x="{_LABEL + long + 8:.1f}" y="{y + 16}">{text(bar.told)}</text></g>'
+            f'<text x="{_LABEL + long + 8:.1f}" y="{y + 16}">{text(bar.caption)}</text></g>'
         )
     return _drawing("".join(parts), max(1, len(bars)) * _ROW)
 
@@ -202,10 +202,10 @@ def _subjects(report: DeepReport) -> list[str]:
 
 def _payload_sizes(report: DeepReport) -> list[str]:
     sizes = report.sizes
-    told = ""
+    caption = ""
     if sizes is not None:
         named = (("smallest", sizes.min), ("half", sizes.p50), ("90 %", sizes.p90), ("99 %", sizes.p99))
-        told = (
+        caption = (
             ", ".join(f"{name} {format_size(value)}" for name, value in named) + f", largest {format_size(sizes.max)}"
         )
     bars = [
@@ -216,24 +216,24 @@ def _payload_sizes(report: DeepReport) -> list[str]:
         )
         for one in report.size_classes
     ]
-    return ["<h2>Sizes of payloads</h2>", f"<p>{text(told)}</p>", columns(bars, _number, labels=12)]
+    return ["<h2>Sizes of payloads</h2>", f"<p>{text(caption)}</p>", columns(bars, _number, labels=12)]
 
 
 def _twice(title: str, key: str, found: Repeats) -> list[str]:
     if not found.keys:
         return []
-    told = f"{found.keys:,}, with {plural(found.extra_messages, 'message')} beyond the first of each"
+    caption = f"{found.keys:,}, with {plural(found.extra_messages, 'message')} beyond the first of each"
     lines = [(one.key, f"{one.messages:,}", f"{one.first_seq:,}", f"{one.last_seq:,}") for one in found.most]
-    return [f"<h2>{text(title)}</h2>", f"<p>{text(told)}</p>", _table((key, "Messages", "First", "Last"), lines)]
+    return [f"<h2>{text(title)}</h2>", f"<p>{text(caption)}</p>", _table((key, "Messages", "First", "Last"), lines)]
 
 
 def _missing(report: DeepReport) -> list[str]:
     gaps = report.gaps
     if not gaps.gaps:
         return []
-    told = f"{plural(gaps.missing, 'message')} missing in {plural(gaps.gaps, 'gap')}; the longest:"
+    caption = f"{plural(gaps.missing, 'message')} missing in {plural(gaps.gaps, 'gap')}; the longest:"
     lines = [(f"{one.first:,} to {one.last:,}", f"{one.missing:,}") for one in gaps.longest[:20]]
-    return ["<h2>Gaps</h2>", f"<p>{text(told)}</p>", _table(("Sequences", "Missing"), lines)]
+    return ["<h2>Gaps</h2>", f"<p>{text(caption)}</p>", _table(("Sequences", "Missing"), lines)]
 
 
 def _headers(report: DeepReport) -> list[str]:

@@ -1,6 +1,6 @@
-"""The rows of an answer, and their values as JSON, as cells of CSV and as texts for a person.
+"""Queries on one session of Spark, and their results as JSON, cells of CSV and texts for a terminal.
 
-Queries on one session of Spark: each finds its tables as views, and its mistakes are reported with suggestions.
+A query finds its tables as views, and its mistakes are reported with suggestions.
 
 Statements that would change a stream, and those that name a missing table, are refused before Spark is started.
 """

@@ -1,11 +1,9 @@
-"""The words of a query, as far as needed to find the tables that it names and write them as Spark can read them.
+"""The tables of a query: streams, their subjects and buckets, found by name and read as temporary views of Spark.
 
-The tables of a server: streams, their subjects, and buckets; and the columns that a query can need of them.
+A query is split into words as far as needed to find the tables that it names and the columns that it can need.
 
 Without the payload the server sends headers only. More columns may be found than are needed, never fewer: a column that
 is used is named, unless a star or one of a few clauses stands for all of them.
-
-The tables of a query as temporary views of a Spark session, with the columns that it needs and no others.
 
 Views and cached tables that a statement leaves behind are remembered, as later statements read through them.
 """

@@ -1,6 +1,4 @@
-"""The document of a deep report on a stream.
-
-The count of a stream's messages on Spark, and the report made of it.
+"""The deep report on a stream: its document, and the counts of the stream's messages on Spark.
 
 Everything is counted in one pass: each message counts once for itself, its subject, its slot of time, its size, its
 block of sequences, and once for each of its headers and its message id. The rows of that aggregation each have a kind

@@ -1,4 +1,4 @@
-"""Export of a stream's messages to files: a single file, or a folder.
+"""Export of a stream's messages to files: a single file, a folder, or a folder that each export adds to.
 
 Parquet and Delta keep bytes as they are. JSON and CSV hold text: a payload that is UTF-8 stands in `value` as it is,
 any other as base64 (`value_base64` in JSON, `value` with `base64` in the column `encoding` in CSV), so that every byte
@@ -7,11 +7,10 @@ readers treat each in its own way.
 
 Tasks of Spark write parts; a single file is made of these, in the order of the tasks.
 
-An export that continues where it ended: each run adds the messages that came since, each exactly once.
-
-Spark's checkpoint lies in the folder beside the data, under a name that readers pass over, with a note of what is being
-exported. Spark's own readers take only files that a finished batch has named; those of a batch that was cut short are
-removed here at the end of the next run, so that any reader sees each message once.
+An incremental export adds the messages since the last run, each exactly once. Spark's checkpoint lies in the folder
+beside the data, under a name that readers pass over, with a note of what is being exported. Spark's own readers take
+only files that a finished batch has named; those of a batch that was cut short are removed here at the end of the next
+run, so that any reader sees each message once.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from natsctl.spark.files.file_formats import (
     format_of,
     is_gzip,
     is_url,
+    missing_format_reported,
     named_format,
     spark_path,
-    told,
 )
 from natsctl.spark.sql_tables import FORMAT, STREAM_COLUMNS, read_stream, schema_of
 
@@ -232,7 +231,7 @@ def export(spark: SparkSession, options: Mapping[str, str], stream: str, target:
     spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
     writer = writer_of(frame, target)
     files = 0
-    with told(target.format):
+    with missing_format_reported(target.format):
         if is_url(target.path):
             writer.mode("overwrite" if target.force else "errorifexists").save(target.path)
         else:
@@ -366,7 +365,7 @@ def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, ta
         writer = writer.partitionBy(target.partition_by)
     folder = target.local.resolve()
     checkpoint = spark_path(folder / OWN / CHECKPOINT)
-    with told(target.format):
+    with missing_format_reported(target.format):
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(spark_path(folder))
     query.awaitTermination()
     if failure := query.exception():

@@ -1,11 +1,9 @@
-"""The formats of files, recognised by the endings of their names.
+"""Formats of files, recognised by the endings of their names, and paths in Spark's spelling.
 
 Delta needs a package of its own, which neither Spark nor natsctl brings.
 
-Paths of this machine in Spark's spelling: URLs in which nothing is escaped.
-
-What looks like an escape is one character after the other for Spark, so that `Path.as_uri` names another folder as soon
-as there is a space or a letter beyond ASCII.
+Spark spells paths of this machine as URLs in which nothing is escaped. An escape is plain characters to it, so that
+`Path.as_uri` names another folder as soon as there is a space or a letter beyond ASCII.
 """
 
 from __future__ import annotations
@@ -97,7 +95,7 @@ class FormatMissingError(NatsctlError):
 
 
 @contextmanager
-def told(format: Format) -> Iterator[None]:
+def missing_format_reported(format: Format) -> Iterator[None]:
     """Report how to add a format that Spark does not know. Raises FormatMissingError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException

@@ -1,6 +1,6 @@
-"""Files as rows of messages: subject, headers, payload, and the place of a message in its former stream.
+"""Import of files into a stream.
 
-Import of rows of files into a stream.
+Files are read as rows of messages: subject, headers, payload, and the place of a message in its former stream.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from natsctl.spark.files.file_formats import (
     format_of,
     is_pattern,
     is_url,
+    missing_format_reported,
     named_format,
     spark_input,
-    told,
 )
 from natsctl.spark.files.message_columns import OWN_ID, PLACE, Obeyed, has, headers_of, kept, payload_of, spelled
 from natsctl.spark.sql_tables import FORMAT, literal
@@ -124,7 +124,7 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
     reader = spark.read.format(source.format.name).options(**source.format.reading)
     if noted := noted_schema(source):
         reader = reader.schema(noted)
-    with told(source.format):
+    with missing_format_reported(source.format):
         frame = _found(spark, reader, source.format, path)
     if source.format is JSON and not source.as_json:
         frame = reader.schema(spelled(frame.schema)).load(path)

@@ -31,7 +31,7 @@ _TEXTS: Final = ("value", "headers")
 def spelled(schema: StructType) -> StructType:
     """Return the schema that Spark found in JSON, with what a message is made of as texts.
 
-    Headers are asked for in any case: Spark does not tell of objects without a name in them.
+    Headers are asked for in any case: Spark does not report objects without a name in them.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 

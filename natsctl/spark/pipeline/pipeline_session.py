@@ -1,7 +1,7 @@
 """Sessions for pipelines: of Spark Connect, whose server alone knows declarative pipelines.
 
 Unless a server is named, it runs within the command's own Java, on a port of the loopback address, with a token that
-nobody else gets.
+is given to no other process.
 """
 
 from __future__ import annotations

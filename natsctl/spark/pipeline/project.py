@@ -1,6 +1,6 @@
-"""The files of a pipeline: its specification, natsctl's own settings beside it, and the faults found in them.
+"""The files of a pipeline: its specification, natsctl's settings beside it, faults found in them, and new projects.
 
-The files of a new project: one that fills a table from a stream, and a stream from the table.
+A new project fills a table from a stream, and a stream from the table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The record of a run, for others: that it runs, the state of its flows, and its failures.
+"""The record of a run for other commands: its process, the state of its flows, its failures and the events of updates.
 
 The lock is held as long as the run lives, however it ends; the record may be older than that.
 
-Events of an update: Spark reports them as sentences, which are parsed here.
+Spark reports the events of an update as sentences, which are parsed here.
 """
 
 from __future__ import annotations

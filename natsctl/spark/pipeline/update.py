@@ -1,4 +1,6 @@
-"""One update of a pipeline: the graph made anew from the files, checked, and run until everything is read.
+"""Updates of a pipeline, and its run: updates in one session, once or repeatedly, with a record for other commands.
+
+An update builds the graph anew from the files, checks it, and runs until everything is read.
 
 Storage. For a path with a space or another sign that URLs escape, Spark's pipelines create the escaped path, and would
 write checkpoints to a folder beside the project. On this machine they get a link to it for the duration of the update.
@@ -7,8 +9,6 @@ Tables of earlier sessions. Spark's own catalog on one machine forgets them, whi
 to create a table where files are. So the statement of each table is kept beside the project, and a new session creates
 the tables again with their files moved aside for the moment. A metastore would do as well, for twelve more seconds of
 CPU at each start, and with one process at a time.
-
-A pipeline's run: updates in one session, once or repeatedly, with a record for other commands.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def named_storage(spark: SparkSession, project: Project) -> Iterator[str]:
         yield project.storage
         return
     if not _is_here(spark):
-        told = f"storage: Spark elsewhere keeps no checkpoints in {folder}: its name has signs that URLs escape"
-        raise PipelineError([Fault(project.specification.name, 1, told)])
+        text = f"storage: Spark elsewhere keeps no checkpoints in {folder}: its name has signs that URLs escape"
+        raise PipelineError([Fault(project.specification.name, 1, text)])
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="natsctl-pipeline-") as place:
         link = Path(place) / "storage"

@@ -82,7 +82,7 @@ class BackgroundServer:
 
     @property
     def runs(self) -> bool:
-        """Whether its process is there."""
+        """Return whether its process is there."""
         return bool(self.began) and beginning_of(self.pid) == self.began
 
 

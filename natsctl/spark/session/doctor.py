@@ -73,8 +73,8 @@ def write_backup(folder: Path) -> None:
     begin = archive.begin(ArchivedStream(StreamConfig(name=_NAME), 1, state), ())
     parts = [begin, *archive.messages(messages), *archive.end(MESSAGES, MESSAGES * 10**9)]
     (folder / "stream.tar.s2").write_bytes(b"".join([*map(frames.write, parts), frames.finish()]))
-    told = {"config": {"name": _NAME}, "state": {"messages": MESSAGES, "first_seq": 1, "last_seq": MESSAGES}}
-    (folder / "backup.json").write_text(json.dumps(told))
+    description = {"config": {"name": _NAME}, "state": {"messages": MESSAGES, "first_seq": 1, "last_seq": MESSAGES}}
+    (folder / "backup.json").write_text(json.dumps(description))
 
 
 FIRST_QUERY = "select id % 3 as k, count(*) from range(1000) group by 1"

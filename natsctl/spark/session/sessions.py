@@ -43,14 +43,14 @@ def activate(session: SparkSession) -> None:
 def job_status(session: SparkSession) -> Iterator[Callable[[], Tasks]]:
     """Yield a function that returns the progress of all jobs of a session since."""
     if is_remote(session):
-        told = _Told()
-        session.registerProgressHandler(told.hear)  # type: ignore[arg-type]  # a function is as good as its class
+        reported = _ReportedJobs()
+        session.registerProgressHandler(reported.hear)  # type: ignore[arg-type]  # a function is as good as its class
         try:
-            yield told.tasks
+            yield reported.tasks
         finally:
-            session.removeProgressHandler(told.hear)  # type: ignore[arg-type]  # the same function
+            session.removeProgressHandler(reported.hear)  # type: ignore[arg-type]  # the same function
     else:
-        yield _Looked(session).tasks
+        yield _TrackedJobs(session).tasks
 
 
 def cancel_jobs(session: SparkSession) -> None:
@@ -67,7 +67,7 @@ def cancel_jobs(session: SparkSession) -> None:
             session.sparkContext.cancelAllJobs()
 
 
-class _Looked:
+class _TrackedJobs:
     """Jobs of a Spark whose driver runs here; a stage that is no longer active counts as done."""
 
     def __init__(self, session: SparkSession) -> None:
@@ -86,7 +86,7 @@ class _Looked:
         return _sum([Tasks(self._over, self._over), *self._active.values()])
 
 
-class _Told:
+class _ReportedJobs:
     """Jobs of a Spark Connect server, which reports each query's stages while the client waits for the answer."""
 
     def __init__(self) -> None:

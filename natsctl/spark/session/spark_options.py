@@ -58,7 +58,7 @@ class SparkOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark runs in one process on this machine."""
+        """Return whether Spark runs in one process on this machine."""
         return not self.remote and _LOCAL_MASTER.fullmatch(self.master or LOCAL) is not None
 
     @property

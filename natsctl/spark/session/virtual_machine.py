@@ -126,8 +126,8 @@ def end(process: subprocess.Popen[bytes], wait_s: float = END_WAIT_S) -> None:
 def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], int, str]:
     folder = Path(tempfile.mkdtemp(prefix="natsctl-spark-"))
     try:
-        told = folder / "connection"
-        environment = {**launch.environment, _CONNECTION_FILE: str(told), "SPARK_CONNECT_MODE": "0"}
+        connection = folder / "connection"
+        environment = {**launch.environment, _CONNECTION_FILE: str(connection), "SPARK_CONNECT_MODE": "0"}
         try:
             # A group of its own: Ctrl-C is for the command, which ends jobs before it ends Spark.
             process = subprocess.Popen(
@@ -141,11 +141,11 @@ def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], i
         except OSError as failure:
             raise SparkStartError(f"{launch.java.program} does not run: {failure.strerror}") from failure
         try:
-            wait_until(told.exists, process, log)
+            wait_until(connection.exists, process, log)
         except BaseException:
             end(process)
             raise
-        return process, *_connection(told.read_bytes())
+        return process, *_connection(connection.read_bytes())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -164,15 +164,15 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log:
 def start_failed(code: int, log: str) -> SparkStartError:
     """Return the failure of a Spark that ended at its start, with the line of its log that says why."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    telling = [line for line in lines if any(word in line for word in ("Error", "Exception", "error:", "Could not"))]
-    why = (telling or lines or [f"exit code {code}"])[0]
+    errors = [line for line in lines if any(word in line for word in ("Error", "Exception", "error:", "Could not"))]
+    why = (errors or lines or [f"exit code {code}"])[0]
     return SparkStartError(f"Spark does not start: {why}", log, hint="natsctl spark doctor looks for the reason")
 
 
-def _connection(told: bytes) -> tuple[int, str]:
+def _connection(connection: bytes) -> tuple[int, str]:
     """Parse port and secret as Spark writes them: a number of four bytes, then a text behind its length."""
-    port, length = struct.unpack(">ii", told[:8])
-    return port, told[8 : 8 + length].decode()
+    port, length = struct.unpack(">ii", connection[:8])
+    return port, connection[8 : 8 + length].decode()
 
 
 UNUSED_S: Final = 30 * 86_400.0

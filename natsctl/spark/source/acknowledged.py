@@ -1,17 +1,15 @@
-"""Sequences of a stream, packed: the part of a task's report that says which messages stand for its rows.
+"""The messages that stand for the rows of a task, so that the driver sees that each row has one of its own.
 
-Sequences are kept by windows of 2^20, so that the driver looks at one window of all tasks at a time. Within a window
-they are the differences between neighbours, in as few bytes as the largest needs, and deflated: some bytes in all
-where one task writes alone, less than a byte a row where several tasks take turns.
+A task reports the sequences of these messages, packed. Sequences are kept by windows of 2^20, so that the driver looks
+at one window of all tasks at a time. Within a window they are the differences between neighbours, in as few bytes as
+the largest needs, and deflated: some bytes in all where one task writes alone, less than a byte a row where several
+tasks take turns.
 
-Rows whose messages were in the stream already, with their contents, as long as there is room for them.
-
-A server that acknowledges a duplicate says which sequence stands for it, but the acknowledgements of a part are counted
-and do not say of which row they are. So the ids of such a part are looked up: each is sent again, without payload and
-expecting a last message id that no stream has. A server looks for duplicates first, and answers with the sequence; an
-id that it has forgotten meanwhile is refused, and nothing is stored.
-
-The messages that stand for the rows of a task, for the driver to see that each row has one of its own.
+Rows whose messages were in the stream already are reported with their contents, as long as there is room. A server that
+acknowledges a duplicate says which sequence stands for it, but the acknowledgements of a part are counted and do not
+say of which row they are. So the ids of such a part are looked up: each is sent again, without payload and expecting a
+last message id that no stream has. A server looks for duplicates first, and answers with the sequence; an id that it
+has forgotten meanwhile is refused, and nothing is stored.
 
 Rows that are alike have the same id in different tasks, and the stream keeps one message for all of them. Both tasks
 are acknowledged then, with the same sequence. So each task reports by which sequences its rows were acknowledged, apart
@@ -220,7 +218,7 @@ class Stands:
 
 @dataclass
 class Acknowledgement:
-    """What a task reports of how its rows were acknowledged, in plain values that pickle small."""
+    """A task's report on the acknowledgements of its rows, in plain values that pickle small."""
 
     streams: dict[str, Stands] = field(default_factory=dict)
     repeated: tuple[bytes, bytes] = (b"", b"")

@@ -42,7 +42,7 @@ class Refusal:
 
     @property
     def passing(self) -> bool:
-        """Whether the same message may be accepted a moment later.
+        """Return whether the same message may be accepted a moment later.
 
         Code 503 is what the contract gives for no responders, no leader and a store that cannot take more for now
         (10077); 408 and 429 are asked to come again. A cluster refuses an id while it is being stored.

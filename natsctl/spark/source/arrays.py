@@ -1,13 +1,10 @@
-"""Arrow columns out of Python lists.
+"""Arrow columns made of Python lists and of bytes, without an object of Python for each value.
 
 `pyarrow.array` and `pyarrow.scalar` import pandas where it is installed, to see whether what they are given is pandas';
 that is half a second in each process of an executor. Columns made of buffers need it not, and cost a little more.
 
-Columns out of what stands between marks, cut by Arrow without an object of Python for any row.
-
-Arrow columns out of places in bytes, without an object of Python for each.
-
-Header blocks of messages as a column of keys and values, which keeps their order and repeats.
+Bytes are cut between marks or at places. Header blocks become a column of keys and values in their order, repeats
+included.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Blocks of S2 as blocks of Snappy, which Arrow decodes: what `as_snappy` gives, put together by Arrow.
+"""The decoded bytes of an archive, read forwards; S2 is rewritten as Snappy, which Arrow decodes.
 
-A repeat becomes a copy with the offset of the last one. Columns have a row for each repeat; of eight bytes from its
-place on, and from that of its source, follows what the copy is.
-
-The decoded bytes of an archive, read forwards.
+In that, a repeat becomes a copy with the offset of the last one. Columns have a row for each repeat; of eight bytes
+from its place on, and from that of its source, follows what the copy is.
 
 An archive is a row of frames of S2 or Snappy, and each gives its length and the length of its decoded content. So
-what is passed over is not decoded, and reading can begin at any frame (a `Mark`).
+skipped frames are not decoded, and reading can begin at any frame (a `Mark`).
 """
 
 from __future__ import annotations

@@ -1,21 +1,18 @@
-"""Runs of version 2's records that look as most do, cut by Arrow.
+"""Version 2 of archives: its records as columns, and the places where an archive can be cut.
 
-Such a record has a name below 128 bytes, a time between 1972 and 2116, a sequence as long as the first one's, and sizes
-below 16 KiB. One loop adds up how long records are as if all were such; then columns of them show where that ended.
+Runs of records that look as most do are cut by Arrow. Such a record has a name below 128 bytes, a time between 1972 and
+2116, a sequence as long as the first one's, and sizes below 16 KiB. One loop adds up how long records are as if all
+were such; then columns of them show where that ended.
 
-Version 2 of archives: `NATSARC1`, then records until one of zeros only.
+The archive is `NATSARC1`, then records until one of zeros only. A record is: name length, time (zigzag), sequence,
+header length, payload length, all as varints; then name, header and payload. First come `state.json` and, as often as
+that says, consumers; everything after is a message, whose name is its subject.
 
-A record is: name length, time (zigzag), sequence, header length, payload length, all as varints; then name, header and
-payload. First come `state.json` and, as often as that says, consumers; everything after is a message, whose name is its
-subject.
-
-The places where a version 2 archive can be cut, though nothing marks where its records begin.
-
-From somewhere in the middle, every place that looks like the head of a record is tried: a chain of records that goes on
-to the end of a window, with sequences that ascend, is found from the first true record on, and by chance nowhere else.
-Chains that begin inside a payload which itself holds records end or join the true one where that payload does. So the
-window's last place that all chains have in common is where a record begins, unless one payload fills the whole window;
-then the task before, which has to end exactly there, finds it.
+Cuts. Nothing marks where records begin. From somewhere in the middle, every place that looks like the head of a record
+is tried: a chain of records that goes on to the end of a window, with sequences that ascend, is found from the first
+true record on, and by chance nowhere else. Chains that begin inside a payload which itself holds records end or join
+the true one where that payload does. So the window's last place that all chains have in common is where a record
+begins, unless one payload fills the whole window; then the task before, which has to end exactly there, finds it.
 """
 
 from __future__ import annotations
@@ -260,7 +257,7 @@ def _consumers(content: Content, text: bytes) -> int:
     try:
         count = json.loads(text).get("consumer_count", 0)
     except (ValueError, AttributeError) as fault:
-        raise content.fault(f"state.json can not be read: {fault}") from fault
+        raise content.fault(f"state.json cannot be read: {fault}") from fault
     if not isinstance(count, int) or count < 0:
         raise content.fault("state.json tells no number of consumers")
     return count

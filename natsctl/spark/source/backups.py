@@ -4,17 +4,12 @@ What a task needs goes with it: this package is of the standard library and pyar
 The structure of frames, tar headers and records is checked, not the CRC of a frame nor the hash of a record, which
 nothing on an executor computes at a bearable price; where a backup has a manifest, a task of its own checks its sum.
 
-The backups at a path, and the description that each has.
-
 A backup is a folder or a tar file (gzipped or not) of `backup.json`, `stream.tar.s2` or `stream.arc.s2` and, where
 natsctl made it, `manifest.json`; or a tar file of a server's own files, as backups of 2020 are. A folder of backups is
 an account's.
 
-The messages of an archive that a query wants.
-
-Parts of a backup, one for each task: block files of version 1, records of version 2, or all of it for its sum.
-
-A batch out of a backup: the same options and columns as from a server, and nothing asked of one.
+A task reads one part: block files of version 1, records of version 2, or all of it for its sum. Options and columns are
+those of a read from a server.
 """
 
 from __future__ import annotations
@@ -72,9 +67,9 @@ class Backup:
 
     @property
     def whole(self) -> bool:
-        """Whether no message between the first and the last is gone."""
-        told = self.messages is not None and self.first_seq is not None and self.last_seq is not None
-        return told and self.messages == self.last_seq - self.first_seq + 1  # type: ignore[operator]  # told says so
+        """Return whether no message between the first and the last is gone."""
+        is_known = self.messages is not None and self.first_seq is not None and self.last_seq is not None
+        return is_known and self.messages == self.last_seq - self.first_seq + 1  # type: ignore[operator]  # all three are numbers
 
 
 def backups_at(text: str) -> list[Backup]:

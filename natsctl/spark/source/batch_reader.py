@@ -1,6 +1,6 @@
-"""A batch: what streams hold at the moment when the query is planned.
+"""Batch readers: the content of streams when the query is planned, and the table `<STREAM>$subjects`.
 
-The table `<STREAM>$subjects`: how many messages each subject has, which the server knows without a scan.
+The table has the number of messages by subject, which the server knows without a scan.
 """
 
 from __future__ import annotations

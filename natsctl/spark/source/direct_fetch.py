@@ -1,18 +1,15 @@
-"""Answers of direct gets, cut into columns: every message is described by headers behind its own.
+"""Reading by direct gets, and message by message from the leader: the ways without a consumer.
 
-The same way as with deliveries: by Arrow where all frames are as they announce it, else frame by frame.
-
-Which messages a read of several filters takes, where a server takes only one.
-
-Reading by direct gets: no consumer, so the way for small ranges, and where a consumer must not or cannot be.
+Direct gets serve small ranges, and logins that may not create consumers. Each answer has headers behind the message's
+own that describe it; answers are cut into columns by Arrow where all frames are as announced, else frame by frame.
+Where a server takes only one filter, the others are applied here.
 
 A follower may answer, and lag behind; so the leader is asked before an early end is believed. A mirror with
 `mirror_direct` may answer as well, and have other messages; it gives its own name, and is not listened to.
 
-Reading message by message from the stream's leader: the last way, where nothing else is allowed.
-
-Requests for the sequences of a stretch are all on their way at once. A stretch without any message of the read is left
-by one request for the next one.
+The last way, where nothing else is allowed, reads message by message from the stream's leader. Requests for the
+sequences of a stretch are all on their way at once. A stretch without any message of the read is left by one request
+for the next one.
 """
 
 from __future__ import annotations
@@ -234,7 +231,7 @@ MOST_BYTES: Final = 4 << 20
 """Of one request: it holds the server's connection for as long as it takes."""
 END_OF_BATCH: Final = 204
 NOT_FOUND: Final = 404
-NOBODY: Final = 503
+NO_RESPONDERS: Final = 503
 
 
 class DirectReader:
@@ -302,7 +299,7 @@ class DirectReader:
                 self._exhausted = header_of(what.headers, b"Nats-Num-Pending") == b"0"
             elif status == NOT_FOUND:
                 self._exhausted = True
-            elif status == NOBODY:
+            elif status == NO_RESPONDERS:
                 raise ApiRefusedError(
                     f"nobody answers direct gets of {self._task.stream}: set allow_direct, or read with "
                     "transport=consumer or get"

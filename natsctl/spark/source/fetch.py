@@ -1,25 +1,23 @@
-"""Reading by a consumer of the task's own: the quickest way, for all but small ranges.
+"""Reading a range of a stream as Arrow batches, by the quickest way that the stream and the login allow.
 
-Theory of operation. The consumer is ephemeral, in memory, acknowledges nothing and is deleted in the end, whatever the
-end is. Two pulls are on their way at any time; the server deals messages out to both in turn, so what is counted is
-how many messages are still owed by all of them together. Pulls do not wait: behind the last message the server says
-so at once. That may be a server that lags behind the stream's leader, so the leader is asked before it is believed.
+Lost connections and servers that stop are survived, and nothing is left behind on the server.
 
-Reading the stored messages as they lie in the log of natsctl's own server (STREAM.BLOCKS): the cheapest way.
+Consumers. The way for all but small ranges is a consumer of the task's own. It is ephemeral, in memory, acknowledges
+nothing and is deleted in the end, whatever the end is. Two pulls are on their way at any time; the server deals
+messages out to both in turn, so what is counted is how many messages are still owed by all of them together. Pulls do
+not wait: behind the last message the server says so at once. That may be a server that lags behind the stream's leader,
+so the leader is asked before it is believed.
 
-Theory of operation. An answer holds as many frames of the log as fit into one message, and the range of sequences that
-it covers; one request is on its way while the answer before is cut into columns. The server makes nothing of the
-messages it sends, and keeps nothing, so that reading goes on with a request behind the last answer whatever happened
-meanwhile. STREAM.INFO says whether a stream has blocks, and gives the identity that every answer repeats: one of
-another stream of the same name is not taken.
+Blocks. The cheapest way takes the stored messages as they lie in the log of natsctl's server (STREAM.BLOCKS). An answer
+holds as many frames of the log as fit into one message, and the range of sequences that it covers; one request is on
+its way while the answer before is cut into columns. The server makes nothing of the messages it sends, and keeps
+nothing, so that reading goes on with a request behind the last answer whatever happened meanwhile. STREAM.INFO says
+whether a stream has blocks, and gives the identity that every answer repeats: one of another stream of the same name is
+not taken.
 
 A frame is: a magic number and its length (4 bytes each), its checksum, kind, flags (1: it has a header block), length
 of the subject (2 bytes), sequence, time, another sequence (8 bytes each), all little-endian; then subject, header block
 after its length, payload. Servers check frames that they have from the disk. Source: docs/adr/0004, docs/adr/0027.
-
-Reading a range by whichever way the stream and the login allow, over lost connections and servers that go.
-
-Reading a range of a stream as Arrow batches, without a trace on the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The range that one task reads, and its limits.
-
-What one reading task has in hand: its connection, its range, and how far it is.
-"""
+"""One reading task: its range and limits, its connection, and its progress."""
 
 from __future__ import annotations
 
@@ -52,12 +49,12 @@ WINDOW_BYTES: Final = 2 << 20
 """So much is taken apart at once: half of that costs a fifth more for each message, as columns cost something to begin;
 twice as much is more than two pulls bring, so that servers wait."""
 SHORT_WAIT_S: Final = 0.01
-"""How long more is waited for while a window is not full. A server that sends little at once, or that shares the
+"""Time to wait for more while a window is not full. A server that sends little at once, or that shares the
 reader's cores, is not that long silent in between; at the end of a range it is waited in vain."""
 
 
 class ReadInterruptedError(ServerUnreachableError):
-    """What is being read stopped short; it goes on by another request behind the last message."""
+    """Reading stopped short; it continues by another request behind the last message."""
 
 
 class Task:
@@ -88,7 +85,7 @@ class Task:
 
     @property
     def left(self) -> int:
-        """How many sequences are left."""
+        """Number of sequences that are left."""
         return max(self.todo.last - self.at + 1, 0)
 
     def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:

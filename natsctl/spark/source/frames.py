@@ -1,4 +1,4 @@
-"""Frames of one consumer cut into columns by Arrow.
+"""Deliveries of a consumer cut into columns, a window of many frames at a time.
 
 Theory of operation. Between the subject and the numbers of every frame of a consumer stand the same bytes: the
 subscription, and what the reply subject begins with. Data is split there, so that a piece holds a frame's numbers, its
@@ -6,9 +6,7 @@ headers and payload, and the verb and subject of the frame behind it; where in a
 numbers. A payload may hold those bytes too: then a piece is shorter than its frame announced, and nothing is cut. What
 else a server sends between frames is found before the verb of the next one.
 
-What a consumer delivers, cut into columns, a window of many frames at a time.
-
-A window is cut by Arrow as a whole (`frame_columns`) where it can be. What it cannot be sure of, such as a payload that
+A window is cut by Arrow as a whole where it can be. What is not certain, such as a payload that
 looks like a frame, is read again frame by frame.
 """
 

@@ -1,15 +1,10 @@
-"""The server's address and login: all that a task needs, as text, without files.
+"""The handshake with a server: its address, TLS before or after INFO, and the login.
 
-TLS from PEM texts: an executor has none of the driver's files.
+All that a task needs is text, such as PEM and NKey seeds: an executor has none of the driver's files.
 
-Signatures of RFC 8032's Ed25519 in plain Python: a login on an executor needs one, and no library is there.
-
-About a millisecond for a signature. Not constant in time: it signs one nonce per connection on a machine that holds
-the seed anyway.
-
-NKey seeds as text, and what a login makes of them.
-
-One connection to one server: the socket, TLS before or after INFO, and the login.
+Ed25519 of RFC 8032 is here in plain Python: a login on an executor needs a signature, and no library is there. A
+signature takes about a millisecond. Its time is not constant: it signs one nonce per connection, on a machine that
+holds the seed anyway.
 """
 
 from __future__ import annotations

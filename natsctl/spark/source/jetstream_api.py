@@ -1,6 +1,6 @@
-"""The source's requests to JetStream: streams, consumers, and where in a stream a moment is.
+"""The source's requests to JetStream: streams, consumers, and sequences of points in time.
 
-Asking a server from the driver: one connection for as long as it holds, another when it is lost.
+The driver keeps one connection for as long as it holds, and opens another when it is lost.
 """
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ class JetStreamApi:
             return 0 if self.message(stream, {"seq": body["seq"], "next_by_subj": pattern}) is None else None
         if not _is_of(stream, reply):
             return None
-        told = header_of(reply.headers, b"Nats-Num-Pending") if reply.status == 0 else b""
-        return int(told) + 1 if told.isdigit() else None
+        pending = header_of(reply.headers, b"Nats-Num-Pending") if reply.status == 0 else b""
+        return int(pending) + 1 if pending.isdigit() else None
 
     def _pending_of_consumer(self, stream: str, first: int, filters: Sequence[str]) -> int:
         """Return the count that a consumer has to deliver; it is deleted at once."""

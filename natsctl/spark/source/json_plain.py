@@ -139,7 +139,7 @@ class PlainRecords:
                 yield from self._by_halves(places[middle:], payloads, quoting)
 
     def _repeats(self, payload: bytes) -> bool:
-        """Whether a name stands twice in a record, in whatever object, or perhaps as a value."""
+        """Return whether a name stands twice in a record, in whatever object, or perhaps as a value."""
         return any(payload.count(name) > 1 for name in self._quoted)
 
     def _by_arrow(self, text: pa.Buffer, size: int) -> pa.StructArray:

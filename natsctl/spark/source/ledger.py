@@ -1,4 +1,4 @@
-"""Where the writing of a batch began, so that it is known what is stored and what is not, however late.
+"""The ledger of a write: the sequence at which a batch began, which shows what is stored, however late.
 
 A server forgets message ids after the stream's duplicate window. The ledger does not: before its first message, a task
 notes the target's last sequence in the key-value bucket `natsctl_spark`, under `<query>.<batch>.<run>.<partition>`,

@@ -1,11 +1,11 @@
-"""The operations that a server sends, one at a time: messages, and the lines between them.
+"""A blocking connection to a NATS server: requests, and the raw protocol for large reads and writes.
 
-A blocking connection to a NATS server: requests, and raw protocol for those who read and write much.
+Messages and the lines between them are read one at a time.
 
 Theory of operation. What has come and was not yet taken lies in `_rest`, which always begins where a frame begins.
-`receive` and `request` take whole frames from it and answer PINGs and errors on the way. Who wants bytes as fast as
-they come takes them with `read`, cuts them into frames itself, hands lines that are no messages to `heed`, and gives
-what is left back with `unread` before asking anything else.
+`receive` and `request` take whole frames from it and answer PINGs and errors on the way. A caller
+that wants bytes as fast as they come takes them with `read`, cuts them into frames itself, hands lines that are no
+messages to `heed`, and gives the rest back with `unread` before any other request.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Link:
 
     @property
     def lame_duck(self) -> bool:
-        """Whether the server has announced that it is about to stop."""
+        """Return whether the server has announced that it is about to stop."""
         return bool(self.info.get("ldm"))
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ def _tar_info(content: Content, head: bytes) -> TarInfo:
     try:
         info = TarInfo.frombuf(head, "utf-8", "replace")
     except (TarError, ValueError) as fault:
-        raise content.fault(f"a tar header can not be read: {fault}") from fault
+        raise content.fault(f"a tar header cannot be read: {fault}") from fault
     if info.type not in (*_PAX, *_FILE):
         raise content.fault(f"{info.name!r} is no regular file")
     return info
@@ -146,7 +146,7 @@ def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
 
 
 class RecordHeads(NamedTuple):
-    """What the heads of records say, column by column, and where the bytes behind a head begin and end."""
+    """Heads of records, column by column, with the places of the bytes behind each head."""
 
     seqs: pa.Int64Array
     times: pa.Int64Array
@@ -178,9 +178,9 @@ def rows_at(data: bytes | pa.Buffer, heads: RecordHeads, shape: RowShape, there:
         _check_row(pc.less(stop, header), "its header")
         # The length as the second half of a word, which is in the data whatever a record ends with.
         ends = pc.if_else(has_header, header, start)
-        told = pc.shift_right(words(data, pc.subtract(ends, number(8))), number(32))
-        told = pc.bit_wise_and(told, number(0xFFFFFFFF))
-        value = pc.add(header, pc.if_else(has_header, told, number(0)))
+        header_bytes = pc.shift_right(words(data, pc.subtract(ends, number(8))), number(32))
+        header_bytes = pc.bit_wise_and(header_bytes, number(0xFFFFFFFF))
+        value = pc.add(header, pc.if_else(has_header, header_bytes, number(0)))
         _check_row(pc.less(stop, value), "its header")
     else:
         header = value = body

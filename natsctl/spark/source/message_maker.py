@@ -1,8 +1,6 @@
-"""Which column of a frame is what in a message.
+"""Arrow batches of rows as messages that are ready to send, and the roles of a frame's columns in a message.
 
-Rows as JSON text, the way Spark's `to_json` writes them: what is null is left out, bytes are Base64.
-
-Arrow batches of rows as messages that are ready to send.
+Rows as JSON text are written as by Spark's `to_json`: nulls are left out, bytes are Base64.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Consecutive messages that are sent together, and how each of them is known to be stored. No I/O."""
+"""Consecutive messages that are sent together, and their acknowledgements. No I/O."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class CountedPart:
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer is to come."""
+        """Return whether an answer is to come."""
         return not self.held and len(self.messages) > self._stored + self.duplicates + self._refused
 
     @property
     def unclear(self) -> bool:
-        """Whether all is answered, and something refused for good that is to be looked for."""
+        """Return whether all is answered, and something refused for good that is to be looked for."""
         return not self.held and not self.waiting and self.refusal is not None and not self.refusal.passing
 
     def release(self) -> bytes:
@@ -110,12 +110,12 @@ class NumberedPart:
 
     @property
     def held(self) -> bool:
-        """Whether anything is to be sent."""
+        """Return whether anything is to be sent."""
         return bool(self._held)
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer is to come."""
+        """Return whether an answer is to come."""
         return len(self._pending) > len(self._refused) + len(self._held)
 
     @property

@@ -1,21 +1,18 @@
-"""Headers of many rows as the text that goes over the wire, made column by column.
+"""Messages as columns: headers as they go over the wire, message ids, and protocol lines.
 
-Message ids for rows that bring none, so that what is sent again is stored once.
-
-A write or micro-batch that is tried again has the same rows. Whether they come in the same order, or in the same tasks,
-is another matter: what a shuffle brings comes in the order in which other machines answer, and a driver with another
-number of cores cuts the work in another way. So by default the id is made from the row's content, and from the stream
-and sequence it was read from where the frame has them, with a count for rows that are alike: `<digest>`, `<digest>.1`,
-and so on. The ids of a write are then the same however its rows are cut. Two tasks that have a row alike give it the
-same id; `alike.py` has what becomes of that. Numbers of rows are cheaper, and right only where the same task has the
-same rows in the same order.
+Rows that bring no message id get one, so that a message that is sent again is stored once. A write or micro-batch that
+is tried again has the same rows. Whether they come in the same order, or in the same tasks, is another matter: what a
+shuffle brings comes in the order in which other machines answer, and a driver with another number of cores cuts the
+work in another way. So by default the id is made from the row's content, and from the stream and sequence it was read
+from where the frame has them, with a count for rows that are alike: `<digest>`, `<digest>.1`, and so on. The ids of a
+write are then the same however its rows are cut. Two tasks that have a row alike give it the same id; `alike.py` has
+what becomes of that. Numbers of rows are cheaper, and right only where the same task has the same rows in the same
+order.
 
 Ids are short, since a server searches the headers of each message a score of times and keeps the id in memory for as
 long as the stream's duplicate window. An id of content is one digest of who writes (query and batch) and of what: 16
 characters, 96 bits. A billion messages within one window have two ids alike, of which one message would be lost, in
 one of 10^11 such windows. Source: docs/adr/0023.
-
-Messages as columns, and the protocol lines that they become.
 """
 
 from __future__ import annotations
@@ -250,17 +247,17 @@ class Messages:
 
     @property
     def countable(self) -> bool:
-        """Whether it is enough to know how many of them are stored: what is sent again then does no harm."""
+        """Return whether it is enough to know how many of them are stored: what is sent again then does no harm."""
         return self.repeatable and not self.ids.null_count and self.of_one_kind
 
     @property
     def of_one_kind(self) -> bool:
-        """Whether all ids were made of content, or none."""
+        """Return whether all ids were made of content, or none."""
         return self.made is None or self.made.true_count in (0, len(self))
 
     @property
     def any_made(self) -> bool:
-        """Whether any id was made of content."""
+        """Return whether any id was made of content."""
         return self.made is not None and self.made.true_count > 0
 
     @property

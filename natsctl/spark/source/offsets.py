@@ -1,4 +1,4 @@
-"""The position of a streaming query: by stream the last sequence it has read, as Spark's checkpoint keeps it.
+"""Positions of streaming queries as Spark's checkpoint keeps them, by stream, and the report of lost messages.
 
 `{"v": 1, "streams": {"ORDERS": {"seq": 400000, "created": "2026-11-21T03:38:08.293843492Z"}}}`. A start is
 exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. Where a batch
@@ -9,7 +9,7 @@ by then, if any: what is deleted later was lost to the query. `cuts` are the las
 that ends here, but for the last part: a batch that is run again has the same parts, on however many cores. Offsets of
 earlier versions have none.
 
-Messages that were to be read and are gone: reported exactly, or passed over where that is allowed.
+Messages that were to be read and are gone are reported exactly, or passed over where that is allowed.
 
 | what is found | is an error | else |
 |---|---|---|
@@ -124,12 +124,12 @@ class StreamState:
 
     @property
     def whole(self) -> bool:
-        """Whether every sequence from the first to the last has its message."""
+        """Return whether every sequence from the first to the last has its message."""
         return self.messages == self.last - self.first + 1
 
     @property
     def by_design(self) -> bool:
-        """Whether messages are removed although no reader was late."""
+        """Return whether messages are removed although no reader was late."""
         return self.retention != "limits" or self.per_subject > 0
 
 
@@ -177,7 +177,7 @@ def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
     """Return whether a stream is the one that was read before; raises StreamRecreatedError if that is an error."""
     if stood.same_stream(now.created):
         return True
-    tell(
+    report_loss(
         StreamRecreatedError(
             f"{now.name} was deleted and made again, or restored from a backup: offsets up to {stood.seq} are of the "
             f"stream of {stood.created}, and this one is of {now.created} with {span(now.first, now.last)}. If it has "
@@ -193,7 +193,7 @@ def check_planned(first: int, last: int, created: str, now: StreamState, *, fail
     """Return whether a stream is the one that a read was planned for; raises StreamRecreatedError if it must be."""
     if Position(last, created).same_stream(now.created):
         return True
-    tell(
+    report_loss(
         StreamRecreatedError(
             f"{now.name} was deleted and made again, or restored from a backup, since it was looked up: "
             f"{span(first, last)} were to be read of the stream of {created}, and this one is of {now.created} with "
@@ -208,7 +208,7 @@ def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
     """Return whether a stream still reaches to where it was read; raises SequenceResetError where that is an error."""
     if now.last >= seq:
         return True
-    tell(
+    report_loss(
         SequenceResetError(
             f"{now.name} ends at {now.last}, and sequence {seq} was read or is to be read: an older state of it was "
             f"restored, or the offsets are not its own; {_GO_ON}, which waits until the stream has come that far"
@@ -221,7 +221,7 @@ def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
 def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> None:
     """Raise SequenceResetError where the sequence of an option is behind a stream's end and that is an error."""
     if end < seq:
-        tell(
+        report_loss(
             SequenceResetError(
                 f"option {option}: it says {seq}, and {name} ends at {end}: an older state was restored, "
                 f"or the offset is another stream's; give one up to {end}, or failOnDataLoss=false, with which "
@@ -246,7 +246,9 @@ def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
             )
             _note(f"{now.name}: {span(first, gone)} went {why}; reading goes on at {gone + 1}")
     else:
-        tell(DataLossError(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail)
+        report_loss(
+            DataLossError(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail
+        )
     return gone + 1
 
 
@@ -260,7 +262,7 @@ def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -
     if not missing:
         return
     among = f", {stood.gone} more of them were gone before" if stood.gone else ""
-    tell(
+    report_loss(
         DataLossError(
             f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} between {stood.seq} and {last} were "
             f"deleted before they were read ({spans([*earlier, *later])}{among}); {_GO_ON}, which goes on without them"
@@ -275,12 +277,12 @@ def spans(seqs: Sequence[int]) -> str:
         return ""
     breaks = [at for at, (one, next_one) in enumerate(pairwise(seqs), 1) if next_one != one + 1]
     ends = [0, *breaks, len(seqs)]
-    told = [
+    texts = [
         f"{seqs[begin]}" if end == begin + 1 else f"{seqs[begin]}..{seqs[end - 1]}"
         for begin, end in pairwise(ends[: _MAX_SPANS + 1])
     ]
     more = len(seqs) - ends[min(_MAX_SPANS, len(ends) - 1)]
-    return ", ".join(told) + (f" and {more} more" if more else "")
+    return ", ".join(texts) + (f" and {more} more" if more else "")
 
 
 def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: bool) -> None:
@@ -288,7 +290,7 @@ def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: b
     if missing <= 0 or now.first <= first or now.by_design:
         return
     gone = min(now.first - 1, last)
-    tell(
+    report_loss(
         DataLossError(
             f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} of {span(first, last)} went while they "
             f"were being read: {span(first, gone)} {why_gone(now)}; {_GO_ON}"
@@ -311,7 +313,7 @@ def span(first: int, last: int) -> str:
     return f"sequence {first}" if first == last else f"sequences {first}..{last}"
 
 
-def tell(failure: DataLossError, *, fail: bool) -> None:
+def report_loss(failure: DataLossError, *, fail: bool) -> None:
     """Raise a loss, or where that is allowed only write it to the log."""
     if fail:
         raise failure

@@ -1,16 +1,13 @@
-"""The part of a query's WHERE that the server can do: a range of sequences, a range of time, subjects, streams.
+"""The plan of a read: streams, ranges and the parts that tasks read, from the part of WHERE that the server can do.
 
-Sequences are done exactly. Times and subjects only leave out what cannot fit: Spark looks at those rows once more.
-
-The part of a stream that one task reads.
-
-The plan of a read: streams, ranges and parts.
+That part is a range of sequences, a range of time, subjects, streams. Sequences are done exactly. Times and subjects
+only leave out what cannot fit: Spark looks at those rows once more.
 
 A stream without gaps is split and counted by its sequences. In one with gaps, or through filters, how many messages
 lie in a range is asked of the server: a consumer that begins at a sequence reports how many are pending from there.
 Where no such consumer may be made, sequences stand for messages.
 
-Reading a part in its task, and making sure afterwards that nothing was missed.
+A task that has read its part makes sure that nothing was missed.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ class Wanted:
 
     @property
     def nothing(self) -> bool:
-        """Whether no message can fit."""
+        """Return whether no message can fit."""
         empty = self.first is not None and self.last is not None and self.first > self.last
         backwards = self.since_ns is not None and self.until_ns is not None and self.since_ns > self.until_ns
         return empty or backwards or self.subjects == () or self.streams == ()

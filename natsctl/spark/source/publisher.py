@@ -1,6 +1,4 @@
-"""What was given to send and is not acknowledged yet. No I/O.
-
-Sends messages and awaits every acknowledgement, with a bounded number of them under way.
+"""Publishing with acknowledgements: a bounded number of messages is under way, and each is acknowledged in the end.
 
 Theory of operation. Messages are sent in parts of half a window, so that the server works on one part while the next
 one is made. What is not acknowledged in time, refused for a passing reason, or on its way in a connection that ends, is
@@ -43,17 +41,17 @@ class Window:
 
     @property
     def pending(self) -> int:
-        """How many messages are not acknowledged."""
+        """Return the number of messages that are not acknowledged."""
         return sum(part.pending for part in self.parts)
 
     @property
     def waiting(self) -> bool:
-        """Whether any answer is to come to what was sent."""
+        """Return whether any answer is to come to what was sent."""
         return any(part.waiting for part in self.parts)
 
     @property
     def refused(self) -> bool:
-        """Whether anything that was sent was refused for a passing reason."""
+        """Return whether anything that was sent was refused for a passing reason."""
         return any(part.refusal for part in self.parts)
 
     def hold(self, stored: Stored | None = None) -> None:
@@ -133,7 +131,7 @@ PART_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class PublishLimits:
-    """How much is under way at once, and how long and how often it is tried."""
+    """Limits: messages under way at once, time to an acknowledgement, and attempts."""
 
     window: int = 4000
     ack_timeout_s: float = 10.0
@@ -178,7 +176,7 @@ class Publisher:
 
     @property
     def duplicates(self) -> int:
-        """How many messages the server said it had already."""
+        """Return the number of messages that the server said it had already."""
         return self._window.duplicates
 
     def publish(self, messages: Messages) -> None:

@@ -1,6 +1,7 @@
-"""Schemas as DDL text: PySpark's own parser stands in the JVM, which the processes that plan a read do not reach.
+"""The table's columns: their Spark and Arrow types, the columns that are wanted, and batches of them.
 
-The table's columns: their Spark and Arrow types, which of them are wanted, and batches of them.
+Schemas may be DDL text. PySpark's own parser is in the JVM, out of reach of the processes that plan a read, so that the
+text is parsed here.
 """
 
 from __future__ import annotations
@@ -262,17 +263,17 @@ class RowShape:
 
     @property
     def wants_value(self) -> bool:
-        """Whether payloads are needed at all; without, servers send headers only."""
+        """Return whether payloads are needed at all; without, servers send headers only."""
         return "value" in self.names
 
     @property
     def wants_replies(self) -> bool:
-        """Whether a column is made of the subjects that acknowledge."""
+        """Return whether a column is made of the subjects that acknowledge."""
         return any(name in _METADATA for name in self.names)
 
     @property
     def wants_headers(self) -> bool:
-        """Whether header blocks are needed: as a column, or for what they say of the payload."""
+        """Return whether header blocks are needed: as a column, or for what they say of the payload."""
         listed = self.include_headers and "headers" in self.names
         return listed or (self.compression == "auto" and self.wants_value)
 

@@ -1,8 +1,6 @@
-"""The meaning of the texts of options: each function returns the value, or raises a ValueError of what is due.
+"""Options of the data source: names, defaults, scopes and descriptions, and the parsed options of a read or write.
 
-Every option of the data source: its name, its default, where it counts, what it means.
-
-The options of one read or write: checked against the table, with values in place of texts.
+A parser of values returns the value, or raises a ValueError that says what is expected.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""A durable consumer that stands where a query stands, so that a list of consumers shows its lag.
+"""The reader of a streaming query: in each batch, messages that were added since the batch before, up to its limits.
 
-Nothing is read through it, and the query never asks it where to go on: that is in Spark's checkpoint.
-
-The share of waiting messages that a batch takes.
-
-A streaming query: what streams have added since the batch before.
+A durable consumer can follow the query's position, so that a list of consumers shows its lag. Nothing is read through
+it, and the query never asks it for its position: that is in Spark's checkpoint.
 
 Theory of operation. Spark keeps one reader for as long as a query runs, asks it for the next end (`latestOffset`),
 writes that into its checkpoint, and has the batch planned (`partitions`). A query that was interrupted in a batch
@@ -49,9 +46,9 @@ from natsctl.spark.source.offsets import (
     check_identity,
     encode_offsets,
     parse_offsets,
+    report_loss,
     standing_at,
     stream_state,
-    tell,
 )
 from natsctl.spark.source.planning import (
     StreamPart,
@@ -362,7 +359,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 raise
         if stood is not None:
             text = f"{name} was deleted; it was read up to {stood.seq}, and what came after that is gone"
-            tell(DataLossError(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
+            report_loss(DataLossError(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
         return None
 
     def _looked_at(self, api: JetStreamApi, name: str) -> StreamState:

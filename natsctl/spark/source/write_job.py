@@ -1,7 +1,4 @@
-"""The job that the driver gives the tasks of a write, and their report.
-
-The driver's report of a write, from the reports of its tasks.
-"""
+"""The job that the driver gives the tasks of a write, their reports, and the driver's report made of these."""
 
 from __future__ import annotations
 
@@ -107,26 +104,26 @@ def _stream(options: Options) -> str:
 LOGGER = "natsctl.spark.jetstream"
 
 
-def told(messages: Sequence[WriterCommitMessage | None]) -> list[Written | None]:
+def task_reports(messages: Sequence[WriterCommitMessage | None]) -> list[Written | None]:
     """Return the reports of tasks; their class came by value, and is another one than the driver's."""
     return [Written(**vars(message)) if message is not None else None for message in messages]
 
 
 def total(parts: Sequence[Written | None]) -> Written:
     """Return the sums over tasks; those that failed have reported nothing."""
-    told = [part for part in parts if part is not None]
+    done = [part for part in parts if part is not None]
     return Written(
-        messages=sum(part.messages for part in told),
-        duplicates=sum(part.duplicates for part in told),
-        skipped=sum(part.skipped for part in told),
-        bytes=sum(part.bytes for part in told),
-        retries=sum(part.retries for part in told),
-        first_seq=min((part.first_seq for part in told if part.first_seq), default=0),
-        last_seq=max((part.last_seq for part in told), default=0),
-        stream=",".join(sorted({part.stream for part in told if part.stream})),
-        seconds=max((part.seconds for part in told), default=0.0),
-        ledger_key=next((part.ledger_key for part in told if part.ledger_key), ""),
-        warnings=tuple(dict.fromkeys(warning for part in told for warning in part.warnings)),
+        messages=sum(part.messages for part in done),
+        duplicates=sum(part.duplicates for part in done),
+        skipped=sum(part.skipped for part in done),
+        bytes=sum(part.bytes for part in done),
+        retries=sum(part.retries for part in done),
+        first_seq=min((part.first_seq for part in done if part.first_seq), default=0),
+        last_seq=max((part.last_seq for part in done), default=0),
+        stream=",".join(sorted({part.stream for part in done if part.stream})),
+        seconds=max((part.seconds for part in done), default=0.0),
+        ledger_key=next((part.ledger_key for part in done if part.ledger_key), ""),
+        warnings=tuple(dict.fromkeys(warning for part in done for warning in part.warnings)),
     )
 
 

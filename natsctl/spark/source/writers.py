@@ -1,8 +1,6 @@
-"""One task of a write: the rows of a partition, published and acknowledged.
+"""Writers of batches and of streaming queries; a task publishes the rows of a partition, all acknowledged.
 
-Batch writing: `df.write.format("jetstream").mode("append").save("ORDERS")`.
-
-Streaming writing: `df.writeStream.format("jetstream").start("ORDERS")`.
+`df.write.format("jetstream").mode("append").save("ORDERS")`, `df.writeStream.format("jetstream").start("ORDERS")`.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from natsctl.spark.source.messages import Messages, RowIds, Stored
 from natsctl.spark.source.publisher import Publisher
 from natsctl.spark.source.source_options import BATCH_WRITE, STREAM_WRITE
 from natsctl.spark.source.spark_api import DataSourceStreamArrowWriter
-from natsctl.spark.source.write_job import WriteJob, Written, report, told, write_job
+from natsctl.spark.source.write_job import WriteJob, Written, report, task_reports, write_job
 
 SORTED_ROWS = 10_000
 """Rows of a batch behind a sort, as many as Spark puts into one."""
@@ -189,14 +187,14 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
 
         Raises PublishError.
         """
-        parts = told(messages)
+        parts = task_reports(messages)
         done = report(f"write {self._key}", [*parts, publish_rest(self._job, parts)])
         if done.ledger_key and not self._job.write_id:
             forget(self._job.settings, done.ledger_key)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what was written before the write failed: it stays, since messages cannot be taken back."""
-        report(f"write {self._key}", told(messages), failed=True)
+        report(f"write {self._key}", task_reports(messages), failed=True)
 
 
 _QUERY = "sql.streaming.queryId"
@@ -230,7 +228,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
 
         Spark has committed that one by now. Raises PublishError.
         """
-        parts = told(messages)
+        parts = task_reports(messages)
         done = report(f"batch {batchId}", [*parts, publish_rest(self._job, parts)])
         query, _, _ = done.ledger_key.rpartition(".")
         if query and batchId > 0:
@@ -238,4 +236,4 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log what was written before the batch failed: it stays, and is not stored again when the batch is tried."""
-        report(f"batch {batchId}", told(messages), failed=True)
+        report(f"batch {batchId}", task_reports(messages), failed=True)
