@@ -449,13 +449,14 @@ def load(
     other headers, whose order is kept. Headers that servers obey, such as Nats-Expected-… and Nats-Rollup, are left out
     and counted; Nats-TTL and Nats-Schedule only where the stream takes none. With --dry-run the rows are counted.
     """
-    from natsctl.spark.files.file_import import source_of
+    from natsctl.client.message import DryRunError
+    from natsctl.spark.files import file_import
     from natsctl.spark.files.message_columns import IDS, left_out
     from natsctl.spark.files.parquet_import import parquet_export
 
     if ids not in IDS:
         raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
-    what = source_of(source, format, subject, as_json=as_json)
+    what = file_import.source_of(source, format, subject, as_json=as_json)
     session = session_of(ctx)
     with suggesting(session, stream):
         before = session.run(lambda manager: manager.stream_info(stream)).value
@@ -467,39 +468,27 @@ def load(
         return state.last_seq - before.state.last_seq
 
     export = parquet_export(what, before.config.subjects, left)
-    needs_spark = any(spark) or writers > 1 or (ids == "auto" and export and export.content.has_repeated_ids)
-    if export is not None and export.is_in_order and not needs_spark:
-        _publish_export(session, export, before.config, ids, _name(stream, source))
-        _show_imported(stream, export.content, stored(), json)
-        return
-
-    from natsctl.cli.spark_work import run_on_spark
-
     measured = Stored(stored)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
-        from natsctl.client.message import DryRunError
-        from natsctl.spark.files.file_import import (
-            check_subjects,
-            look,
-            messages,
-            read_once,
-            read_rows,
-            store,
-            subjects_of,
-        )
-
-        with read_once(read_rows(opened, what), what.format) as rows:
-            content = export.content if export else look(rows, before.config.subjects, left)
-            check_subjects(stream, before.config.subjects, content)
+        with file_import.read_once(file_import.read_rows(opened, what), what.format) as rows:
+            content = export.content if export else file_import.look(rows, before.config.subjects, left)
+            file_import.check_subjects(stream, before.config.subjects, content)
             if session.dry_run:
-                raise DryRunError(effect=_effect(content, subjects_of(rows)))
+                raise DryRunError(effect=_effect(content, file_import.subjects_of(rows)))
             measured.total = content.messages
-            repeated = content.has_repeated_ids
-            store(messages(rows, ids, writers, left, has_repeated_ids=repeated), options, ids, _name(stream, source))
+            made = file_import.messages(rows, ids, writers, left, has_repeated_ids=content.has_repeated_ids)
+            file_import.store(made, options, ids, _name(stream, source))
         return content
 
-    content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}", measured=measured)
+    needs_spark = any(spark) or writers > 1 or (ids == "auto" and export and export.content.has_repeated_ids)
+    if export is not None and export.is_in_order and not needs_spark:
+        _publish_export(session, export, before.config, ids, _name(stream, source))
+        content = export.content
+    else:
+        from natsctl.cli.spark_work import run_on_spark
+
+        content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}", measured=measured)
     _show_imported(stream, content, stored(), json)
 
 
