@@ -58,7 +58,7 @@ def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, 
         return 1
     trace = MessageTrace(origin, only)
     takers = trace.deliver(subject, reply, header, payload)
-    trace.tell(dest, values, len(header) + len(payload))
+    trace.report(dest, values, len(header) + len(payload))
     return takers
 
 
@@ -88,7 +88,7 @@ class MessageTrace:
         takers += sum([self._to_handler(sub) for sub in handlers])
         return takers + sum([self._to_group(members) for members in groups])
 
-    def tell(self, dest: bytes, values: Values, size: int) -> None:
+    def report(self, dest: bytes, values: Values, size: int) -> None:
         """Publish what has been noted."""
         headers = {_text(key): [_text(value) for value in values[key]] for key in sorted(values)}
         event = {

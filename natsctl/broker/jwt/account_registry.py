@@ -327,16 +327,16 @@ class AccountRegistry:
 
     def _refresh(self, accounts: Iterable[ActiveAccount], now_s: int, fresh: Iterable[ActiveAccount] = ()) -> None:
         """Check the imports of accounts again, and configure the broker with what is new or has changed."""
-        told = {held.name: held for held in fresh}
-        for held in (*told.values(), *accounts):
+        changed = {held.name: held for held in fresh}
+        for held in (*changed.values(), *accounts):
             imports, held.imports_end_s = imports_in_effect(held.claims, self._claims_of, self._signs, now_s)
             self._due_s = min(self._due_s, held.due_s)
             config = account_config(held.claims, imports)
             if config != held.config:
                 held.config = config
-                told[held.name] = held
-        if self.keeper is not None and told:
-            self.keeper.configure([held.config for held in told.values()])
+                changed[held.name] = held
+        if self.keeper is not None and changed:
+            self.keeper.configure([held.config for held in changed.values()])
 
     def _importers_of(self, exporters: list[ActiveAccount]) -> list[ActiveAccount]:
         """Return the other accounts that import from some."""

@@ -19,7 +19,7 @@ from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, 
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
 from natsctl.broker.broker_options import SECOND_NS
-from natsctl.broker.leaf.handshake import LeafConnect, parse_body, told, version_at_least
+from natsctl.broker.leaf.handshake import LeafConnect, parse_body, subject_lists, version_at_least
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.refusals import CloseReason
 
@@ -236,7 +236,7 @@ class AcceptedLink(LeafLink):
 
     def _tell_account(self) -> None:
         info = self._leafs.info(self)
-        info.import_, info.export = told(self._import), told(self._export)
+        info.import_, info.export = subject_lists(self._import), subject_lists(self._export)
         info.remote_account = self.account.name
         info.acc_is_sys = self.account is self.broker.system_account
         info.connect_info = True

@@ -120,7 +120,7 @@ def parse_body(body: bytes, kind: type[_Body]) -> _Body | None:
         return None
 
 
-def told(rules: SubjectRules) -> SubjectLists | None:
+def subject_lists(rules: SubjectRules) -> SubjectLists | None:
     """Return the rules of one direction as INFO has them, None without rules."""
     if rules.allow is None and not rules.deny:
         return None

@@ -232,7 +232,7 @@ class LocalInterest:
             if subject not in now:
                 self.withdrawn(subject)
 
-    def told(self) -> list[tuple[bytes, bytes]]:
+    def announced(self) -> list[tuple[bytes, bytes]]:
         """Return subject and queue group of all interest that the other side knows of."""
         return list(self._counts)
 

@@ -294,7 +294,7 @@ class LeafLink(Session):
 
     def _take_interest(self, subject: bytes, queue: bytes, weight: int) -> None:
         if subject == self._leafs.loop_subject(self.account):
-            self.loop_found(tell=True)
+            self.loop_found(notify=True)
         elif not self.rules.may_be_asked(subject):
             self._violated("Subscription", subject)
         elif not has_valid_tokens(subject):
@@ -315,12 +315,12 @@ class LeafLink(Session):
         self._leafs.log.error(f'{self.label} - {action} Violation on "{text}" - Check other side configuration')
         self.close(CloseReason.PROTOCOL_VIOLATION, f'Permissions Violation for {action} to "{text}"')
 
-    def loop_found(self, *, tell: bool) -> None:
+    def loop_found(self, *, notify: bool) -> None:
         """Close a connection that is part of a loop."""
         self.reconnect_delay_ns = DELAY_NS
         text = f'Loop detected for leafnode account="{self.account.name}". Delaying attempt to reconnect for 30s'
         self._leafs.log.error(f"{self.label} - {text}")
-        self.close(CloseReason.PROTOCOL_VIOLATION, text if tell else "")
+        self.close(CloseReason.PROTOCOL_VIOLATION, text if notify else "")
 
     # --- the end
 
@@ -471,7 +471,7 @@ class LeafLink(Session):
         """Log the error that the other side reports; it closes the link itself where it has to."""
         self._leafs.log.error(f"{self.label} - Leafnode Error {text}")
         if "Loop detected" in text:
-            self.loop_found(tell=False)
+            self.loop_found(notify=False)
 
     def _take_info(self, body: bytes) -> None:
         """Handle the other side's INFO."""

@@ -171,7 +171,7 @@ class SolicitedLink(LeafLink):
     def _finish(self) -> None:
         leafs = self._leafs
         if self.remote_cluster and leafs.knows_cluster(self):
-            self.loop_found(tell=True)
+            self.loop_found(notify=True)
             return
         if leafs.is_full(self.account, self):
             text = "maximum account active connections exceeded"

@@ -152,14 +152,16 @@ def _forgets(spark: SparkSession, project: Project) -> bool:
     return in_memory and default and local_path(spark.conf.get(_WAREHOUSE) or "") is not None
 
 
-Tell = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 
 
 class Updates:
     """Updates of one project in one session."""
 
-    def __init__(self, spark: SparkSession, project: Project, server: Mapping[str, str], tell: Tell) -> None:
-        self._spark, self._project, self._server, self._tell = spark, project, server, tell
+    def __init__(
+        self, spark: SparkSession, project: Project, server: Mapping[str, str], on_event: EventHandler
+    ) -> None:
+        self._spark, self._project, self._server, self._on_event = spark, project, server, on_event
 
     def run(self, *, dry: bool = False, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
         """Run one update, or with `dry` its check alone, by the files as they are now.
@@ -208,7 +210,7 @@ class Updates:
                 if event.state == UNRESOLVED:
                     faults.append(graph.fault_of(event))
                 else:
-                    self._tell(event)
+                    self._on_event(event)
         except PySparkException as failure:
             if faults:
                 raise PipelineError(faults) from failure
@@ -230,7 +232,7 @@ class RunPlan:
 
 
 class Run:
-    """One run; `tell` is called with every event, also those of the run itself."""
+    """One run; `on_event` is called with every event, also those of the run itself."""
 
     def __init__(
         self,
@@ -238,9 +240,9 @@ class Run:
         project: Project,
         server: Mapping[str, str],
         recorder: Recorder,
-        tell: Callable[[Event], None],
+        on_event: Callable[[Event], None],
     ) -> None:
-        self._spark, self._project, self._recorder, self._tell = spark, project, recorder, tell
+        self._spark, self._project, self._recorder, self._on_event = spark, project, recorder, on_event
         self._updates = Updates(spark, project, server, self._hear)
         self._pause: Callable[[float], bool] = lambda seconds: False
         self._remembered = False
@@ -293,7 +295,7 @@ class Run:
             self._recorder.flow(event.flow, event.state, event.error)
         elif event.state == "COMPLETED":
             self._recorder.completed()
-        self._tell(event)
+        self._on_event(event)
 
     def _positions(self) -> dict[str, dict[str, Position]]:
         """Return the positions of each flow; none where the checkpoints are not on this machine."""
@@ -307,7 +309,7 @@ class Run:
         return {name: now[name].seq - begun[name] for name in now if now[name].seq > begun[name]}
 
     def _say(self, state: str, error: str) -> None:
-        self._tell(Event(datetime.now(UTC), "", state, "Update has FAILED.", error))
+        self._on_event(Event(datetime.now(UTC), "", state, "Update has FAILED.", error))
 
 
 def _told(failure: BaseException) -> str:

@@ -250,9 +250,9 @@ def _own(whole: str) -> NatsctlError | None:
 
 
 def _told(whole: str) -> NatsctlError | None:
-    for told in REPORTED:
-        if found := re.search(told.pattern, whole):
-            return told.kind(_short(told.text or found[0]), hint=told.hint)
+    for reported in REPORTED:
+        if found := re.search(reported.pattern, whole):
+            return reported.kind(_short(reported.text or found[0]), hint=reported.hint)
     return None
 
 

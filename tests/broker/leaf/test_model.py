@@ -83,5 +83,5 @@ def test_every_plain_subscription_and_one_of_each_group_gets_each_message(progra
         assert sub not in world.subs
     world.servers.settle()
     left = [link.local_interest for side in world.sides for link in side.leafs.registered()]
-    wanted = [key for local_interest in left for key in local_interest.told() if not key[0].startswith(b"$")]
+    wanted = [key for local_interest in left for key in local_interest.announced() if not key[0].startswith(b"$")]
     assert wanted == []
