@@ -19,7 +19,7 @@ from natsctl.api.subjects import matches
 from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mapping, Mappings, compile_mapping
-from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
+from natsctl.broker.routes import NO_ROUTE, Recipient, Route, Routes
 from natsctl.broker.subscription import (
     COPY_LIMIT,
     Answer,
@@ -217,7 +217,7 @@ class Account:
     def publish_checked(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
     ) -> int:
-        """Deliver what a client publishes to where `mapped` has just said that it goes, and return the takers."""
+        """Deliver what a client publishes to where `mapped` has just said that it goes, and return the recipients."""
         return self.publish(self.went_to(subject), reply, header, payload, origin)
 
     def _publish_mapped(
@@ -295,18 +295,18 @@ class Account:
     def publish(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
     ) -> int:
-        """Deliver one message and return the number of takers."""
+        """Deliver one message and return the number of recipients."""
         route = self._exact.get(subject) or self.routes.find(subject)
         if route[0] or route[1]:
             return self._deliver(route, subject, reply, header, payload, origin)
-        takers = 0
+        recipients = 0
         for sub in route[2]:
             if sub.handler(subject, reply, header, payload, origin) is not False:
-                takers += 1
-        return takers
+                recipients += 1
+        return recipients
 
-    def run_taker(self, subject: bytes, origin: Session, headed: bool) -> PublishBatchHandler | None:
-        """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker.
+    def run_recipient(self, subject: bytes, origin: Session, headed: bool) -> PublishBatchHandler | None:
+        """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only recipient.
 
         Runs with headers (`headed`) are for handlers alone.
         """
@@ -335,7 +335,7 @@ class Account:
         return self.routes.shared_size(subject, self._exact.get(subject) or self.routes.find(subject)), False
 
     def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
-        """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
+        """Deliver one message to the recipients of `to`, who see `subject`; return the number of recipients."""
         route = self._exact.get(to) or self.routes.find(to)
         if route[1] or route[2]:
             return self._deliver_bound(to, route, subject, reply, header, payload, None)
@@ -351,9 +351,9 @@ class Account:
         origin: Session | None,
         queues: Sequence[bytes] | None,
     ) -> int:
-        """Deliver what another server sent to the plain takers of `to` and to one of each group that it chose.
+        """Deliver what another server sent to the plain recipients of `to` and to one of each group that it chose.
 
-        They see `subject`; `queues` None means every group. Returns the number of takers.
+        They see `subject`; `queues` None means every group. Returns the number of recipients.
         """
         clients, groups, handlers = self._exact.get(to) or self.routes.find(to)
         if groups and queues is not None:
@@ -385,7 +385,7 @@ class Account:
         return to if shown is subject else subject
 
     def send_all(self, to: bytes, messages: Sequence[Delivery]) -> int:
-        """Deliver messages in order to the takers of `to` and return how many had one; the first without is the last.
+        """Deliver messages in order to the recipients of `to`, up to the first that has none; return how many had one.
 
         The route is looked up once where it is one client's, which is what JetStream deliveries are made of.
         """
@@ -481,12 +481,12 @@ class Account:
     ) -> int:
         """Deliver along `route`; its cached heads are used where they show the right subject (`heads_fit`)."""
         clients, queues, handlers = route
-        takers = 0
+        recipients = 0
         if queues:
             if len(queues) == len(queues[0]) == 1 and queues[0][0][0] is not None:
                 clients = clients + queues[0]  # nobody to choose from
             else:
-                chosen, takers = self._choose(queues, subject, reply, header, payload, origin)
+                chosen, recipients = self._choose(queues, subject, reply, header, payload, origin)
                 clients = clients + chosen
         if clients:
             size = len(payload)
@@ -496,7 +496,7 @@ class Account:
                 assert session is not None
                 if session is origin and not session.echo:
                     continue
-                takers += 1
+                recipients += 1
                 if not (head and heads_fit):
                     head = b"MSG " + subject + sub.sid_field
                 if with_header and session.headers:
@@ -523,34 +523,34 @@ class Account:
                     session.cut_slow_consumer()
         for sub in handlers:
             if sub.handler(subject, reply, header, payload, origin) is not False:
-                takers += 1
-        return takers
+                recipients += 1
+        return recipients
 
     def _choose(
         self,
-        queues: tuple[tuple[Taker, ...], ...],
+        queues: tuple[tuple[Recipient, ...], ...],
         subject: bytes,
         reply: bytes,
         header: bytes,
         payload: bytes,
         origin: Session | None,
-    ) -> tuple[tuple[Taker, ...], int]:
+    ) -> tuple[tuple[Recipient, ...], int]:
         """Return one client of each group, and how many groups were served by a handler instead."""
-        chosen: list[Taker] = []
+        chosen: list[Recipient] = []
         served = 0
         for members in queues:
             count = len(members)
             start = int(self._rng.random() * count) if count > 1 else 0
             for index in range(start, start + count):
-                taker = members[index % count]
-                session = taker[0]
+                recipient = members[index % count]
+                session = recipient[0]
                 if session is None:
-                    if taker[1].handler(subject, reply, header, payload, origin) is False:
+                    if recipient[1].handler(subject, reply, header, payload, origin) is False:
                         continue
                     served += 1
                 elif session is origin and not session.echo:
                     continue
                 else:
-                    chosen.append(taker)
+                    chosen.append(recipient)
                 break
         return tuple(chosen), served

@@ -33,8 +33,8 @@ LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
 """And after each with a longer subject, which may take long to match,"""
-MANY_TAKERS: Final = 64
-"""or with more takers than these."""
+MANY_RECIPIENTS: Final = 64
+"""or with more recipients than these."""
 MAX_PUT_OFF_BYTES: Final = 8 << 20
 """Bytes that may arrive after work was deferred: one read of the shell may be unpacked to much more."""
 MAX_FORCED: Final = 50

@@ -23,7 +23,7 @@ from natsctl.broker.subscription import DeliveryFilter
 from natsctl.wire.ops import PUB, Op
 
 if TYPE_CHECKING:
-    from natsctl.broker.routes import Taker
+    from natsctl.broker.routes import Recipient
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
 
@@ -57,9 +57,9 @@ def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, 
         refuse_publish(origin, dest)
         return 1
     trace = MessageTrace(origin, only)
-    takers = trace.deliver(subject, reply, header, payload)
+    recipients = trace.deliver(subject, reply, header, payload)
     trace.report(dest, values, len(header) + len(payload))
-    return takers
+    return recipients
 
 
 class MessageTrace:
@@ -75,7 +75,7 @@ class MessageTrace:
         self._message = (b"", b"", b"", b"")
 
     def deliver(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
-        """Give the message to its takers, unless it is only to be traced, and return how many they are."""
+        """Give the message to its recipients, unless it is only to be traced, and return how many they are."""
         account, origin = self._account, self._origin
         self._note("in", {**_who(origin), "acc": account.name, "subj": _text(subject)})
         # Permissions were checked for this destination; weights may choose another one a second time.
@@ -84,9 +84,9 @@ class MessageTrace:
             self._note("sm", {"to": _text(to)})
         self._message = (to, reply, header, payload)
         clients, groups, handlers = account.routes.exact.get(to) or account.routes.find(to)
-        takers = sum([self._to_client(sub) for _, sub, _ in clients])
-        takers += sum([self._to_handler(sub) for sub in handlers])
-        return takers + sum([self._to_group(members) for members in groups])
+        recipients = sum([self._to_client(sub) for _, sub, _ in clients])
+        recipients += sum([self._to_handler(sub) for sub in handlers])
+        return recipients + sum([self._to_group(members) for members in groups])
 
     def report(self, dest: bytes, values: Values, size: int) -> None:
         """Publish what has been noted."""
@@ -128,7 +128,7 @@ class MessageTrace:
             guard.handler(*self._message, self._origin)
         return self._leaves(client)
 
-    def _to_group(self, members: tuple[Taker, ...]) -> int:
+    def _to_group(self, members: tuple[Recipient, ...]) -> int:
         start = int(self._origin.broker.rng.random() * len(members))
         for session, sub, _ in members[start:] + members[:start]:
             if self._to_client(sub) if session is not None else self._to_handler(sub):
@@ -178,20 +178,20 @@ RESERVED_HEADS: Final = frozenset({b"_R_", b"_GR", b"$JS", b"$GR"})
 RESERVED_FIRST: Final = frozenset(b"$_")
 """First byte of subjects that belong to the server, and of a few that do not."""
 RUN_MIN: Final = 4
-"""Publishes in a row on one route that are worth a look for a taker of runs."""
+"""Publishes in a row on one route that are worth a look for a recipient of runs."""
 SHORT_RUNS: Final = 4
 """Runs below that after which no more are looked for among what arrived together."""
 
 
 def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
-    """Hand leading runs of messages on one route to takers of runs, and return the operations that are left."""
+    """Hand leading runs of messages on one route to recipients of runs, and return the operations that are left."""
     start = short = 0
     while len(ops) - start >= RUN_MIN and ops[start][0] == PUB and short < SHORT_RUNS:
         subject = ops[start][1]
         if subject[0] in RESERVED_FIRST:
             break
         headed = ops[start][3] != b""
-        take = session.account.run_taker(subject, session, headed)
+        take = session.account.run_recipient(subject, session, headed)
         if take is None:
             break
         end = start

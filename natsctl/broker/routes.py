@@ -8,8 +8,8 @@ longer subject is kept under the stem (`orders.`). A subject that no prefix deci
 but its route is made once for each set of nodes that is reached.
 
 A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
-bounded by the number of takers kept. While the subscriptions of a connection that has ended are removed slice by slice
-(deferred_work.py), no route is made of those that are still there.
+bounded by the number of recipients kept. While the subscriptions of a connection that has ended are removed slice by
+slice (deferred_work.py), no route is made of those that are still there.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from natsctl.broker.subscription import Subscription
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
-Taker: TypeAlias = "tuple[Session | None, Subscription, bytes]"
+Recipient: TypeAlias = "tuple[Session | None, Subscription, bytes]"
 """(session, subscription, `MSG subject sid ` where the route is of one subject, else empty); no session: a handler."""
-Route: TypeAlias = "tuple[tuple[Taker, ...], tuple[tuple[Taker, ...], ...], tuple[Subscription, ...]]"
+Route: TypeAlias = "tuple[tuple[Recipient, ...], tuple[tuple[Recipient, ...], ...], tuple[Subscription, ...]]"
 """(plain clients, queue groups, plain handlers)"""
 
 NO_ROUTE: Final[Route] = ((), (), ())
-MAX_CACHED_TAKERS: Final = 65536
-"""Takers, plus one per route, in all cached routes of one account (about 150 bytes each)."""
-MAX_ROUTE_COST: Final = MAX_CACHED_TAKERS // 2
+MAX_CACHED_RECIPIENTS: Final = 65536
+"""Recipients, plus one per route, in all cached routes of one account (about 150 bytes each)."""
+MAX_ROUTE_COST: Final = MAX_CACHED_RECIPIENTS // 2
 """Most that one route counts: a longer one stays until that much else is cached, else each message would make it."""
 MAX_CACHED_HEADS: Final = 8
 """Clients of one route up to which their message heads are kept ready."""
@@ -135,7 +135,7 @@ class Routes:
         """Return every subscription that takes `subject`, all members of groups included."""
         clients, queues, handlers = self.exact.get(subject) or self.find(subject)
         members = (member for group in queues for member in group)
-        return [*handlers, *(taker[1] for taker in clients), *(member[1] for member in members)]
+        return [*handlers, *(recipient[1] for recipient in clients), *(member[1] for member in members)]
 
     def stem(self, subject: bytes) -> bytes:
         """Return the beginning of `subject` that any tokens may follow on the same route; empty where none is known."""
@@ -160,7 +160,7 @@ class Routes:
                 if sub.subject == subject:  # nothing else comes this way: no other entry would be of use
                     alone = _route_to(sub, subject)
                     self._cost += 2
-                    if self._cost > MAX_CACHED_TAKERS:
+                    if self._cost > MAX_CACHED_RECIPIENTS:
                         self._forget(b">")
                     self.exact[subject] = alone
                     return alone
@@ -203,7 +203,7 @@ class Routes:
     def _pay(self, cost: int) -> None:
         """Count what is about to be cached, after forgetting all where that would be too much."""
         cost = min(cost, MAX_ROUTE_COST)
-        if self._cost + cost > MAX_CACHED_TAKERS:
+        if self._cost + cost > MAX_CACHED_RECIPIENTS:
             self._forget(b">")
         self._cost += cost
 
@@ -225,17 +225,17 @@ def _route(
     if not subject:  # there may be a million of them
         groups = tuple([tuple([(sub.session, sub, b"") for sub in members]) for members in queues.values()])
         return tuple([(sub.session, sub, b"") for sub in clients]), groups, handlers
-    groups = tuple([tuple([_taker(sub, subject) for sub in members]) for members in queues.values()])
-    return tuple([_taker(sub, subject) for sub in clients]), groups, handlers
+    groups = tuple([tuple([_recipient(sub, subject) for sub in members]) for members in queues.values()])
+    return tuple([_recipient(sub, subject) for sub in clients]), groups, handlers
 
 
 def _route_to(sub: Subscription, subject: bytes) -> Route:
     """Return the route of a subject that one subscription takes."""
     if sub.session is None and not sub.queue:
         return (), (), (sub,)
-    taker = sub.session, sub, b"MSG " + subject + sub.sid_field
-    return ((), ((taker,),), ()) if sub.queue else ((taker,), (), ())
+    recipient = sub.session, sub, b"MSG " + subject + sub.sid_field
+    return ((), ((recipient,),), ()) if sub.queue else ((recipient,), (), ())
 
 
-def _taker(sub: Subscription, subject: bytes) -> Taker:
+def _recipient(sub: Subscription, subject: bytes) -> Recipient:
     return sub.session, sub, b"MSG " + subject + sub.sid_field

@@ -20,8 +20,8 @@ from natsctl.broker.auth.permissions import SessionPermissions
 from natsctl.broker.deferred_work import (
     LONG_SUBJECT_BYTES,
     LOOK_MASK,
+    MANY_RECIPIENTS,
     MANY_SUBS,
-    MANY_TAKERS,
     SUBS_STEP,
     DeferredWork,
     keep,
@@ -139,7 +139,7 @@ def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None
     account = session.account
     subject = account.went_to(subject)
     clients, _, handlers = account.routes.exact.get(reply) or account.routes.find(reply)
-    for sub in (*(taker[1] for taker in clients), *(sub.client for sub in handlers if sub.client is not None)):
+    for sub in (*(recipient[1] for recipient in clients), *(sub.client for sub in handlers if sub.client is not None)):
         if sub.session is session:
             header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
             account.deliver_to(sub, reply, b"", header, b"")
@@ -448,10 +448,10 @@ class Session:
             if self.verbose:
                 self.write(OK_LINE)
             send = publish_traced if header and TRACE_DEST in header else publish
-            takers = send(subject, reply, header, payload, self)
-            if not takers and reply and self.no_responders:
+            recipients = send(subject, reply, header, payload, self)
+            if not recipients and reply and self.no_responders:
                 answer_no_responders(self, subject, reply)
-            look = not msgs & LOOK_MASK or takers > MANY_TAKERS or len(subject) > LONG_SUBJECT_BYTES
+            look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
             if look and clock.monotonic_ns() > until and put_off(self, rest):
                 break
         self.in_msgs += msgs

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
-"""Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a taker."""
+"""Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a recipient."""
 
 PublishBatchHandler: TypeAlias = "Callable[[bytes, Sequence[Op]], None]"
 """Called with PUB operations, all without headers, in order, and their subject, b"" where they are on several.
@@ -64,7 +64,7 @@ def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin
 
 
 class Subscription:
-    """A subject pattern with its taker: `session` for clients, `handler` inside the server."""
+    """A subject pattern with its recipient: `session` for clients, `handler` inside the server."""
 
     __slots__ = (
         "account",

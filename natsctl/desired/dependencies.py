@@ -88,8 +88,8 @@ def with_needs(changes: Mapping[AssetKey, Change], live_state: LiveState) -> lis
         else:
             may[key].update(AssetKey(origin) for origin in origins(change.config or {}))
     for group in _rivals(changes, live_state):
-        for giver, taker in _handed_over(group):
-            must[taker].add(giver)
+        for holder, claimant in _handed_over(group):
+            must[claimant].add(holder)
     needed, circle = ordered(list(changes), must, may)
     for key, first in needed.items():
         changes[key].needs = [needed_name(other) for other in needed if other in first]
@@ -163,9 +163,9 @@ def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey,
     for key, change in changes.items():
         for subject in given_up(change):
             given.add(pattern_of(subject), key)
-    for taker, change in changes.items():
+    for claimant, change in changes.items():
         for subject in taken(change):
-            yield from ((giver, taker) for giver in given.overlapping(pattern_of(subject)) if giver != taker)
+            yield from ((holder, claimant) for holder in given.overlapping(pattern_of(subject)) if holder != claimant)
 
 
 def given_up(change: Change) -> set[str]:

@@ -55,7 +55,7 @@ from natsctl.server.system_events import encoded
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.routes import Taker
+    from natsctl.broker.routes import Recipient
     from natsctl.broker.subscription import Subscription
     from natsctl.server.monitor.query import ServerView
     from natsctl.server.system_events import AccountEvents, Heartbeat
@@ -370,14 +370,14 @@ def subscribers(account: Account, subject: str, queue: bytes | None = None) -> i
     """
     if is_literal(subject):
         clients, groups, _ = account.routes.find(subject.encode())
-        takers = (() if queue is not None else clients, *groups)
-        return sum(_counted(_subscriptions(group), queue) for group in takers)
+        recipients = (() if queue is not None else clients, *groups)
+        return sum(_counted(_subscriptions(group), queue) for group in recipients)
     covered = (sub for sub in account.routes.subs if is_subset(sub.subject.decode("utf-8", "replace"), subject))
     return _counted(covered, queue)
 
 
-def _subscriptions(takers: Iterable[Taker]) -> Iterable[Subscription]:
-    return (taker[1] for taker in takers)
+def _subscriptions(recipients: Iterable[Recipient]) -> Iterable[Subscription]:
+    return (recipient[1] for recipient in recipients)
 
 
 def _counted(subs: Iterable[Subscription], queue: bytes | None) -> int:

@@ -87,8 +87,8 @@ def test_a_literal_beside_a_prefix_is_seen_before_and_after_caching(house: Any) 
     assert len(wide) == 5
 
 
-def test_the_cache_is_bounded_by_takers(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MAX_CACHED_TAKERS", 300)
+def test_the_cache_is_bounded_by_recipients(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MAX_CACHED_RECIPIENTS", 300)
     for index in range(20):
         listen(house.account, b"*.%d.*" % index)
     listen(house.account, b"*.*.x")
@@ -131,9 +131,9 @@ def test_send_routes_by_one_subject_and_shows_another(house: Any) -> None:
     client.say(b"SUB inbox.* 1\r\n")
     member.say(b"SUB inbox.x q 2\r\n")
     seen = listen(house.account, b"inbox.x")
-    takers = house.account.send(b"inbox.x", b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")
+    recipients = house.account.send(b"inbox.x", b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")
     tail = b"$JS.ACK.1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
-    assert takers == 3
+    assert recipients == 3
     assert client.heard() == b"HMSG orders.new 1 " + tail and member.heard() == b"HMSG orders.new 2 " + tail
     assert seen == [(b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")]
     assert house.account.send(b"nobody", b"orders.new", b"", b"", b"") == 0
@@ -196,7 +196,7 @@ def test_a_client_is_not_served_beyond_its_end_within_one_message(house: Any) ->
     assert client.say(b"PUB a 0\r\n\r\nPUB a 0\r\n\r\n").count(b"MSG a 1") == 1
 
 
-def test_many_takers_of_one_subject_all_get_their_own_sid(house: Any) -> None:
+def test_many_recipients_of_one_subject_all_get_their_own_sid(house: Any) -> None:
     clients = [house.client() for _ in range(30)]
     for number, client in enumerate(clients):
         client.say(b"SUB a.b %d\r\n" % number)
@@ -238,7 +238,7 @@ def test_a_literal_subscription_is_three_objects(house: Any) -> None:
     assert made <= 3_100, "subscription, node of the trie, and the tuple in it: memory and collections count by objects"
 
 
-def test_a_subject_with_one_taker_has_one_cached_route(house: Any) -> None:
+def test_a_subject_with_one_recipient_has_one_cached_route(house: Any) -> None:
     talker = house.client()
     talker.say(b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(1000)))
     said = talker.say(b"".join(b"PUB t.%d 0\r\n\r\n" % n for n in range(1000)))
@@ -247,7 +247,7 @@ def test_a_subject_with_one_taker_has_one_cached_route(house: Any) -> None:
 
 
 def test_a_long_route_stays_beside_many_others(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MAX_CACHED_TAKERS", 600)
+    monkeypatch.setattr(routes, "MAX_CACHED_RECIPIENTS", 600)
     monkeypatch.setattr(routes, "MAX_ROUTE_COST", 300, raising=False)
     for _ in range(1000):
         listen(house.account, b"work", b"q")

@@ -38,27 +38,27 @@ def listening(house: BrokerHarness) -> SessionClient:
 
 
 def test_the_message_and_who_it_went_to_are_told(house: BrokerHarness) -> None:
-    listener, taker, publisher = listening(house), house.client(), house.client()
-    taker.say(b"SUB foo 1\r\nSUB foo q 2\r\n")
+    listener, recipient, publisher = listening(house), house.client(), house.client()
+    recipient.say(b"SUB foo 1\r\nSUB foo q 2\r\n")
     traced(publisher, b"foo", DEST + b"A: b\r\nA: c\r\n")
-    assert taker.heard().count(b"HMSG foo ") == 2
+    assert recipient.heard().count(b"HMSG foo ") == 2
     found = told(listener)
     assert list(found) == ["server", "request", "events"]
     assert found["request"] == {"header": {"A": ["b", "c"], "Nats-Trace-Dest": ["traces"]}, "msgsize": 51}
     assert [{key: event[key] for key in event if key != "ts"} for event in found["events"]] == [
         {"type": "in", "kind": 0, "cid": publisher.session.cid, "acc": "$G", "subj": "foo"},
-        {"type": "eg", "kind": 0, "cid": taker.session.cid, "sub": "foo"},
-        {"type": "eg", "kind": 0, "cid": taker.session.cid, "sub": "foo", "queue": "q"},
+        {"type": "eg", "kind": 0, "cid": recipient.session.cid, "sub": "foo"},
+        {"type": "eg", "kind": 0, "cid": recipient.session.cid, "sub": "foo", "queue": "q"},
     ]
 
 
 def test_a_message_that_is_only_traced_reaches_nobody(house: BrokerHarness) -> None:
-    listener, taker, publisher = listening(house), house.client(), house.client()
+    listener, recipient, publisher = listening(house), house.client(), house.client()
     taken: list[bytes] = []
     house.account.subscribe(b"foo", lambda subject, *rest: taken.append(subject)).stream = "S"
-    taker.say(b"SUB foo 1\r\n")
+    recipient.say(b"SUB foo 1\r\n")
     assert traced(publisher, b"foo", DEST + ONLY, b"r") == b""
-    assert (taker.heard(), taken) == (b"", [])
+    assert (recipient.heard(), taken) == (b"", [])
     assert [event["type"] for event in events(listener)] == ["in", "eg", "js"]
 
 
@@ -72,40 +72,42 @@ def test_a_stream_is_told_and_stores_that_the_trace_is_over(house: BrokerHarness
 
 
 def test_a_mapped_subject_is_told(house: BrokerHarness) -> None:
-    listener, taker, publisher = listening(house), house.client(), house.client()
+    listener, recipient, publisher = listening(house), house.client(), house.client()
     house.broker.configure([AccountConfig("$G", mappings=(SubjectMap("a", (Destination("b", 100),)),))])
-    taker.say(b"SUB b 1\r\n")
+    recipient.say(b"SUB b 1\r\n")
     traced(publisher, b"a")
-    assert taker.heard().startswith(b"HMSG b 1 ")
+    assert recipient.heard().startswith(b"HMSG b 1 ")
     assert [event.get("to") or event.get("subj") for event in events(listener)[:2]] == ["a", "b"]
 
 
 def test_why_a_client_was_not_given_the_message_is_told(house: BrokerHarness) -> None:
-    listener, taker = listening(house), house.client()
+    listener, recipient = listening(house), house.client()
     publisher = house.client(b'CONNECT {"verbose":false,"headers":true,"echo":false}\r\n')
     publisher.say(b"SUB foo 1\r\n")
-    taker.session.apply_permissions(
-        taker.session.login.grant.__class__("", "$G", permissions=Permissions(subscribe=SubjectRules(deny=("foo",)))),
+    recipient.session.apply_permissions(
+        recipient.session.login.grant.__class__(
+            "", "$G", permissions=Permissions(subscribe=SubjectRules(deny=("foo",)))
+        ),
         house.account,
     )
-    taker.say(b"SUB > 2\r\n")
+    recipient.say(b"SUB > 2\r\n")
     traced(publisher, b"foo")
     errors = {event["cid"]: event["error"] for event in events(listener) if "error" in event}
     assert errors == {
         publisher.session.cid: "Not delivered because of no echo",
-        taker.session.cid: "Not delivered because subscription denies this subject",
+        recipient.session.cid: "Not delivered because subscription denies this subject",
     }
 
 
 def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: BrokerHarness) -> None:
-    listener, taker, publisher = listening(house), house.client(), house.client()
-    taker.say(b"SUB foo 1\r\n")
+    listener, recipient, publisher = listening(house), house.client(), house.client()
+    recipient.say(b"SUB foo 1\r\n")
     grant = publisher.session.login.grant.__class__(
         "", "$G", permissions=Permissions(publish=SubjectRules(allow=("foo",)))
     )
     publisher.session.apply_permissions(grant, house.account)
     assert traced(publisher, b"foo") == b"-ERR 'Permissions Violation for Publish to \"traces\"'\r\n"
-    assert (taker.heard(), listener.heard()) == (b"", b"")
+    assert (recipient.heard(), listener.heard()) == (b"", b"")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: Brok
     ],
 )
 def test_what_asks_for_no_trace_gets_none(house: BrokerHarness, lines: bytes, delivered: bool) -> None:
-    listener, taker, publisher = listening(house), house.client(), house.client()
-    taker.say(b"SUB foo 1\r\n")
+    listener, recipient, publisher = listening(house), house.client(), house.client()
+    recipient.say(b"SUB foo 1\r\n")
     traced(publisher, b"foo", lines)
-    assert (bool(taker.heard()), listener.heard()) == (delivered, b"")
+    assert (bool(recipient.heard()), listener.heard()) == (delivered, b"")

@@ -36,7 +36,7 @@ def look_up(routes: Routes, subject: bytes) -> Route:
     return routes.exact.get(subject) or routes.find(subject)
 
 
-def takers(route: Route) -> set[Subscription]:
+def recipients(route: Route) -> set[Subscription]:
     clients, queues, handlers = route
     return {sub for _, sub, _ in clients} | {sub for group in queues for _, sub, _ in group} | set(handlers)
 
@@ -59,17 +59,17 @@ def test_routes_agree_with_the_plain_matcher(steps: list[tuple[str, bytes | int,
             asked.add(what)
         for subject in sorted(asked):
             route = look_up(routes, subject)
-            assert takers(route) == expected(live, subject), subject
+            assert recipients(route) == expected(live, subject), subject
             stem = routes.stem(subject)
             for longer in (b"a", b"c.b", b"b.b.c", b"*.d") if stem else ():
-                assert takers(look_up(routes, stem + longer)) == expected(live, stem + longer), stem + longer
+                assert recipients(look_up(routes, stem + longer)) == expected(live, stem + longer), stem + longer
 
 
 def test_one_look_below_a_stem_tells_of_every_subject_there() -> None:
     routes = Routes()
     sub = add(routes, b"orders.>")
     route = routes.find(b"orders.1.new")
-    assert takers(route) == {sub}
+    assert recipients(route) == {sub}
     assert routes.stem(b"orders.2.old.again") == b"orders."
     assert routes.find(b"orders.2.old.again")[2] is route[2]
     assert [routes.stem(bad) for bad in (b"orders", b"orders.", b"orders.a..b", b"orders.a.")] == [b""] * 4
@@ -81,10 +81,10 @@ def test_a_literal_below_a_stem_ends_it() -> None:
     routes.find(b"orders.1.new")
     narrow = add(routes, b"orders.2.new")
     assert routes.stem(b"orders.3") == b""
-    assert takers(routes.find(b"orders.2.new")) == {wide, narrow}
-    assert takers(routes.find(b"orders.3.new")) == {wide}
+    assert recipients(routes.find(b"orders.2.new")) == {wide, narrow}
+    assert recipients(routes.find(b"orders.3.new")) == {wide}
     assert routes.remove(narrow)
-    assert takers(routes.find(b"orders.2.new")) == {wide}
+    assert recipients(routes.find(b"orders.2.new")) == {wide}
 
 
 def test_subjects_that_reach_the_same_patterns_share_what_was_made_for_the_first() -> None:

@@ -29,7 +29,7 @@ async def test_a_client_that_was_accepted_is_served() -> None:
         await client.close()
 
 
-async def test_a_request_without_taker_is_answered_at_once() -> None:
+async def test_a_request_without_recipient_is_answered_at_once() -> None:
     async with ServerInstance(ANY) as server:
         client = await RawClient.connect(server.url)
         header, payload = await client.request(b"nobody.here")

@@ -166,9 +166,9 @@ class Responses:
         self._prefix = f"_R_.{draw_digits(broker.secret_rng, _DIGITS)}.".encode()
         self._tail = f".{hash_digits(broker.server_name, 8)}.T".encode()
         self._look_ns = 0
-        taker = Subscription(account, self._prefix + b">", handler=self._take)
-        taker.foreign = True
-        account.place(taker)
+        recipient = Subscription(account, self._prefix + b">", handler=self._take)
+        recipient.foreign = True
+        account.place(recipient)
 
     def __len__(self) -> int:
         return len(self._by_subject)

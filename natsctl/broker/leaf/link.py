@@ -244,7 +244,7 @@ class LeafLink(Session):
     def send_message(
         self, to: bytes, subject: bytes, reply: bytes, queues: list[bytes], header: bytes, payload: bytes
     ) -> None:
-        """Send one message to the takers of `to`, who are to see `subject`; that goes along behind the ack subject."""
+        """Send one message to the recipients of `to`, who see `subject`, which goes along behind the ack subject."""
         if subject != to and reply:
             reply = b"%b@%b" % (reply, subject)
         if reply and self.rules.replies is not None:

@@ -340,7 +340,7 @@ class PullDelivery:
         """Hand out up to `budget` messages, redeliveries first, and return how many went."""
         consumer = self._consumer
         sent = 0
-        while sent < budget and self._find_taker():
+        while sent < budget and self._find_request():
             if consumer.redelivery.queued:
                 self._available, self._unacked = consumer.undelivered.count + 1, len(consumer.state.pending)
                 number = consumer.retry.deliver(self._hand_out)
@@ -371,7 +371,7 @@ class PullDelivery:
         store = self._consumer.stream.store
         return request.ends_without_messages() and (request.seen_seq <= store.durable_seq or not store.unsettled)
 
-    def _find_taker(self) -> bool:
+    def _find_request(self) -> bool:
         """Bring a request to the head whose client keeps up with reading; False when there is none."""
         congested = self._consumer.budget.congested
         if self.priority is not None:
@@ -424,17 +424,17 @@ class PullDelivery:
         while waiting:
             request = waiting[0]
             if self.priority is not None or request.expires_ns or request.bytes_left > 0:
-                taker = self._taker(len(subject) + len(reply) + len(header) + len(payload), vacant, now_ns)
-                if taker is None:
+                served = self._request_for(len(subject) + len(reply) + len(header) + len(payload), vacant, now_ns)
+                if served is None:
                     return False
-                request = taker
+                request = served
             if send(request.reply, subject, reply, pin.stamp(header) if pin is not None else header, payload):
                 self._took(request, now_ns)
                 return True
             self._close(request)
         return False
 
-    def _taker(self, size: int, vacant: bool, now_ns: int) -> OpenRequest | None:
+    def _request_for(self, size: int, vacant: bool, now_ns: int) -> OpenRequest | None:
         """Move the request for the next message to the head and return it; requests that cannot take it end."""
         waiting, priority, passed = self.waiting, self.priority, 0
         while waiting:

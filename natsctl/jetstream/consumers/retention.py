@@ -208,8 +208,8 @@ class Retention:
             return
         seq, looked = store.next_seq(ALL, 1), 0
         while seq:
-            takers = self.interest.consumers_of(store.subject_of(seq) or b"")
-            if takers and not self._is_wanted(seq, takers):
+            consumers = self.interest.consumers_of(store.subject_of(seq) or b"")
+            if consumers and not self._is_wanted(seq, consumers):
                 self._remove(seq)
             seq, looked = store.next_seq(ALL, seq + 1), looked + 1
             if not looked % SWEEP_BATCH:
@@ -257,14 +257,14 @@ class Retention:
                 self._remove(seq)
         self._stream.count_bytes()
 
-    def _is_wanted(self, seq: int, takers: Consumers) -> bool:
-        """Return whether one of its takers has yet to acknowledge a message."""
-        if len(takers) == 1:
-            return _wants(takers[0], seq)
+    def _is_wanted(self, seq: int, consumers: Consumers) -> bool:
+        """Return whether one of its consumers has yet to acknowledge a message."""
+        if len(consumers) == 1:
+            return _wants(consumers[0], seq)
         at = self._asked.get(seq, 0)
-        while at < len(takers) and not _wants(takers[at], seq):
+        while at < len(consumers) and not _wants(consumers[at], seq):
             at += 1
-        if at == len(takers):
+        if at == len(consumers):
             self._asked.pop(seq, None)
             return False
         if at:
@@ -320,10 +320,10 @@ class Retention:
 
     def _is_spent(self, seq: int) -> bool:
         """Return whether a message has no further use; one that some consumer gave up stays."""
-        takers = self.interest.consumers_of(self._stream.store.subject_of(seq) or b"")
-        if not takers:
+        consumers = self.interest.consumers_of(self._stream.store.subject_of(seq) or b"")
+        if not consumers:
             return self.by_interest
-        return not self._is_wanted(seq, takers)
+        return not self._is_wanted(seq, consumers)
 
 
 def _wants(consumer: ConsumerContext, seq: int) -> bool:

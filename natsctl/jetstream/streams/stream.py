@@ -312,9 +312,9 @@ class Stream:
 
     def hold_back(self, closed: bool) -> None:
         """Hold messages, acks and pull requests while a job changes the stream; direct gets check for themselves."""
-        taker = self.work if closed else self.pipeline
+        sink = self.work if closed else self.pipeline
         for capture in self._captures:
-            capture.handler, capture.run = taker.publish, taker.publish_run
+            capture.handler, capture.run = sink.publish, sink.publish_run
         self.js.router.hold(self.name.encode(), self.work.hold if closed else None)
 
     def _release(self) -> None:

@@ -132,11 +132,11 @@ class Upstream:
         "stopped",
     )  # fmt: skip
 
-    def __init__(self, stream: StreamContext, taker: MessageSink) -> None:
+    def __init__(self, stream: StreamContext, sink: MessageSink) -> None:
         """Prepare; nothing is requested before `start`."""
         timers = stream.engine.timers
         self._stream = stream
-        self._sink = taker
+        self._sink = sink
         self._alarm = Alarm(timers, self.connect)
         self._watch = Alarm(timers, self._look)
         self._answers: Subscription | None = None

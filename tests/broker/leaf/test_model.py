@@ -64,10 +64,10 @@ class World:
         assert sorted(hit for hit in got if hit in plain) == sorted(plain)
         for group in {queue for *_, queue in matching if queue}:
             members = {(at, sid) for at, sid, _, queue in matching if queue == group}
-            takers = [hit for hit in got if hit in members]
-            assert len(takers) == 1
+            recipients = [hit for hit in got if hit in members]
+            assert len(recipients) == 1
             if any(at == side for at, _ in members):
-                assert takers[0][0] == side
+                assert recipients[0][0] == side
         assert len(got) == len(plain) + len({queue for *_, queue in matching if queue})
 
 
