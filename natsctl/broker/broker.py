@@ -222,7 +222,7 @@ class Broker:
             self._set_config(config)
         removed = [account for name in gone if (account := self._remove(name)) is not None]
         self.resolve_imports()
-        self._tell_followers()
+        self._notify_followers()
         return removed
 
     def configure_accounts(self, configs: Sequence[AccountConfig]) -> None:
@@ -238,7 +238,7 @@ class Broker:
             self._apply_plan(self.accounts[config.name] for config in configs)
         elif trading:
             self.resolve_imports()
-        self._tell_followers()
+        self._notify_followers()
 
     def remove_account(self, name: str) -> Account | None:
         """Forget an account and return it, for the caller to close its sessions; None for one that has to be."""
@@ -285,7 +285,7 @@ class Broker:
         """Call `follow` with every account whose configuration has changed, those that are gone included."""
         self._followers.append(follow)
 
-    def _tell_followers(self) -> None:
+    def _notify_followers(self) -> None:
         changed, self._changed = self._changed, {}
         for account in changed:
             for follow in self._followers:

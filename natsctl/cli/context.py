@@ -170,10 +170,10 @@ def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = Fals
     from natsctl.cli.output import show_page
 
     show_page(render_context({**document, **more}))
-    tell_overridden()
+    warn_overridden()
 
 
-def tell_overridden() -> None:
+def warn_overridden() -> None:
     """Warn on stderr of variables that win over every context."""
     if names := overriding(os.environ):
         output.note(f"warning: the environment overrides contexts: {', '.join(names)}")
@@ -453,7 +453,7 @@ def validate(ctx: typer.Context, name: MaybeName = None, connect: Connect = Fals
         from natsctl.cli.output import show_table
 
         show_table(render_checks(found))
-        tell_overridden()
+        warn_overridden()
     else:
         output.emit("No contexts defined")
     if any(one.fault for one in found):

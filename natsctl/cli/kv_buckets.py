@@ -216,7 +216,7 @@ def _list_keys(
         found = session.run(lambda _: keys_of(opened, pattern))
         output.emit_json(found) if json else output.emit_names(found)
         if not found and not names:
-            _tell_none(bucket, pattern)
+            _show_none(bucket, pattern)
         return
     whole = session.run(lambda _: entries(opened, pattern, values=values))
     whole.sort(key=lambda entry: entry.key)
@@ -230,10 +230,10 @@ def _list_keys(
 
         show_table(render_keys(bucket, whole, values=values))
     else:
-        _tell_none(bucket, pattern)
+        _show_none(bucket, pattern)
 
 
-def _tell_none(bucket: str, pattern: str) -> None:
+def _show_none(bucket: str, pattern: str) -> None:
     output.note(f"No keys in bucket {safe(bucket)}" + (f" match {safe(pattern)}" if pattern != ">" else ""))
 
 
@@ -292,7 +292,7 @@ def _remove_key(
     if not confirmed(session, f"delete key {bucket.name} > {key}", force):
         return
     answer = session.run(lambda _: bucket.delete(key, revision))
-    _tell_removed(bucket, key, answer.value.seq, "deleted", json)
+    _show_removed(bucket, key, answer.value.seq, "deleted", json)
 
 
 def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
@@ -308,7 +308,7 @@ def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json:
         return None
 
 
-def _tell_removed(bucket: Bucket, key: str, revision: int, done: str, json: bool) -> None:
+def _show_removed(bucket: Bucket, key: str, revision: int, done: str, json: bool) -> None:
     if json:
         output.emit_json({"bucket": bucket.name, "key": key, "success": True, "revision": revision})
     else:
@@ -376,7 +376,7 @@ def _purge_key(
     if not confirmed(session, question, force):
         return
     answer = session.run(lambda _: bucket.purge(key, revision, ttl_ns))
-    _tell_removed(bucket, key, answer.value.seq, "purged", json)
+    _show_removed(bucket, key, answer.value.seq, "purged", json)
 
 
 def _purge_many(

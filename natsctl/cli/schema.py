@@ -372,7 +372,7 @@ def validate(
 ) -> None:
     """Check a JSON document against a schema; ends with 1 with the path and the reason if it does not match."""
     verdict = judge(_parsed(_read(file), file), full_id(id))
-    _tell(verdict, file, strict=strict, json=json)
+    _show_verdict(verdict, file, strict=strict, json=json)
 
 
 def request(
@@ -396,10 +396,10 @@ def request(
         raise UsageError(f"the answer on {subject} does not name its type", hint="give --schema ID")
     if show:
         output.note(body_text(message.body))
-    _tell(judge(answer, full_id(schema or said)), f"the answer on {subject}", strict=False, json=json)
+    _show_verdict(judge(answer, full_id(schema or said)), f"the answer on {subject}", strict=False, json=json)
 
 
-def _tell(verdict: Verdict, what: str, *, strict: bool, json: bool) -> None:
+def _show_verdict(verdict: Verdict, what: str, *, strict: bool, json: bool) -> None:
     if strict and verdict.valid and verdict.unknown:
         verdict.valid, verdict.path, verdict.reason = False, verdict.unknown[0], "unknown key"
     if json:

@@ -87,11 +87,11 @@ def spark_failures(session: Session) -> Iterator[None]:
     except DryRunError:
         raise
     except NatsctlError as failure:
-        _tell_all(session, failure)
+        _warn_all(session, failure)
         raise
     except Exception as failure:  # Spark's, of any type: no Java stack trace reaches the user
         ours = translated(failure, getattr(failure, "spark_log", ""))
-        _tell_all(session, ours)
+        _warn_all(session, ours)
         raise ours from failure
 
 
@@ -189,7 +189,7 @@ class _Running(Generic[T]):
         self._thread.join(CANCEL_WAIT_S)
 
 
-def _tell_all(session: Session, failure: NatsctlError) -> None:
+def _warn_all(session: Session, failure: NatsctlError) -> None:
     """Write all that Spark logged to stderr, with --trace."""
     if session.options.trace:
         for text in (getattr(failure, "detail", ""), getattr(failure, "log", "")):

@@ -431,7 +431,7 @@ class Connection:
             else:
                 await self._client.publish(subject, body, reply=reply)
         except self._failures as failure:
-            raise self._told(failure) from failure
+            raise self._translated(failure) from failure
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Return once the server has read all that was sent.
@@ -480,7 +480,7 @@ class Connection:
                     await self._client.listen(one, subscription.queue, subscription.take, subscription.left)
                 )
         except self._failures as failure:
-            raise self._told(failure) from failure
+            raise self._translated(failure) from failure
 
     async def request(
         self,
@@ -518,7 +518,7 @@ class Connection:
         if waiter is not None and not waiter.future.done():
             waiter.future.set_result(to_message(subject, reply, body, block))
 
-    def _told(self, failure: Exception) -> NatsctlError:
+    def _translated(self, failure: Exception) -> NatsctlError:
         """Return the NatsctlError for a failure of nats-py: a lost connection, or a wrong call."""
         if self._lost is not None or self._client.is_closed:
             return self._lost or ConnectionLostError(f"the connection to {self.target.shown} was lost")

@@ -190,7 +190,7 @@ def _pointed(value: str, name: str) -> str | None:
         except (binascii.Error, UnicodeDecodeError) as failure:
             raise UsageError(f"{name}: not base64 text") from failure
     if value.startswith("op://"):
-        return _told(name, "op", "read", value).strip()
+        return _output_of(name, "op", "read", value).strip()
     if value.startswith("nsc://"):
         return _read(Path(_nsc_file(value, name)), name)
     return None
@@ -198,14 +198,14 @@ def _pointed(value: str, name: str) -> str | None:
 
 def _nsc_file(value: str, name: str) -> str:
     """Return the path of that user's credentials in the store of `nsc`."""
-    text = _told(name, "nsc", "generate", "profile", value)
+    text = _output_of(name, "nsc", "generate", "profile", value)
     try:
         return str(json.loads(text)["user"]["creds"])
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{name}: nsc printed no credentials of {value}: {text[:200]!r}") from None
 
 
-def _told(name: str, tool: str, *words: str) -> str:
+def _output_of(name: str, tool: str, *words: str) -> str:
     """Return another program's output; raises UsageError where it is absent, fails or takes too long."""
     import subprocess
 

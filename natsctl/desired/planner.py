@@ -67,9 +67,9 @@ def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions =
     elif extra:
         names = ", ".join(str(key) for key in extra)
         notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
-    _tell_what_goes_along(changes, wanted, live_state, options)
-    _tell_who_waits(changes, live_state, options)
-    _tell_who_is_fed(changes, live_state)
+    _note_what_goes_along(changes, wanted, live_state, options)
+    _note_who_waits(changes, live_state, options)
+    _note_who_is_fed(changes, live_state)
     _refuse_violated_limits(changes, live_state)
     refuse_clashes(changes, live_state)
     if options.keep_messages:
@@ -86,8 +86,8 @@ def make_destruction(wanted: DocumentSet, live_state: LiveState, options: PlanOp
     _remove(changes, [*named, *extra], wanted, live_state, options)
     for key in named:
         _refuse_foreign(changes.get(key), options)
-    _tell_what_goes_along(changes, wanted, live_state, options)
-    _tell_who_is_fed(changes, live_state)
+    _note_what_goes_along(changes, wanted, live_state, options)
+    _note_who_is_fed(changes, live_state)
     return _plan(wanted, live_state, options, changes, 0, list(wanted.notes))
 
 
@@ -142,7 +142,7 @@ def _remove(
         changes[key] = change
 
 
-def _tell_what_goes_along(
+def _note_what_goes_along(
     changes: dict[AssetKey, Change], wanted: DocumentSet, live_state: LiveState, options: PlanOptions
 ) -> None:
     """Note the consumers that go with their streams, and refuse to remove protected ones."""
@@ -167,7 +167,7 @@ def _tell_what_goes_along(
             leaving[key].notes.append(f"its consumers go with it: {shown}")
 
 
-def _tell_who_waits(changes: dict[AssetKey, Change], live_state: LiveState, options: PlanOptions) -> None:
+def _note_who_waits(changes: dict[AssetKey, Change], live_state: LiveState, options: PlanOptions) -> None:
     """Note streams that continue to copy after the last message of a stream which starts again at its first."""
     emptied = {key.stream: change for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
     copies: dict[str, list[str]] = {stream: [] for stream in emptied}
@@ -185,7 +185,7 @@ def _tell_who_waits(changes: dict[AssetKey, Change], live_state: LiveState, opti
             )
 
 
-def _tell_who_is_fed(changes: dict[AssetKey, Change], live_state: LiveState) -> None:
+def _note_who_is_fed(changes: dict[AssetKey, Change], live_state: LiveState) -> None:
     """Warn of streams that stay and receive nothing more, as the stream that they copy is removed."""
     removed = {
         key.stream: change for key, change in changes.items() if not key.consumer and change.action is Action.DELETE

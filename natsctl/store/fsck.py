@@ -190,11 +190,11 @@ def check_stream(
     elif witness is not None and witness.journal_end:
         check.damage.append(f"{folder}: the journal is missing")
     _leave_strangers_alone(disk, check)
-    check.witnessed = witness is not None and _tells_all(witness, check)
+    check.witnessed = witness is not None and _covers_all(witness, check)
     return check
 
 
-def _tells_all(witness: WitnessEntry, check: StreamCheck) -> bool:
+def _covers_all(witness: WitnessEntry, check: StreamCheck) -> bool:
     """Return whether nothing was written behind what the witness says was synced."""
     last, journal = check.segments[-1], check.journal
     if (witness.base, witness.generation, witness.end) != (int(last.name[:20]), last.generation, last.scan.size):

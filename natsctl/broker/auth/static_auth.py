@@ -5,7 +5,7 @@ says so. What is asked first decides, in nats-server's order: a public nkey that
 its certificate where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that
 shows nothing. Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, whoever is
 refused for a name or a secret waits as long as the most costly hash takes, whether the name is unknown, its secret
-plain, or a hash of less cost, so that neither the time nor the loop's pause tells who exists.
+plain, or a hash of less cost, so that neither the time nor the loop's pause reveals which users exist.
 
 Plain secrets are compared in constant time. A bcrypt comparison takes 50 to 100 ms. A password that matched its hash is
 remembered by a digest, so that the next client that shows it, or the thousand that reconnect at once, cost nothing.

@@ -67,18 +67,18 @@ class ClaimRequests:
         if reply:
             self._broker.system_account.publish(reply, b"", b"", body)
 
-    def _tell(self, reply: bytes, **said: Any) -> None:
+    def _respond(self, reply: bytes, **said: Any) -> None:
         if reply:
             self._send(reply, msgspec.json.encode({"server": server_info(self._broker), **said}))
 
     def _done(self, reply: bytes, account: str, message: str) -> None:
         named = {"account": account} if account else {}
-        self._tell(reply, data={**named, "code": DONE, "message": message})
+        self._respond(reply, data={**named, "code": DONE, "message": message})
 
     def _failed(self, reply: bytes, account: str, message: str, fault: object) -> None:
         named = {"account": account} if account else {}
         self._note(f"{message} - {account} - {fault}" if account else f"{message} - {fault}")
-        self._tell(reply, error={**named, "code": FAILED, "description": f"{message} - {fault}"})
+        self._respond(reply, error={**named, "code": FAILED, "description": f"{message} - {fault}"})
 
     # Push
 
@@ -147,7 +147,7 @@ class ClaimRequests:
 
     def _list(self, subject: str, reply: bytes, payload: bytes) -> None:
         assert self._store is not None
-        self._tell(reply, data=self._store.accounts())
+        self._respond(reply, data=self._store.accounts())
 
     def _pack(self, subject: str, reply: bytes, payload: bytes) -> None:
         """Send every JWT that has not expired, unless the asker has the same; an empty message is the end."""

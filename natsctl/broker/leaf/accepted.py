@@ -216,8 +216,8 @@ class AcceptedLink(LeafLink):
         self._hold_to(grant, connect)
         leafs.replace_stale(self)
         keep_domains_apart(leafs, self)
-        self._tell_account()
-        self.start_telling()
+        self._send_account()
+        self.start_announcing()
         leafs.joined(self)
 
     def _hold_to(self, grant: Grant, connect: LeafConnect) -> None:
@@ -234,7 +234,7 @@ class AcceptedLink(LeafLink):
                 rules.replies = Replies(grant.permissions.responses, self.broker.clock)
         rules.send.forbid(connect.deny_pub or ())
 
-    def _tell_account(self) -> None:
+    def _send_account(self) -> None:
         info = self._leafs.info(self)
         info.import_, info.export = subject_lists(self._import), subject_lists(self._export)
         info.remote_account = self.account.name

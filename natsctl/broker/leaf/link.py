@@ -280,7 +280,7 @@ class LeafLink(Session):
 
     # --- interest
 
-    def start_telling(self) -> None:
+    def start_announcing(self) -> None:
         """Announce the account's interest from now on: the handshake is done."""
         account = self.account
         self._registered = True

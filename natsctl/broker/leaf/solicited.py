@@ -183,7 +183,7 @@ class SolicitedLink(LeafLink):
         self._apart = tuple(
             [deny.decode() for deny in sorted(now - then)] for then, now in zip(before, after, strict=True)
         )
-        self.start_telling()
+        self.start_announcing()
         leafs.joined(self)
 
     def _take_error(self, text: str) -> None:

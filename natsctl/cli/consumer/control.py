@@ -219,7 +219,7 @@ def rm(
     single = len(words) == 1 and not is_pattern(words[0])
     names = words if single and force else _chosen(session, where, words, force, missing_ok)
     if not names:
-        _tell(where, [], words, json)
+        _show_removed(where, [], words, json)
         return
     question = f"delete Consumer {where} > {names[0]}" if single else f"delete {len(names)} Consumers of {where}"
     if session.dry_run and len(names) > 1:
@@ -232,7 +232,7 @@ def rm(
         output.emit_json(answers[names[0]])
         return
     removed = [name for name in names if answers[name]]
-    _tell(where, removed, [name for name in names if not answers[name]], json)
+    _show_removed(where, removed, [name for name in names if not answers[name]], json)
 
 
 def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, missing_ok: bool) -> list[str]:
@@ -286,7 +286,7 @@ def _planned(session: Session, stream: str, name: str) -> Planned:
     return Planned(endpoints.CONSUMER_DELETE.subject(stream, name, prefix=session.target().api_prefix))
 
 
-def _tell(stream: str, removed: Sequence[str], missing: Sequence[str], json: bool) -> None:
+def _show_removed(stream: str, removed: Sequence[str], missing: Sequence[str], json: bool) -> None:
     if json:
         output.emit_json({"success": True, "removed": [*removed], "missing": [*missing]})
         return

@@ -237,12 +237,12 @@ class Answered:
         self.wanted = ack or nak or term
         self.refuses = nak or term
         self.unasked = False
-        self._kind, self._told = b"+ACK", "Acknowledged message"
+        self._kind, self._confirmation = b"+ACK", "Acknowledged message"
         if nak:
-            self._kind, self._told = _nak(delay_ns), "Negative Acknowledged message"
+            self._kind, self._confirmation = _nak(delay_ns), "Negative Acknowledged message"
         elif term:
             self._kind = b"+TERM" + (f" {reason}".encode() if reason else b"")
-            self._told = "Terminated message"
+            self._confirmation = "Terminated message"
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Record whether the consumer needs acks, and raise UsageError for a refusal that would have no effect."""
@@ -266,7 +266,7 @@ class Answered:
         from natsctl.client.messaging.messages import acknowledge
 
         await acknowledge(manager, message, self._kind)
-        return self._told
+        return self._confirmation
 
 
 def _nak(delay_ns: int) -> bytes:

@@ -103,7 +103,7 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
 
         output.emit_json(to_builtins(done))
     else:
-        _tell(to, len(done.written), len(done.unchanged), done.stale)
+        _show_written(to, len(done.written), len(done.unchanged), done.stale)
 
 
 def _print(exporter: Exporter, to: Destination) -> None:
@@ -150,7 +150,7 @@ def _stale(to: Destination, written: list[Path]) -> list[str]:
     return [str(path) for path in other_documents(Path(to.path), written) if to.is_meant(stream_of(path))]
 
 
-def _tell(to: Destination, written: int, unchanged: int, stale: Sequence[str]) -> None:
+def _show_written(to: Destination, written: int, unchanged: int, stale: Sequence[str]) -> None:
     from natsctl.api.units import plural
     from natsctl.cli.render.text import safe
 

@@ -200,7 +200,7 @@ def start_detached(session: Session, spark: SparkFlags, project: Project, plan: 
     _wait_until_checked(session, project, process)
     if process.poll():
         raise _ended(process.returncode, log)
-    _tell(session, project, process.pid, str(log))
+    _show_started(session, project, process.pid, str(log))
 
 
 class RunEndedError(NatsctlError):
@@ -270,7 +270,7 @@ def stop_run(project: Project, *, force: bool = False) -> int:
     return record.pid
 
 
-def _tell(session: Session, project: Project, pid: int, log: str) -> None:
+def _show_started(session: Session, project: Project, pid: int, log: str) -> None:
     from msgspec import to_builtins
 
     from natsctl.cli.pipeline.answers import Started

@@ -72,14 +72,14 @@ def _fields(change: Change) -> Iterator[str]:
     """Yield the fields that an asset will have, or how it differs."""
     if change.action is Action.CREATE:
         config = without_labels(change.config or {})
-        shown = [fields.render_field(name, value) for name, value in config.items() if _tells(name, value)]
+        shown = [fields.render_field(name, value) for name, value in config.items() if _is_shown(name, value)]
         if shown:
             yield ", ".join(shown)
     else:
         yield from (render_difference(one) for one in change.differences)
 
 
-def _tells(name: str, value: object) -> bool:
+def _is_shown(name: str, value: object) -> bool:
     """Return whether to show a field of a new asset: it is neither a name nor a default."""
     return name not in _NAMES and bool(value) and value != -1 and PLAIN.get(name) != value
 

@@ -97,7 +97,7 @@ def nothing_found(streams: Streams, subject: str, patterns: Sequence[str] | None
     return none + (", pass -a to include system streams" if streams.hidden else "")
 
 
-def tell_absent(absent: Collection[str]) -> None:
+def warn_absent(absent: Collection[str]) -> None:
     """Warn on stderr of the streams that could not be shown in full."""
     if absent:
         output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
@@ -148,7 +148,7 @@ def ls(
         show_table(render_stream_list("Streams", picked, in_order))
     else:
         output.emit(nothing_found(streams, subject, patterns))
-    tell_absent(streams.absent)
+    warn_absent(streams.absent)
 
 
 def _list_names(session: Session, subject: str, meant: Callable[[str], bool], *, reverse: bool, json: bool) -> None:
@@ -224,7 +224,7 @@ def find(
         show_table(render_stream_list("Streams", picked, rows))
     else:
         output.emit("No Streams meet the criteria")
-    tell_absent(streams.absent)
+    warn_absent(streams.absent)
 
 
 def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
@@ -254,7 +254,7 @@ def _find_names(session: Session, given: Given, all_streams: bool) -> None:
             yield [one.value.config.name for one in found]
 
     emit_name_pages(session, pages)
-    tell_absent(absent)
+    warn_absent(absent)
 
 
 def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:

@@ -33,7 +33,7 @@ from natsctl.cli.live import Every, plot_room
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_stream, suggesting
-from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, tell_absent
+from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, warn_absent
 from natsctl.cli.stream.transfer import FromBackup
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def report(
         output.emit_json(_document(streams, order, reverse))
     elif dot != STDOUT or not (streams.answers or streams.absent):
         _show_report(streams, subject, lambda: _tables(streams, picked, order, reverse, raw, leaders))
-    tell_absent(streams.absent)
+    warn_absent(streams.absent)
 
 
 def _show_report(streams: Streams, subject: str, tables: Callable[[], RenderableType]) -> None:

@@ -72,7 +72,7 @@ async def ask(connection: Connection, message: Outgoing, awaited: ReplyLimits) -
     finally:
         await subscription.stop()
     if got == 0:
-        raise _told(
+        raise _unreachable(
             f"no answer on {message.subject} within {connection.timeout_s:g}s",
             message.subject,
             "there is a responder, but it did not answer in time; --timeout waits longer",
@@ -81,11 +81,11 @@ async def ask(connection: Connection, message: Outgoing, awaited: ReplyLimits) -
 
 def _heard(answer: Message, subject: str) -> Message:
     if answer.status == NO_RESPONDERS:
-        raise _told(f"no responders on {subject}", subject, "no subscriber and no stream takes this subject")
+        raise _unreachable(f"no responders on {subject}", subject, "no subscriber and no stream takes this subject")
     return answer
 
 
-def _told(text: str, subject: str, hint: str) -> UnreachableError:
+def _unreachable(text: str, subject: str, hint: str) -> UnreachableError:
     failure = UnreachableError(text, hint=hint)
     failure.subject = subject
     return failure

@@ -160,7 +160,7 @@ class Execution:
             self._take(self._running.pop(task), task.result())
 
     def _take(self, number: int, result: Result) -> None:
-        self._tell(number, result)
+        self._record(number, result)
         if result.status is Status.DONE:
             self._schedule.done(number)
             return
@@ -172,9 +172,9 @@ class Execution:
             self._ended = self._ended or STOPPED
 
     def _skip(self, number: int, because: str) -> None:
-        self._tell(number, result_of(self._changes[number], Status.SKIPPED, because=because))
+        self._record(number, result_of(self._changes[number], Status.SKIPPED, because=because))
 
-    def _tell(self, number: int, result: Result) -> None:
+    def _record(self, number: int, result: Result) -> None:
         self._results[number] = result
         self._on_result(result)
 

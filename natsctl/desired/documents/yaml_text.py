@@ -133,13 +133,13 @@ def read_yaml(text: str, report: Report, expand: Expand | None) -> Iterator[tupl
     try:
         yield from _Reader(parser(readable), report, expand).documents()
     except yaml.MarkedYAMLError as fault:
-        raise _told(fault, text) from fault
+        raise _explained(fault, text) from fault
     except yaml.YAMLError as fault:
         line = text.count("\n", 0, getattr(fault, "position", 0)) + 1
         raise TextError(line, f"not YAML: {getattr(fault, 'reason', fault)}") from fault
 
 
-def _told(fault: Any, text: str) -> TextError:
+def _explained(fault: Any, text: str) -> TextError:
     """Return the fault of PyYAML in one line, with the likely intention."""
     mark = fault.problem_mark or fault.context_mark
     line = mark.line if mark is not None else 0

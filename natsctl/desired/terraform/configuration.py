@@ -364,10 +364,10 @@ _READ: Final = frozenset(("resource", "variable", "locals"))
 
 def passed_over(module: Module) -> list[str]:
     """Return a note for every block that is skipped, in the order of the files."""
-    return [f"{block.place.file}:{block.place.line}: {text}" for block in module.blocks for text in _told(block)]
+    return [f"{block.place.file}:{block.place.line}: {text}" for block in module.blocks for text in _ignored_of(block)]
 
 
-def _told(block: Block) -> Iterator[str]:
+def _ignored_of(block: Block) -> Iterator[str]:
     name = " ".join((block.type, *block.labels))
     if block.type == "resource" and block.labels:
         yield from _resource(block)

@@ -260,7 +260,7 @@ def filled(body: Body, schema: Schema, faults: list[Fault]) -> dict[str, Any]:
 
     Values without effect on the wire (zero, "", false, an empty list) are left out as well.
     """
-    _tell_unknown(body, schema, faults)
+    _report_unknown(body, schema, faults)
     config: dict[str, Any] = {}
     for name, one in schema.items():
         if isinstance(one, Nested):
@@ -306,7 +306,7 @@ def _put(config: dict[str, Any], path: str, value: Any) -> None:
     config[last] = value
 
 
-def _tell_unknown(body: Body, schema: Schema, faults: list[Fault]) -> None:
+def _report_unknown(body: Body, schema: Schema, faults: list[Fault]) -> None:
     attributes = {name for name, one in schema.items() if isinstance(one, Field)}
     blocks = schema.keys() - attributes
     wrong = [("attribute", name, attributes) for name in body.values.keys() | body.unread if name not in attributes]

@@ -148,7 +148,7 @@ class Snapshot:
         self._acks = f"{SNAPSHOT_ACK_PREFIX}.{stream.name}.{nuid(engine.rng)}".encode()
         self._unacked: dict[bytes, int] = {}
         self._index = 0
-        self._told = False
+        self._announced = False
         self._unheard = False
         self._ended = False
         self._alarm = Alarm(engine.timers, self._too_late)
@@ -199,7 +199,7 @@ class Snapshot:
             return 0
 
     def _advance(self) -> int:
-        if not self._told:
+        if not self._announced:
             self._report_progress()
         if self._content is None:
             if not self._unheard and not self._account.has_subscriber(self._to):
@@ -220,7 +220,7 @@ class Snapshot:
 
     def _report_progress(self) -> None:
         """Publish the advisory that a snapshot began; the answer to the request was sent before."""
-        self._told = True
+        self._announced = True
         event = SnapshotCreate(stream=self._stream.name, state=self._state, client=self._client)
         self._stream.js.advise(event.subject(), event)
 

@@ -115,12 +115,12 @@ class TemplateAccount(Protocol):
 class Template:
     """One template at work."""
 
-    __slots__ = ("_js", "_subscriptions", "_told", "config", "store")
+    __slots__ = ("_js", "_reported", "_subscriptions", "config", "store")
 
     def __init__(self, js: TemplateAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
         """Listen on the template's subjects."""
         self._js = js
-        self._told = ""
+        self._reported = ""
         self.config = config
         self.store = store
         self._subscriptions: list[Subscription] = [
@@ -159,7 +159,7 @@ class Template:
         if refusal is not None:
             self._log(f"template {self.config.name} can not make a stream for {text}: {refusal.description}")
             return None
-        self._told = ""
+        self._reported = ""
         self._js.streams[name].pipeline.publish(subject, reply, header, payload, origin)
         return None
 
@@ -185,8 +185,8 @@ class Template:
     def _log(self, text: str) -> None:
         """Log an obstacle, once until it is removed."""
         cause = text.rpartition(": ")[2]
-        if cause != self._told:
-            self._told = cause
+        if cause != self._reported:
+            self._reported = cause
             self._js.engine.notice(text)
 
 

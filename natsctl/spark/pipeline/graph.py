@@ -33,7 +33,7 @@ from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
 from natsctl.spark.pipeline.checkpoints import Progress
 from natsctl.spark.pipeline.project import FILE, Fault, Project, StreamSink, StreamView
-from natsctl.spark.pipeline.run_record import Event, name_parts, short_name, told_error
+from natsctl.spark.pipeline.run_record import Event, name_parts, readable_error, short_name
 from natsctl.spark.sql_tables import FORMAT, Token, quote, tokens
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ class Graph:
 
     def _fault(self, failure: Exception, place: Place) -> Fault:
         file, line = place
-        condition, text = told_error(str(failure)) if isinstance(failure, PySparkException) else ("", "")
+        condition, text = readable_error(str(failure)) if isinstance(failure, PySparkException) else ("", "")
         if isinstance(failure, SyntaxError) and failure.filename:
             return Fault(self._shown(failure.filename), failure.lineno or 0, f"syntax: {failure.msg}")
         if file.endswith(".sql"):

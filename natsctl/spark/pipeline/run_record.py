@@ -225,12 +225,12 @@ def parse_event(message: str, time: datetime) -> Event:
     wrong = _ERROR.search(parts["rest"])
     if wrong is None:
         return Event(time, flow, state, message.strip())
-    condition, error = told_error(wrong[1])
+    condition, error = readable_error(wrong[1])
     first = message.partition("\n")[0].strip()
     return Event(time, flow, state, first, error, condition, wrong[1])
 
 
-def told_error(text: str) -> tuple[str, str]:
+def readable_error(text: str) -> tuple[str, str]:
     """Return the condition and the sentence of a failure that a reader can act on, without plans and stacks."""
     if own := _OWN.search(text):
         return own["condition"], own["text"].strip()

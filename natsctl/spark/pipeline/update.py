@@ -266,7 +266,7 @@ class Run:
             except Exception as failure:  # of Spark, of the server, or of a file that is being edited
                 if not plan.interval_s or first or pause(0.0):
                     raise
-                self._say("FAILED", _told(failure))
+                self._say("FAILED", _reason_of(failure))
             first = False
             left_s = plan.interval_s - (time.monotonic() - began_s)
             if not plan.interval_s or pause(max(left_s, 0.0)):
@@ -280,7 +280,7 @@ class Run:
             self._updates.run(full_refresh=full_refresh, full_refresh_all=full_refresh_all)
         except Exception as failure:  # whatever it is, who asks for the status is to see it
             if not self._pause(0.0):  # else it is the end that was asked for
-                self._recorder.updated(_told(failure))
+                self._recorder.updated(_reason_of(failure))
             raise
         self._recorder.updated()
 
@@ -312,7 +312,7 @@ class Run:
         self._on_event(Event(datetime.now(UTC), "", state, "Update has FAILED.", error))
 
 
-def _told(failure: BaseException) -> str:
+def _reason_of(failure: BaseException) -> str:
     from natsctl.spark.session.failures import translated
 
     return translated(failure).text

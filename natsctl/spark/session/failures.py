@@ -206,7 +206,7 @@ def translated(failure: BaseException, log: str = "") -> NatsctlError:
     whole = "\n".join(parts)
     found = (
         _own(whole)
-        or _told(f"{whole}\n{log}")
+        or _by_text(f"{whole}\n{log}")
         or _of_python(whole)
         or _by_condition(failure, whole)
         or _plain(failure, whole)
@@ -249,7 +249,7 @@ def _own(whole: str) -> NatsctlError | None:
     return _OF_SOURCE.get(found[1], SparkQueryError)(_short(found[2]))
 
 
-def _told(whole: str) -> NatsctlError | None:
+def _by_text(whole: str) -> NatsctlError | None:
     for reported in REPORTED:
         if found := re.search(reported.pattern, whole):
             return reported.kind(_short(reported.text or found[0]), hint=reported.hint)

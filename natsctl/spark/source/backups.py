@@ -104,7 +104,7 @@ def _in_folder(path: Path) -> Backup:
     data = next((path / name for name in _DATA_NAMES if (path / name).exists()), path / _DATA)
     manifest = path / _MANIFEST
     said = manifest.read_bytes() if manifest.is_file() else b""
-    return _told(path, (path / _META).read_bytes(), said, DataFile(str(data), 0, data.stat().st_size))
+    return _backup_of(path, (path / _META).read_bytes(), said, DataFile(str(data), 0, data.stat().st_size))
 
 
 def _in_tar(path: Path) -> Backup:
@@ -124,7 +124,7 @@ def _in_tar(path: Path) -> Backup:
             raise BackupError(f"{path} is no backup: {_META} or {_DATA} is not in it")
         manifest = _text(tar, members[_MANIFEST]) if _MANIFEST in members else b""
         data = DataFile(str(path), members[name].offset_data, members[name].size, zipped)
-        return _told(path, _text(tar, members[_META]), manifest, data)
+        return _backup_of(path, _text(tar, members[_META]), manifest, data)
 
 
 def _text(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -135,7 +135,7 @@ def _text(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return file.read()
 
 
-def _told(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Backup:
+def _backup_of(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Backup:
     """Return the facts of `backup.json` and the manifest; the data has to be as long as that."""
     described = _json(path, _META, meta)
     config, state = described.get("config"), described.get("state")

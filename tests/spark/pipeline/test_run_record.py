@@ -10,7 +10,7 @@ import pytest
 
 from natsctl.spark.pipeline.graph import line_of_failure, line_of_syntax, statements
 from natsctl.spark.pipeline.project import TableNotFoundError, check_tables
-from natsctl.spark.pipeline.run_record import parse_event, short_name, told_error, without_counters
+from natsctl.spark.pipeline.run_record import parse_event, readable_error, short_name, without_counters
 
 AT = datetime(2026, 11, 21, 22, 21, 30)
 SQL = """\
@@ -51,7 +51,7 @@ def test_a_failure_is_told_without_plans_and_wrapping() -> None:
 
 def test_a_failure_of_the_data_source_is_told_in_its_words() -> None:
     text = "[STREAM_FAILED] x: [PYTHON_DATA_SOURCE_ERROR] y Traceback\n  a.py\nE: [JETSTREAM_DATA_LOSS] 101..150 gone\n"
-    assert told_error(text) == ("JETSTREAM_DATA_LOSS", "101..150 gone")
+    assert readable_error(text) == ("JETSTREAM_DATA_LOSS", "101..150 gone")
 
 
 def test_a_flow_that_cannot_be_is_told_with_its_position() -> None:
