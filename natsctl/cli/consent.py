@@ -167,7 +167,7 @@ def _body(planned: Planned) -> list[str]:
         return []
     if isinstance(planned.body, bytes):
         return [body_text(planned.body)]
-    return [safe(json.dumps(planned.body, indent=2, ensure_ascii=False), block=True)]
+    return [safe(output.json_text(planned.body), block=True)]
 
 
 def _value(value: Any) -> str:

@@ -53,17 +53,26 @@ def emit_json(document: Any) -> None:
 
     Text or bytes are JSON from a server: order of keys, unknown fields and numbers are kept.
     """
-    if isinstance(document, str | bytes):
-        document = json.loads(document)
-    emit(_harmless(json.dumps(document, indent=2, ensure_ascii=False)))
+    emit(_harmless(json_text(document)))
 
 
 def emit_json_line(document: Any) -> None:
     """Print one JSON document on one line of stdout and flush it, for a stream of documents."""
+    emit(_harmless(json_text(document, one_line=True)))
+    sys.stdout.flush()
+
+
+def json_text(document: Any, *, one_line: bool = False) -> str:
+    """Return a document, or JSON text or bytes, as JSON with two spaces a level, or on one line."""
+    import orjson
+
     if isinstance(document, str | bytes):
         document = json.loads(document)
-    emit(_harmless(json.dumps(document, separators=(",", ":"), ensure_ascii=False)))
-    sys.stdout.flush()
+    try:
+        return orjson.dumps(document, option=None if one_line else orjson.OPT_INDENT_2).decode()
+    except TypeError:  # an integer of more than 64 bits, or half a surrogate pair
+        indent, separators = (None, (",", ":")) if one_line else (2, None)
+        return json.dumps(document, indent=indent, separators=separators, ensure_ascii=False)
 
 
 def _harmless(text: str) -> str:

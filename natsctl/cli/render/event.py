@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_duration, format_size
+from natsctl.cli.output import json_text
 from natsctl.cli.render.text import body_text, count, is_zero, local, safe
 
 Fields = tuple[tuple[str, str], ...]
@@ -227,7 +228,7 @@ def render_event(subject: str, payload: bytes, now_ns: int) -> str:
     kind = kind_of(event)
     heading = f"\n[{_clock(event, now_ns)}] [{safe(str(event.get('id', '')))}] "
     if kind is None:
-        text = body_text(json.dumps(event, indent=2, ensure_ascii=False).encode())
+        text = body_text(json_text(event).encode())
         return f"{heading}{safe(str(event.get('type') or f'Event on {subject}'))}\n\n{text}"
     rows = [*_rows(event, kind), *_client_rows(event)]
     column = max((len(label) for label, _ in rows), default=0) + 4

@@ -256,9 +256,7 @@ def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str
     from natsctl.cli.render.servers import document, nagios, prometheus, tables
 
     if chosen == "json":
-        import json
-
-        return json.dumps(document(check), indent=2)
+        return output.json_text(document(check))
     if chosen == "prometheus":
         return prometheus(check, given.get("--namespace", "nats_server_check"))
     if chosen == "text" and to_file:
