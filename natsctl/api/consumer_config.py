@@ -33,7 +33,7 @@ DEFAULT_PIN_NS: Final = 2 * MINUTE
 FLOW_CONTROL_HEARTBEAT_NS: Final = SECOND
 """Idle heartbeat of a consumer whose acks are flow control answers: the only one nats-server allows."""
 
-_LEAST: Final = (
+_MINIMA: Final = (
     ("max_waiting", 0),
     ("max_ack_pending", -1),
     ("max_batch", 0),
@@ -112,7 +112,7 @@ def raise_to_least(config: ConsumerConfig, pedantic: bool) -> str:
         return "max_deliver must be set to -1"
     if config.max_deliver == 0 or config.max_deliver < -1:
         config.max_deliver = -1
-    for name, least in _LEAST:
+    for name, least in _MINIMA:
         if getattr(config, name) < least:
             if pedantic:
                 return f"{name} must be set to -1" if least else f"{name} must not be negative"

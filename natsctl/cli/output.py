@@ -262,7 +262,7 @@ def emit_name_pages(session: Session, pages: Callable[[Manager], AsyncIterator[I
     return session.run(show)
 
 
-MOST_FAULTS = 200
+MAX_FAULTS = 200
 """Mistakes of documents that an error lists; natsctl validate shows all."""
 
 

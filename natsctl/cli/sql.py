@@ -152,7 +152,7 @@ def backups_by_stream(path: Path) -> dict[str, Path]:
     return found
 
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """The default number of rows of a table."""
 
 Answer = Callable[[], "Result"]
@@ -166,7 +166,7 @@ class OutputOptions:
     csv: bool = False
     every_s: float | None = None
     rounds: int = 0
-    limit: int | None = MOST_ROWS
+    limit: int | None = MAX_ROWS
 
     def __post_init__(self) -> None:
         if self.json and self.csv:
@@ -219,7 +219,7 @@ class OutputOptions:
 def rows_shown(given: int | None, all_rows: bool) -> int | None:
     """Return the most rows to show; None for all."""
     if given is None:
-        return None if all_rows else MOST_ROWS
+        return None if all_rows else MAX_ROWS
     return given or None
 
 

@@ -36,13 +36,13 @@ class PlanOptions:
 
 
 DEFAULT = PlanOptions()
-LEAST_MOST: Final = 10
-"""The removals that are allowed in any account; in a larger one a tenth of its assets."""
+ALWAYS_REMOVABLE: Final = 10
+"""Removals allowed in an account of any size; a tenth of its assets if that is more."""
 
 
 def default_max_removals(assets: int) -> int:
     """Return the number of assets of an account that may be removed at a time by default."""
-    return max(LEAST_MOST, assets // 10)
+    return max(ALWAYS_REMOVABLE, assets // 10)
 
 
 def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions = DEFAULT) -> Plan:

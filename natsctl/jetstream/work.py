@@ -33,7 +33,7 @@ SLICE: Final = 512
 """Cost that the jobs of one stream may spend in one turn: about 3 ms."""
 REQUEST_COST: Final = 32
 """Cost of a request that waited."""
-MOST_WAITING: Final = 10_000
+MAX_WAITING: Final = 10_000
 """Requests that may wait for one stream; one more is not answered, as by nats-server where its queue is full."""
 
 
@@ -208,7 +208,7 @@ class Work:
 
     def hold_request(self, serve: Callable[[], object], reads: bool) -> None:
         """Serve a request once it is its turn; with `reads` it changes nothing."""
-        if self._requests < MOST_WAITING:
+        if self._requests < MAX_WAITING:
             self._requests += 1
             self._hold(_Held(self._serve, (serve,), REQUEST_COST, 0, reads))
 

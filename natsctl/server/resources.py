@@ -72,13 +72,13 @@ def _used_bytes(folder: Path) -> int:
     return used
 
 
-CLIENTS_MOST: Final = 65_536
+MAX_CLIENTS: Final = 65_536
 """Clients at the same time; nats-server's max_connections."""
 
-OPEN_STREAMS_MOST: Final = 256
+MAX_OPEN_STREAMS: Final = 256
 """Streams whose files stay open between commits, two descriptors each."""
 
-KEPT_MOST: Final = 640
+MAX_KEPT_DESCRIPTORS: Final = 640
 """Descriptors kept from clients: two for each open stream, and the listener, locks, logs and files that are read."""
 
 
@@ -93,9 +93,9 @@ def descriptor_shares() -> DescriptorShares:
     """Return how many clients and how many open streams the process's present limit leaves room for."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
-        return DescriptorShares(CLIENTS_MOST, OPEN_STREAMS_MOST)
-    kept = min(KEPT_MOST, limit // 2)
-    return DescriptorShares(min(CLIENTS_MOST, limit - kept), min(OPEN_STREAMS_MOST, kept // 4))
+        return DescriptorShares(MAX_CLIENTS, MAX_OPEN_STREAMS)
+    kept = min(MAX_KEPT_DESCRIPTORS, limit // 2)
+    return DescriptorShares(min(MAX_CLIENTS, limit - kept), min(MAX_OPEN_STREAMS, kept // 4))
 
 
 def raise_descriptor_limit() -> None:

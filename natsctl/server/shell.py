@@ -99,7 +99,7 @@ LAG_KEPT_S: Final = 60.0
 """Time that the worst lag of the loop is remembered."""
 TICK_S: Final = 0.5
 """Interval at which sessions check their timers (ping, stale, authentication, write deadline)."""
-TICK_LEAST_S: Final = 0.02
+MIN_TICK_S: Final = 0.02
 """Interval of those checks while one is due soon."""
 
 
@@ -379,7 +379,7 @@ class Shell:
         """Schedule the next check of timers when the broker needs it, and not later than after `TICK_S`."""
         now_ns = self.broker.clock.monotonic_ns()
         # A millisecond more: the loop may be that much early, and would find nothing due.
-        wait_s = min(max((self.broker.look_ns - now_ns) / 1e9 + 0.001, TICK_LEAST_S), TICK_S)
+        wait_s = min(max((self.broker.look_ns - now_ns) / 1e9 + 0.001, MIN_TICK_S), TICK_S)
         self.broker.look_ns = min(self.broker.look_ns, now_ns + round(wait_s * 1e9))
         if self._ticker is not None:
             self._ticker.cancel()

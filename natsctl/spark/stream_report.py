@@ -129,7 +129,7 @@ class DeepReport(Model, kw_only=True):
     gaps: Gaps
 
 
-MOST_SLOTS: Final = 120
+MAX_SLOTS: Final = 120
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 LENGTHS_S: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30,
@@ -140,9 +140,9 @@ LENGTHS_S: Final = (
 
 
 def slot_length(first_ns: int, last_ns: int) -> float:
-    """Return the seconds of a slot, so that there are at most `MOST_SLOTS` from the first moment to the last."""
+    """Return the seconds of a slot, so that there are at most `MAX_SLOTS` from the first moment to the last."""
     span_s = max(0, last_ns - first_ns) / 1e9
-    return next((length for length in LENGTHS_S if span_s / length < MOST_SLOTS - 1), LENGTHS_S[-1])
+    return next((length for length in LENGTHS_S if span_s / length < MAX_SLOTS - 1), LENGTHS_S[-1])
 
 
 ALL, SUBJECT, SLOT, SIZE, BLOCK, HEADER, ID, PAYLOAD = (
@@ -302,9 +302,9 @@ def _repeats(rows: Sequence[Counted]) -> Repeats:
     return Repeats(keys=rows[0].keys, extra_messages=rows[0].total - rows[0].keys, most=most)
 
 
-MOST_ROWS: Final = 20
+MAX_ROWS: Final = 20
 """Subjects, headers, ids and payloads that are listed; the most frequent."""
-MOST_GAPS: Final = 100
+MAX_GAPS: Final = 100
 _LISTED = (SUBJECT, HEADER, ID, PAYLOAD)
 _REPEATED = (ID, PAYLOAD)
 _EXACT_BYTES: Final = 4096
@@ -391,7 +391,7 @@ def _listed(summed: DataFrame) -> DataFrame:
         }
     )
     listed = ", ".join(f"'{one}'" for one in _LISTED)
-    return ranked.where(f"rank <= {MOST_ROWS} or kind not in ({listed})").drop("rank")
+    return ranked.where(f"rank <= {MAX_ROWS} or kind not in ({listed})").drop("rank")
 
 
 def _gaps(spark: SparkSession, options: Mapping[str, str], counts: Counts) -> Gaps:
@@ -401,7 +401,7 @@ def _gaps(spark: SparkSession, options: Mapping[str, str], counts: Counts) -> Ga
     number, longest = _gaps_within(spark, options, blocks) if blocks else (0, [])
     whole = next(iter(counts.of(ALL)), None)
     missing = whole.last_seq - whole.first_seq + 1 - whole.messages if whole else 0
-    found = sorted([*between, *longest], key=lambda one: (-one.missing, one.first))[:MOST_GAPS]
+    found = sorted([*between, *longest], key=lambda one: (-one.missing, one.first))[:MAX_GAPS]
     return Gaps(gaps=number + len(between), missing=missing, longest=found)
 
 
@@ -413,9 +413,9 @@ def _gaps_within(spark: SparkSession, options: Mapping[str, str], blocks: list[i
 
     observed = Observation()
     frame = read_stream(spark, options, ["seq"]).withColumn("block", f.expr(f"seq div {BLOCK_MESSAGES}"))
-    frame = frame.where(f.col("block").isin(blocks) if len(blocks) <= MOST_GAPS else f.lit(True))
+    frame = frame.where(f.col("block").isin(blocks) if len(blocks) <= MAX_GAPS else f.lit(True))
     before = f.lag("seq").over(Window.partitionBy("block").orderBy("seq"))
     gaps = frame.withColumn("before", before).where("seq > before + 1")
     gaps = gaps.observe(observed, f.count(f.lit(1)).alias("gaps"))
-    rows = gaps.orderBy(f.expr("before - seq"), "seq").limit(MOST_GAPS).collect()
+    rows = gaps.orderBy(f.expr("before - seq"), "seq").limit(MAX_GAPS).collect()
     return int(observed.get["gaps"]), [gap(row["before"] + 1, row["seq"] - 1) for row in rows]

@@ -28,9 +28,9 @@ MANY: Final = 12_000
 VERY_MANY: Final = 60_000
 """and those that are worked on by whole columns."""
 SUBJECTS: Final = 4000
-MOST_ONE_BY_ONE: Final = work.SLICE + steps.STEP
+MAX_ONE_BY_ONE: Final = work.SLICE + steps.STEP
 """Messages that one turn may look at; four times as many subjects, or oldest messages, which cost less."""
-MOST_TOGETHER: Final = MOST_ONE_BY_ONE // steps.STEP * steps.BULK_STEP
+MAX_TOGETHER: Final = MAX_ONE_BY_ONE // steps.STEP * steps.BULK_STEP
 
 
 READS: Final = ("stream_info_response", "stream_msg_get_response")
@@ -169,9 +169,9 @@ def test_no_turn_is_long(act: str, count: int) -> None:
     assert isinstance(machine, Metered)
     with metered(machine) as meter:
         ACTS[act](jet)
-    most = MOST_TOGETHER if count == VERY_MANY else 4 * MOST_ONE_BY_ONE
+    most = MAX_TOGETHER if count == VERY_MANY else 4 * MAX_ONE_BY_ONE
     assert meter.most_removed <= most
-    assert meter.most_looks <= 4 * MOST_ONE_BY_ONE
+    assert meter.most_looks <= 4 * MAX_ONE_BY_ONE
 
 
 def test_the_interest_of_the_last_consumer_goes_in_slices() -> None:
@@ -183,7 +183,7 @@ def test_the_interest_of_the_last_consumer_goes_in_slices() -> None:
     with metered(machine) as meter:
         last_interest_goes(jet)
     assert stream_of(jet).store.messages == 0
-    assert meter.most_removed <= 4 * MOST_ONE_BY_ONE
+    assert meter.most_removed <= 4 * MAX_ONE_BY_ONE
 
 
 def test_what_waits_for_acks_is_dropped_in_slices() -> None:
@@ -195,12 +195,12 @@ def test_what_waits_for_acks_is_dropped_in_slices() -> None:
     with metered(machine) as meter:
         ok(jet.api("STREAM.PURGE.S", {"filter": "s.7.x"}))
     assert jet.counts()["ack_pending"] == MANY - MANY // SUBJECTS
-    assert meter.most_looks <= 4 * (MOST_ONE_BY_ONE + steps.STEP)
+    assert meter.most_looks <= 4 * (MAX_ONE_BY_ONE + steps.STEP)
 
 
 # Pending acks
 
-MOST_LINES: Final = 40_000
+MAX_LINES: Final = 40_000
 """Lines of the server's code that one turn, or one call, may run: about 5 ms. Each of these took ten times as many."""
 
 
@@ -257,7 +257,7 @@ def change(jet: Jet, **config: Any) -> None:
 def test_an_ack_of_everything_goes_in_slices_and_is_answered_at_its_end() -> None:
     jet, machine, last = with_pending(ack_policy="all")
     answers: list[Message] = []
-    assert most_lines(machine, lambda: answers.extend(jet.double_ack(last))) <= MOST_LINES
+    assert most_lines(machine, lambda: answers.extend(jet.double_ack(last))) <= MAX_LINES
     assert len(answers) == 1
     counts = jet.counts()
     assert (counts["ack_pending"], counts["floor"]) == (0, (MANY, MANY))
@@ -297,7 +297,7 @@ def test_a_crash_within_an_ack_of_everything_leaves_some_of_it(turns: int) -> No
 
 def test_another_ack_wait_is_taken_in_slices() -> None:
     jet, machine, _ = with_pending()
-    assert most_lines(machine, lambda: change(jet, ack_wait=90 * SECOND)) <= MOST_LINES
+    assert most_lines(machine, lambda: change(jet, ack_wait=90 * SECOND)) <= MAX_LINES
     jet.advance(80)
     assert jet.pull({"batch": 5, "no_wait": True})[0].status.startswith(b"404")
     jet.advance(11)
@@ -308,7 +308,7 @@ def test_another_deliver_subject_has_everything_again_in_slices() -> None:
     jet, machine, last = with_pending(deliver_subject="to")
     jet.wire.unsubscribe(last.sid)
     sid = jet.listen("there")
-    assert most_lines(machine, lambda: change(jet, deliver_subject="there")) <= MOST_LINES
+    assert most_lines(machine, lambda: change(jet, deliver_subject="there")) <= MAX_LINES
     again = jet.heard(sid)
     assert [message.payload for message in again] == [b"%d" % number for number in range(1, MANY + 1)]
     assert Jet(machine.restarted()).counts()["redelivered"] == jet.counts()["redelivered"] == MANY
@@ -317,7 +317,7 @@ def test_another_deliver_subject_has_everything_again_in_slices() -> None:
 @pytest.mark.parametrize("max_deliver", [-1, 1])
 def test_waits_that_end_all_at_once_are_looked_at_in_slices(max_deliver: int) -> None:
     jet, machine, _ = with_pending(max_deliver=max_deliver)
-    assert most_lines(machine, lambda: jet.advance(61)) <= MOST_LINES
+    assert most_lines(machine, lambda: jet.advance(61)) <= MAX_LINES
     counts = jet.counts()
     assert counts["ack_pending"] == (0 if max_deliver == 1 else MANY)
 
@@ -326,7 +326,7 @@ def test_stale_deadlines_are_dropped_in_slices_where_they_prevail() -> None:
     jet, machine, last = with_pending()
     consumer = stream_of(jet).consumers["C"]
     assert consumer.redelivery.watch(range(1, 6 * MANY), consumer.now_ns() + SECOND)
-    assert most_lines(machine, lambda: jet.ack(last, b"+WPI")) <= MOST_LINES
+    assert most_lines(machine, lambda: jet.ack(last, b"+WPI")) <= MAX_LINES
     assert sum(len(entry[2]) for entry in consumer.redelivery.due) == MANY
     jet.advance(61)
     assert len(jet.pull({"batch": MANY, "no_wait": True})) == MANY
@@ -338,7 +338,7 @@ def test_a_snapshot_with_much_that_is_pending_goes_in_slices(version: int) -> No
     jet.backup()  # what that needs is imported
     machine.engine.options.archive_version = version
     saved: list[Any] = []
-    assert most_lines(machine, lambda: saved.append(jet.backup())) <= MOST_LINES
+    assert most_lines(machine, lambda: saved.append(jet.backup())) <= MAX_LINES
 
 
 def test_the_last_of_very_many_subjects_are_found_kept_and_counted_in_slices() -> None:
@@ -346,9 +346,9 @@ def test_the_last_of_very_many_subjects_are_found_kept_and_counted_in_slices() -
     machine = jet.machine
     assert isinstance(machine, Metered)
     config = {"deliver_policy": "last_per_subject", "filter_subject": "s.*.x"}
-    assert most_lines(machine, lambda: jet.consumer("C", **config)) <= MOST_LINES
+    assert most_lines(machine, lambda: jet.consumer("C", **config)) <= MAX_LINES
     assert len(jet.pull({"batch": 10, "no_wait": True})) == 10
-    assert most_lines(machine, lambda: ok(jet.api("STREAM.PURGE.S", {"filter": "s.777.x"}))) <= MOST_LINES
+    assert most_lines(machine, lambda: ok(jet.api("STREAM.PURGE.S", {"filter": "s.777.x"}))) <= MAX_LINES
     ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 12}))
     assert jet.counts()["pending"] == VERY_MANY - 12
     again = Jet(machine.restarted())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.resources import CLIENTS_MOST, OPEN_STREAMS_MOST, descriptor_shares
+from natsctl.server.resources import MAX_CLIENTS, MAX_OPEN_STREAMS, descriptor_shares
 
 LIMIT = 128
 
@@ -20,7 +20,7 @@ LIMIT = 128
 def test_shares_leave_room_for_each_other(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     clients, streams = descriptor_shares()
-    assert 0 < clients <= CLIENTS_MOST and 8 <= streams <= OPEN_STREAMS_MOST
+    assert 0 < clients <= MAX_CLIENTS and 8 <= streams <= MAX_OPEN_STREAMS
     assert limit == resource.RLIM_INFINITY or clients + 2 * streams + 16 <= limit
 
 

@@ -12,7 +12,7 @@ import pytest
 from natsctl.spark.report_page import html_page
 from natsctl.spark.stream_report import (
     BLOCK_MESSAGES,
-    MOST_SLOTS,
+    MAX_SLOTS,
     Counted,
     Counts,
     DeepReport,
@@ -46,7 +46,7 @@ def report(*rows: Counted, slot_s: float = 60, gaps: Gaps = NO_GAPS) -> DeepRepo
 )
 def test_slots_have_a_length_that_people_count_in(span_ns: int, length: float) -> None:
     assert slot_length(1_790_000_000 * 10**9, 1_790_000_000 * 10**9 + span_ns) == length
-    assert span_ns / 1e9 / length < MOST_SLOTS
+    assert span_ns / 1e9 / length < MAX_SLOTS
 
 
 def test_quantiles_classes_and_slots_follow_from_the_counts() -> None:
@@ -156,12 +156,12 @@ def test_a_message_that_has_a_header_twice_counts_once(spark: SparkSession) -> N
 def test_messages_with_an_id_are_counted_beside_more_headers_than_are_listed(
     spark: SparkSession, running: ServerProcess
 ) -> None:
-    from natsctl.spark.stream_report import MOST_ROWS, deep_report
+    from natsctl.spark.stream_report import MAX_ROWS, deep_report
 
-    asyncio.run(_fill_many_headers(running.url, {f"H{number}": "1" for number in range(MOST_ROWS)}))
+    asyncio.run(_fill_many_headers(running.url, {f"H{number}": "1" for number in range(MAX_ROWS)}))
     found = deep_report(spark, {"servers": running.url, "stream": "H"}, "H", 0.1)
     assert found.with_id == 2
-    assert (len(found.headers), {one.messages for one in found.headers}) == (MOST_ROWS, {3})
+    assert (len(found.headers), {one.messages for one in found.headers}) == (MAX_ROWS, {3})
 
 
 async def _fill_many_headers(url: str, headers: dict[str, str]) -> None:

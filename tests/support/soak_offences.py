@@ -28,13 +28,13 @@ Offence: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter, rando
 
 READ_S: Final = 3.0
 """Time that an offender waits for the server's output."""
-MOST_S: Final = 10.0
+MAX_S: Final = 10.0
 """Longest time that an offender listens."""
 
 
 async def read_until_silent(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
     """Return the end of what the server says until it closes, is quiet for `wait_s`, or has talked long enough."""
-    heard, end = b"", asyncio.get_running_loop().time() + MOST_S
+    heard, end = b"", asyncio.get_running_loop().time() + MAX_S
     try:
         while asyncio.get_running_loop().time() < end and (chunk := await asyncio.wait_for(reader.read(65536), wait_s)):
             heard = (heard + chunk)[-4096:]

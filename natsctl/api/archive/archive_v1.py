@@ -49,7 +49,7 @@ LANES_AT_ONCE: Final = 2048
 
 _HEAD: Final = Struct("<IQqH")
 _HASH_BYTES: Final = 8
-_LEAST: Final = _HEAD.size + _HASH_BYTES
+_MIN_RECORD_BYTES: Final = _HEAD.size + _HASH_BYTES
 _HAS_HEADER: Final = 1 << 31
 _ERASED: Final = 1 << 63
 _TOMBSTONE: Final = 1 << 62
@@ -99,12 +99,12 @@ class BlockWriter:
         size = 0
         for seq, ts_ns, subject, header, payload in messages:
             if header:
-                length = _LEAST + 4 + len(subject) + len(header) + len(payload)
+                length = _MIN_RECORD_BYTES + 4 + len(subject) + len(header) + len(payload)
                 head = pack(length | _HAS_HEADER, seq, ts_ns, len(subject))
                 parts += (head, subject, len(header).to_bytes(4, "little") + header, payload, b"")
                 hashed.append(head[4:20] + subject + header + payload)
             else:
-                length = _LEAST + len(subject) + len(payload)
+                length = _MIN_RECORD_BYTES + len(subject) + len(payload)
                 head = pack(length, seq, ts_ns, len(subject))
                 parts += (head, subject, b"", payload, b"")
                 hashed.append(head[4:20] + subject + payload)
@@ -147,7 +147,7 @@ class _Records(NamedTuple):
 
 def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Item | None]:
     """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveError."""
-    wanted, record, data = _PARSED_BYTES, _LEAST, b""
+    wanted, record, data = _PARSED_BYTES, _MIN_RECORD_BYTES, b""
     while file.left:
         if record > file.left:
             if data.startswith(_COMPRESSED_BLOCK):
@@ -183,7 +183,7 @@ def _parsed(data: bytes, name: str) -> _Records:
     hashed: list[bytes] = []
     hashes: list[bytes] = []
     at, size, unpack = 0, len(data), _HEAD.unpack_from
-    least = _LEAST
+    least = _MIN_RECORD_BYTES
     while at + least <= size:
         flagged, seq, ts_ns, subjects = unpack(data, at)
         end = at + (flagged & ~_HAS_HEADER)

@@ -25,7 +25,7 @@ _COPIES: Final = bytes((0, 2 if tag >= 0x20 else 0, 3, 5)[tag & 3] for tag in ra
 """By tag, how long what stands for a copy is; 0 for what may be a repeat, and for literals."""
 _REPEATS: Final = tuple(max(2, (tag >> 2) - 2) if tag < 0x20 and tag & 3 == 1 else 0 for tag in range(256))
 """By tag, how long what stands for a repeat is; 0 for what is none."""
-_LEAST_REPEATED: Final = (4, 5, 6, 7, 8, 8, 260, 65540)
+_MIN_REPEATED: Final = (4, 5, 6, 7, 8, 8, 260, 65540)
 """Length of a repeat by the length in its tag; the bytes behind the last three are added."""
 _TAGS: Final = tuple(bytes((tag,)) for tag in range(256))
 _LONGER: Final = 0x15
@@ -127,7 +127,7 @@ def repeated(block: bytes, place: int) -> tuple[int, int]:
     """Return how many bytes the repeat at `place` repeats, and where it ends."""
     tag = block[place]
     end = place + _REPEATS[tag]
-    return _LEAST_REPEATED[tag >> 2] + int.from_bytes(block[place + 2 : end], "little"), end
+    return _MIN_REPEATED[tag >> 2] + int.from_bytes(block[place + 2 : end], "little"), end
 
 
 def offset_of(block: bytes, source: int) -> bytes:

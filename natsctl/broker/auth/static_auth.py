@@ -39,7 +39,7 @@ from natsctl.broker.auth.permissions import Permissions
 
 MAX_KNOWN: Final = 4096
 """Hashes whose password is remembered; then the one that was asked for longest ago is forgotten."""
-BCRYPT_MOST_BYTES: Final = 72
+MAX_BCRYPT_BYTES: Final = 72
 """Bytes of a password that bcrypt looks at."""
 
 _COSTS: Final = range(4, 32)
@@ -84,7 +84,7 @@ def secret_matches(configured: str, given: str) -> bool:
     import bcrypt
 
     try:
-        matches = bcrypt.checkpw(given.encode()[:BCRYPT_MOST_BYTES], configured.encode())
+        matches = bcrypt.checkpw(given.encode()[:MAX_BCRYPT_BYTES], configured.encode())
     except ValueError:
         return False
     if matches:

@@ -263,7 +263,7 @@ def render_viewed(seq: int, subject: str, moment: str) -> str:
     return f"[{count(seq)}] Subject: {safe(subject)} Received: {stamp(parse_time(moment))}"
 
 
-MOST_PAIRS = 3
+MAX_PAIRS = 3
 FRAME = 6
 """Columns that boxes and blanks take for each pair."""
 
@@ -284,7 +284,7 @@ def _pairs(rows: Sequence[tuple[str, int]], width: int | None) -> int:
     if width is None:
         return 1
     each = max(7, *(len(safe(subject)) for subject, _ in rows)) + max(5, *(len(count(n)) for _, n in rows)) + FRAME
-    return max(1, min(MOST_PAIRS, width // each, len(rows)))
+    return max(1, min(MAX_PAIRS, width // each, len(rows)))
 
 
 class Row(NamedTuple):

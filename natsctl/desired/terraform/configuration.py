@@ -37,7 +37,7 @@ _IDS: Final = {
     "jetstream_kv_bucket": ("JETSTREAM_KV_", "name"),
     "jetstream_obj_bucket": ("JETSTREAM_OBJ_", "name"),
 }
-MOST: Final = 10_000
+MAX_LIMIT: Final = 10_000
 """The most instances of one `count`."""
 
 
@@ -146,7 +146,7 @@ class Module:
         asked = {one.name: one for one in block.attributes if one.name in ("count", "for_each")}
         if "count" in asked:
             number = number_of(plain.value(asked["count"].value))
-            if isinstance(number, float) or not 0 <= number <= MOST:
+            if isinstance(number, float) or not 0 <= number <= MAX_LIMIT:
                 raise ExpressionError(f"count cannot be {said(number)}", asked["count"].place)
             return [(at, plain.within(count=Loop("count", {"index": at}))) for at in range(number)]
         if "for_each" in asked:

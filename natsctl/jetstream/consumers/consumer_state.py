@@ -39,7 +39,7 @@ class Floor(NamedTuple):
     stream_seq: int
 
 
-MOST_LISTED: Final = 10_000
+MAX_LISTED: Final = 10_000
 """Sequences of a snapshot that are written one by one."""
 
 _NO_ORDER: deque[int] = deque()
@@ -214,7 +214,7 @@ class ConsumerState:
         head = [self.delivered_cseq, self.delivered_sseq, self.last_delivered_ns, self.last_ack_ns]
         pending = [(seq, *entry) for seq, entry in self.pending.items()]
         floor = [self.floor_cseq, self.floor_sseq, self.stuck]
-        listed = left.tolist() if len(left) <= MOST_LISTED else left.tobytes()
+        listed = left.tolist() if len(left) <= MAX_LISTED else left.tobytes()
         return [head, pending, list(self.redelivered.items()), listed, self.snapshot_end, floor]
 
     @classmethod

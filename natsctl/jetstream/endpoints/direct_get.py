@@ -64,7 +64,7 @@ def _origin(stream: str, message: StoredMessage) -> bytes:
 MAX_SUBJECTS: Final = 1024
 """Subjects that one multi_last may match. Source: docs/compatibility.md#direct-gets."""
 
-RUN_MOST: Final = 256
+MAX_RUN_MESSAGES: Final = 256
 """Messages of a batch that one turn reads: each may lie in another place."""
 
 NO_RESULTS: Final = headers.status_line(404, "No Results")
@@ -141,7 +141,7 @@ class Run(_Batch):
         left = self._request.batch - self._sent
         if left <= 0:
             return self._end()
-        messages = self._stream.store.read_from(self._at, self._filters, min(budget, left, RUN_MOST))
+        messages = self._stream.store.read_from(self._at, self._filters, min(budget, left, MAX_RUN_MESSAGES))
         if not messages and not self._sent:
             self._send(NOT_FOUND)
             return True

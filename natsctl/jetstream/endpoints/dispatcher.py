@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST", "STREAM.BLOCKS"})
 """Verbs that answer with a page of infos, or a block of messages."""
 
-MOST_WAITING: Final = 10_000
+MAX_WAITING: Final = 10_000
 """Requests of one account that may wait; with one more all are dropped, as by nats-server's queue."""
 
 COST: Final = 256
@@ -81,7 +81,7 @@ class ApiQueue:
     def put(self, request: ApiRequest) -> None:
         """Queue `request` for a later turn."""
         self._waiting.append(request)
-        if len(self._waiting) < MOST_WAITING:
+        if len(self._waiting) < MAX_WAITING:
             self._engine.ready(self)
         else:
             self._drop()

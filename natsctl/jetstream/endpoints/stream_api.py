@@ -403,7 +403,7 @@ def _purging(
 
 
 DEFAULT_BYTES: Final = 1 << 20
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 """Largest payload of one answer; the server's max_payload limits it too, unless one message is longer."""
 HEADER_ROOM: Final = 1 << 10
 """Bytes kept free for the headers of the answer."""
@@ -435,7 +435,7 @@ def _gathering(stream: Stream, store: FileLog, request: ApiRequest, wanted: Stre
 def _room(stream: Stream, max_bytes: int) -> int:
     """Return how many bytes an answer may have."""
     limit = max(stream.engine.broker.options.limits.max_payload - HEADER_ROOM, 1)
-    return min(max_bytes if max_bytes > 0 else DEFAULT_BYTES, MOST_BYTES, limit)
+    return min(max_bytes if max_bytes > 0 else DEFAULT_BYTES, MAX_BYTES, limit)
 
 
 def _headers(stream: Stream, wanted: StreamBlocksRequest, found: FrameRun) -> bytes:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from natsctl.spark.files.file_import import Content
 
-MOST_MESSAGES: Final = 2_000_000
-MOST_BYTES: Final = 1 << 30
+MAX_MESSAGES: Final = 2_000_000
+MAX_BYTES: Final = 1 << 30
 """Of more Spark's tasks find the same on all cores, and without keeping all ids in memory."""
 _ROWS, _PAYLOADS = 16_384, 256
 """Rows that are read at once, and payloads: few, as a large one that a file has once may be that of many rows."""
@@ -119,7 +119,7 @@ def parquet_export(source: Source, taken: Sequence[str], left: Sequence[Obeyed])
         groups = [_groups(file) for file in _opened(source)]
         fits = [each for each in groups if each is not None]
         messages, size = (sum(each[at] for each in fits) for at in (0, 1))
-        if source.as_json or not groups or len(fits) < len(groups) or messages > MOST_MESSAGES or size > MOST_BYTES:
+        if source.as_json or not groups or len(fits) < len(groups) or messages > MAX_MESSAGES or size > MAX_BYTES:
             return None
         looked = _Look(source, taken, left)
         for file in _opened(source):

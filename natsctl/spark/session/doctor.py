@@ -160,8 +160,8 @@ NEEDED = (("pyspark", (4, 2)), ("pyarrow", (18,)))
 """The packages that are needed, and the oldest version of each."""
 FOR_SERVERS = (("pandas", (2, 2)), ("grpcio", ()), ("grpcio-status", ()), ("protobuf", ()), ("zstandard", ()))
 """The packages that --remote, the server in the background and pipelines need beside them."""
-LEAST_MEMORY_BYTES = 2 << 30
-LEAST_DISK_BYTES = 1 << 30
+MIN_MEMORY_BYTES = 2 << 30
+MIN_DISK_BYTES = 1 << 30
 
 
 class State(WireEnum):
@@ -288,7 +288,7 @@ def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Fi
 def _memory(options: SparkOptions) -> Finding:
     whole = machine_memory_bytes()
     heap = memory_option(options.settings).removeprefix("-Xmx")
-    if 0 < whole < LEAST_MEMORY_BYTES:
+    if 0 < whole < MIN_MEMORY_BYTES:
         return _finding("memory", f"{format_size(whole)}", State.WARNING, "Spark wants 2 GiB and more")
     return _finding("memory", f"{format_size(whole) if whole else 'unknown'}, {heap} of it for Spark's Java")
 
@@ -299,7 +299,7 @@ def _disk(environment: Mapping[str, str]) -> Finding:
         free = shutil.disk_usage(folder).free
     except OSError as failure:
         return _finding("disk", f"{folder}: {failure.strerror}", State.WARNING, "SPARK_LOCAL_DIRS names another folder")
-    state = State.GOOD if free >= LEAST_DISK_BYTES else State.WARNING
+    state = State.GOOD if free >= MIN_DISK_BYTES else State.WARNING
     do = "" if state is State.GOOD else "SPARK_LOCAL_DIRS names another folder"
     return _finding("disk", f"{format_size(free)} free in {folder}", state, do)
 

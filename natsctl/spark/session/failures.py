@@ -62,7 +62,7 @@ class SparkStartError(NatsctlError):
         self.log = log
 
 
-TEXT_MOST = 1_000
+MAX_TEXT_CHARS = 1_000
 """Characters of a failure's text; plans and rows that Spark adds may be any length."""
 
 
@@ -297,4 +297,4 @@ def _plain(failure: BaseException, whole: str) -> NatsctlError:
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= TEXT_MOST else f"{text[:TEXT_MOST]}…"
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"

@@ -78,8 +78,8 @@ def parse_conf(words: list[str] | None) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-HEAP_LEAST_BYTES = 1 << 30
-HEAP_MOST_BYTES = 4 << 30
+MIN_HEAP_BYTES = 1 << 30
+MAX_HEAP_BYTES = 4 << 30
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For work of seconds: half the time to the first answer; whole minutes of work want the JIT that these leave out."""
 
@@ -140,7 +140,7 @@ def memory_option(settings: Mapping[str, str]) -> str:
     said = settings.get("spark.driver.memory")
     if said:
         return f"-Xmx{said if said[-1:].isalpha() else f'{said}m'}".removesuffix("b")
-    return f"-Xmx{min(max(machine_memory_bytes() // 4, HEAP_LEAST_BYTES), HEAP_MOST_BYTES) >> 20}m"
+    return f"-Xmx{min(max(machine_memory_bytes() // 4, MIN_HEAP_BYTES), MAX_HEAP_BYTES) >> 20}m"
 
 
 def machine_memory_bytes() -> int:

@@ -38,8 +38,8 @@ from natsctl.spark.source.rows import Rows, RowShape
 from natsctl.spark.source.spark_api import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from natsctl.spark.source.stream_reader import Admission, lag_metrics
 
-MOST_MESSAGES: Final = 100_000
-MOST_BYTES: Final = 64 << 20
+MAX_MESSAGES: Final = 100_000
+MAX_BYTES: Final = 64 << 20
 """Of a batch, unless the options say less or more: it is in the driver's memory, and again in that of its tasks."""
 PART_MESSAGES: Final = 5_000
 PART_BYTES: Final = 8 << 20
@@ -142,8 +142,8 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the messages of the next batch, each once."""
         about = self._seen()
         limited = not isinstance(limit, ReadAllAvailable)
-        most = (self._admission.most if limited else None) or MOST_MESSAGES
-        most_bytes = (self._admission.most_bytes if limited else None) or MOST_BYTES
+        most = (self._admission.most if limited else None) or MAX_MESSAGES
+        most_bytes = (self._admission.most_bytes if limited else None) or MAX_BYTES
         found: dict[int, Delivery] = {}
         more, size = True, 0
         while more and len(found) < most and size < most_bytes and self._left != 0:

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MOST_BYTES: Final = (1 << 31) - 1
+MAX_BYTES: Final = (1 << 31) - 1
 """Of one column, whose offsets have 32 bits."""
 
 
@@ -27,7 +27,7 @@ def binary_array(data: Sequence[bytes]) -> pa.BinaryArray:
     if "pandas" in sys.modules:
         return pa.array(data, pa.binary())
     whole = b"".join(data)
-    if len(whole) > MOST_BYTES:
+    if len(whole) > MAX_BYTES:
         raise pa.ArrowCapacityError(f"a column of {len(whole)} bytes is too large")
     offsets = struct.pack(f"{len(data) + 1}i", *accumulate(map(len, data), initial=0))
     return pa.Array.from_buffers(pa.binary(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(whole)])

@@ -27,7 +27,7 @@ from natsctl.spark.source.errors import BackupError
 _WORD: Final = 8
 _LONGER: Final = 0x15
 """Tag of the repeats with a byte for their length behind them; lower ones have none."""
-_MOST_LONGER: Final = 56
+_MAX_LONGER: Final = 56
 """The greatest value of that byte where the repeat is one copy."""
 
 
@@ -44,7 +44,7 @@ def respelled(block: bytes, ruler: Ruler) -> bytes | pa.Buffer:
     spelled, widths = _copies(tag, more, longer, words(padded, int_array(sources)))
     begins = pc.add(ruler.counted(0, _WORD, len(at)).cast(pa.int64()), number(len(padded)))
     columns = [begins, pc.add(begins, widths), pc.add(at, pc.if_else(longer, number(3), number(2)))]
-    several = pc.or_(pc.greater(tag, number(_LONGER)), pc.and_(longer, pc.greater(more, number(_MOST_LONGER))))
+    several = pc.or_(pc.greater(tag, number(_LONGER)), pc.and_(longer, pc.greater(more, number(_MAX_LONGER))))
     extra = b""
     if pc.any(several).as_py():
         rows = pc.indices_nonzero(several).to_pylist()

@@ -29,11 +29,11 @@ from natsctl.spark.source.arrays import any_sliced, int_array, number, sliced, w
 from natsctl.spark.source.backup_content import Content, Mark
 from natsctl.spark.source.rows import Rows, RowShape
 
-MOST_HEAD_BYTES: Final = 5 * 10
+MAX_HEAD_BYTES: Final = 5 * 10
 """Five numbers of 64 bits."""
 _SEQ_AT: Final = 10
 """Behind one byte for the length of the name, and nine of the time."""
-_MOST_SEQ_BYTES: Final = 6
+_MAX_SEQ_BYTES: Final = 6
 _GOES_ON: Final = 0x80
 """The bit of a byte that says that the number has more."""
 _SEVEN: Final = 0x7F
@@ -57,9 +57,9 @@ def run_at(data: bytes, at: int, stop: int, seq: int, shape: RowShape) -> tuple[
     None where the first record is not such a one. The last one begins before `stop`.
     """
     seq_bytes = (seq.bit_length() + 6) // 7
-    if not 0 < seq_bytes <= _MOST_SEQ_BYTES:
+    if not 0 < seq_bytes <= _MAX_SEQ_BYTES:
         return None
-    found = _starts(data, at, min(stop, len(data) - MOST_HEAD_BYTES), _SEQ_AT + seq_bytes)
+    found = _starts(data, at, min(stop, len(data) - MAX_HEAD_BYTES), _SEQ_AT + seq_bytes)
     if found[-1] > len(data):
         found.pop()
     if len(found) < 2:
@@ -183,7 +183,7 @@ _PIECE_BYTES: Final = 4 << 20
 """The bytes that are read at once: records enough that columns of them cost more than to begin each."""
 _FEW: Final = 32
 """Records that are hardly worth a run."""
-_MOST_DOUBT: Final = 1024
+_MAX_SINGLES: Final = 1024
 
 
 class Head(NamedTuple):
@@ -339,7 +339,7 @@ class RecordReader:
         stop = len(self._data) if self._stop is None else min(len(self._data), self._stop - self._at)
         found = run_at(self._data, self._next, stop, head.seq, self._shape)
         few = found is None or len(found[0].seqs) < _FEW
-        self._doubt = min(2 * self._doubt, _MOST_DOUBT) if few else 1
+        self._doubt = min(2 * self._doubt, _MAX_SINGLES) if few else 1
         self._singles = self._doubt if few else 0
         if found is None:
             return None
@@ -392,7 +392,7 @@ class _Singles:
 
 
 _WINDOWS_BYTES: Final = (256 << 10, 4 << 20)
-_LEAST_RECORDS: Final = 8
+_MIN_RECORDS: Final = 8
 _LIKE_A_HEAD: Final = re.compile(rb"(?=(?:[\x80-\xff][\x01-\x7f]|[\x01-\x7f])[\x80-\xff]{8}[\x01-\x7f])", re.DOTALL)
 """A name, and a time between 1972 and 2116, which takes nine bytes."""
 _NO_SUBJECT: Final = re.compile(rb"[\x00-\x20\x7f]")
@@ -442,7 +442,7 @@ def _followed(window: bytes, at: int, seen: set[int]) -> tuple[int, int] | None:
             return None
         if head is None or head.end > len(window):
             seen.update(chain)
-            return (at, last) if records >= _LEAST_RECORDS else None
+            return (at, last) if records >= _MIN_RECORDS else None
         if at in seen:
             return None
         subject = window[head.body_at : head.body_at + head.name]

@@ -252,9 +252,9 @@ def _spelled(wanted: str) -> bytes:
     return rb"\.".join(rb"[^.]+" if token == "*" else re.escape(token.encode()) for token in wanted.split("."))
 
 
-LEAST_BYTES: Final = 2 << 20
+MIN_PART_BYTES: Final = 2 << 20
 """Data that makes a task of its own worth while."""
-MOST_ZIPPED_PARTS: Final = 8
+MAX_ZIPPED_PARTS: Final = 8
 """Tasks for what is gzipped: each of them has to unpack all that stands before its part."""
 _PIECE_BYTES: Final = 1 << 20
 
@@ -297,7 +297,7 @@ def archive_partitions(backup: Backup, sieve: Sieve, wanted: int) -> list[Archiv
     """Return a backup in about so many parts, and one more that checks its sum; raises BackupError."""
     if backup.messages == 0:
         return []
-    number = max(min(wanted, backup.data.size // LEAST_BYTES, MOST_ZIPPED_PARTS if backup.data.zipped else wanted), 1)
+    number = max(min(wanted, backup.data.size // MIN_PART_BYTES, MAX_ZIPPED_PARTS if backup.data.zipped else wanted), 1)
     content = Content(backup.data)
     try:
         second = content.read(0, len(MAGIC)) == MAGIC

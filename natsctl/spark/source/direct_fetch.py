@@ -227,7 +227,7 @@ def _some(column: Sequence[bytes] | pa.Array, places: pa.Int64Array, keep: list[
     return [column[at] for at in keep] if column else ()
 
 
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 """Of one request: it holds the server's connection for as long as it takes."""
 END_OF_BATCH: Final = 204
 NOT_FOUND: Final = 404
@@ -283,7 +283,7 @@ class DirectReader:
     def _ask(self) -> None:
         task = self._task
         wanted = {"seq": task.at, "next_by_subj": self._subjects.pattern, "batch": min(task.left, task.limits.messages)}
-        body = json.dumps({**wanted, "max_bytes": min(task.limits.bytes, MOST_BYTES)})
+        body = json.dumps({**wanted, "max_bytes": min(task.limits.bytes, MAX_BYTES)})
         subject = task.api.subject(f"DIRECT.GET.{task.stream}")
         task.link.send(f"PUB {subject} {self._inbox} {len(body)}\r\n{body}\r\n".encode())
         self._open = True

@@ -192,7 +192,7 @@ class ConsumerReader:
 
 
 FORMAT: Final = b"1"
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 """Of one answer."""
 HEADER_ROOM: Final = 1 << 10
 """Of what the server that we are connected to lets through in one message, for the headers."""
@@ -258,7 +258,7 @@ class BlockReader:
     def _ask(self, seq: int) -> None:
         task = self._task
         allowed = int(task.link.info.get("max_payload") or _DEFAULT_PAYLOAD) - HEADER_ROOM
-        most = max(min(task.limits.bytes, MOST_BYTES, allowed), 1)
+        most = max(min(task.limits.bytes, MAX_BYTES, allowed), 1)
         wanted = {"seq": seq, "last_seq": task.todo.last, "filters": [*task.todo.filters], "max_bytes": most}
         body = json.dumps(wanted).encode()
         subject = task.api.subject(f"STREAM.BLOCKS.{task.stream}").encode()

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from natsctl.spark.source.arrays import MOST_BYTES, binary_array, int_array
+from natsctl.spark.source.arrays import MAX_BYTES, binary_array, int_array
 from natsctl.spark.source.json_plain import PlainRecords
 from natsctl.spark.source.json_rows import (
     WHOLE_BITS,
@@ -40,7 +40,7 @@ from natsctl.spark.source.json_rows import (
     whole,
 )
 from natsctl.spark.source.json_times import Memo
-from natsctl.spark.source.json_tokens import MOST_DEPTH, MOST_DIGITS
+from natsctl.spark.source.json_tokens import MAX_DEPTH, MAX_DIGITS
 
 AT_ONCE: Final = 1024
 """Records that are objects of Python at a time: more of them cost the garbage collector a third more."""
@@ -51,7 +51,7 @@ CODES: Final = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q
 """Of Python's module `struct`."""
 ENDS_WITHIN: Final = re.compile(r"\{[^{}\[]*")
 """A text that begins an object, and ends before that does or another value with parts begins."""
-LONG_NUMBER: Final = re.compile(rf"[0-9.eE+-]{{{MOST_DIGITS}}}")
+LONG_NUMBER: Final = re.compile(rf"[0-9.eE+-]{{{MAX_DIGITS}}}")
 SURROGATE_BYTES: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -195,7 +195,7 @@ class JsonColumn:
             found = None if inner else found
         elif type(found) is not dict:
             found = None
-        if found is None or (len(text) > MOST_DIGITS and _exceeds(text, found)):
+        if found is None or (len(text) > MAX_DIGITS and _exceeds(text, found)):
             faults.odd.add(at)
             return NOTHING
         record: dict[str, Any] = found
@@ -227,12 +227,12 @@ def _exceeds(text: str, found: dict[str, Any]) -> bool:
         return True
     depth = 0
     level: list[Any] = [found]
-    many = text.count("{") + text.count("[") > MOST_DEPTH
+    many = text.count("{") + text.count("[") > MAX_DEPTH
     while level and many:
         depth += 1
         items = chain.from_iterable(each.values() if type(each) is dict else each for each in level)
         level = [each for each in items if type(each) is dict or type(each) is list]
-    return depth > MOST_DEPTH
+    return depth > MAX_DEPTH
 
 
 def java_text(payload: bytes) -> str:
@@ -492,6 +492,6 @@ def _bits(values: list[bool] | None) -> pa.Buffer | None:
 
 def _offsets(groups: list[Any]) -> pa.Buffer:
     ends = list(accumulate(map(len, groups), initial=0))
-    if ends[-1] > MOST_BYTES:
+    if ends[-1] > MAX_BYTES:
         raise pa.ArrowCapacityError(f"a column of {ends[-1]} items is too large")
     return pa.py_buffer(struct.pack(f"{len(ends)}i", *ends))

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from natsctl.spark.source.arrays import MOST_BYTES, binary_array, number, whole
+from natsctl.spark.source.arrays import MAX_BYTES, binary_array, number, whole
 from natsctl.spark.source.json_rows import WHOLE_BITS, JsonSettings
 from natsctl.spark.source.json_times import Fixed, zone_of
 
-LEAST: Final = 512
+MIN_RECORDS: Final = 512
 """Records for which it pays to compile an expression: that takes 1 to 2 ms for a handful of fields."""
 FEW: Final = 8
 """Records that Arrow refuses together are not tried apart any more."""
@@ -107,7 +107,7 @@ class PlainRecords:
         found: list[pa.StructArray] = []
         left, raw = list(range(len(payloads))), None
         for pattern, quoting in self._patterns:
-            if len(left) < LEAST:
+            if len(left) < MIN_RECORDS:
                 break
             if raw is None:
                 raw = binary_array([payloads[at] for at in left] if taken else payloads)
@@ -144,7 +144,7 @@ class PlainRecords:
 
     def _by_arrow(self, text: pa.Buffer, size: int) -> pa.StructArray:
         """Return a struct for each line; raises pa.ArrowInvalid where something is in the way."""
-        if len(text) >= MOST_BYTES:
+        if len(text) >= MAX_BYTES:
             raise pa.ArrowInvalid("the records are too large for one block")
         table = pj.read_json(
             pa.BufferReader(text),

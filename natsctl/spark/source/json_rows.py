@@ -31,7 +31,7 @@ WHOLE_BITS: Final = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 6
 NOT_FINITE: Final = frozenset({"NaN", "+INF", "+Infinity", "Infinity", "-INF", "-Infinity"})
 SHORT: Final = 18
 """Digits of a whole number that fits into 64 bits in any case."""
-MOST_EXPONENT: Final = (1 << 31) - 1
+MAX_EXPONENT: Final = (1 << 31) - 1
 """Of a decimal in Java."""
 
 BIG_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -273,7 +273,7 @@ def decimal_of(kind: pa.Decimal128Type) -> Callable[[str], int]:
             raise MalformedJSONError(f"{text[:60]!r} is no decimal")
         exact = Decimal(text)
         exponent = exact.as_tuple().exponent
-        if not isinstance(exponent, int) or abs(exponent) > MOST_EXPONENT:
+        if not isinstance(exponent, int) or abs(exponent) > MAX_EXPONENT:
             raise MalformedJSONError(f"{text[:60]!r} is no decimal")
         if exact and exact.adjusted() >= precision - scale:
             raise MalformedJSONError(f"{text[:60]} does not fit into {kind}")

@@ -18,7 +18,7 @@ DAY_S: Final = 86_400
 SECOND_US: Final = 1_000_000
 EPOCH_DAY: Final = 719_163
 """1970-01-01 as Python counts days."""
-MOST_OFFSET_S: Final = 18 * 3600
+MAX_OFFSET_S: Final = 18 * 3600
 BLANKS: Final = "".join(map(chr, range(0x21))) + "\x7f"
 
 CLOCK: Final = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(\D.*)?)?)?"
@@ -131,7 +131,7 @@ def _zone(name: str) -> Zone:
     if found:
         digits = found[2].replace(":", "").zfill(2).ljust(6, "0")
         seconds = int(digits[:2]) * 3600 + int(digits[2:4]) * 60 + int(digits[4:])
-        if seconds > MOST_OFFSET_S:
+        if seconds > MAX_OFFSET_S:
             raise ValueError(f"{name!r} is no offset of a zone")
         return Fixed(-seconds if found[1] == "-" else seconds)
     if not REGION.fullmatch(name):

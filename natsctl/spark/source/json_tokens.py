@@ -22,11 +22,11 @@ FLOAT: Final = "float"
 WORDS: Final = {"t": "true", "f": "false", "n": "null"}
 CLOSED: Final = {"}": "{", "]": "["}
 
-MOST_DEPTH: Final = 1000
+MAX_DEPTH: Final = 1000
 """Of objects and arrays in one another. Source: Jackson's StreamReadConstraints."""
-MOST_DIGITS: Final = 1000
+MAX_DIGITS: Final = 1000
 """Of one number. Source: Jackson's StreamReadConstraints."""
-MOST_WORD: Final = 256
+MAX_WORD_CHARS: Final = 256
 """Characters of a malformed word that are passed over. Source: Jackson's ErrorReportConfiguration."""
 
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?(?=[^0-9.eE])")
@@ -161,8 +161,8 @@ class JsonTokens:
 
     def _open(self, kind: str) -> None:
         self._scopes.append(Scope(kind))
-        if len(self._scopes) > MOST_DEPTH + 1:
-            raise MalformedJSONError(f"objects and arrays are nested deeper than {MOST_DEPTH}")
+        if len(self._scopes) > MAX_DEPTH + 1:
+            raise MalformedJSONError(f"objects and arrays are nested deeper than {MAX_DEPTH}")
 
     def _close(self, char: str) -> str:
         if self._scopes[-1].kind != CLOSED[char]:
@@ -323,7 +323,7 @@ class JsonTokens:
     def _invalid_word(self, begun: str) -> NoReturn:
         size = len(begun)
         begin = self.at
-        while self.at < self.end and _names(self.text[self.at]) and size < MOST_WORD:
+        while self.at < self.end and _names(self.text[self.at]) and size < MAX_WORD_CHARS:
             self.at += 1
             size += 1
         raise MalformedJSONError(f"{(begun + self.text[begin : self.at])[:40]!r} is no value")
@@ -345,7 +345,7 @@ class JsonTokens:
     def _number(self) -> str:
         begin = self.at - 1
         found = NUMBER.match(self.text, begin)
-        if found is None or found.end() - begin >= MOST_DIGITS:
+        if found is None or found.end() - begin >= MAX_DIGITS:
             return self._careful_number(begin)
         self.at = found.end()
         self._held = found[0]
@@ -381,8 +381,8 @@ class JsonTokens:
             at = close
         self.at = at
         absent = -parts.count(0) if zero or at >= self.end else 0
-        if len(whole) + (sum(parts) + absent if any(parts) else 0) > MOST_DIGITS:
-            raise MalformedJSONError(f"a number has more than {MOST_DIGITS} digits")
+        if len(whole) + (sum(parts) + absent if any(parts) else 0) > MAX_DIGITS:
+            raise MalformedJSONError(f"a number has more than {MAX_DIGITS} digits")
         self._held = self.text[begin:first] + whole + self.text[behind:at]
         return FLOAT if any(parts) else INT
 

@@ -19,7 +19,7 @@ from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
 from natsctl.spark.source.arrays import binary_array, int_array, number
 from natsctl.spark.source.errors import JetStreamSourceError
 
-MOST_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 64 << 20
 """Of one payload: a server takes 64 MiB at most, and a small payload may claim to be a thousand times larger."""
 ENCODING: Final = "content-encoding"
 IDENTITY: Final = "identity"
@@ -97,7 +97,7 @@ def _plain(payload: bytes, named: str) -> bytes:
 def _inflated(payload: bytes, bits: int) -> bytes:
     """Return what zlib makes of a payload, which may be several members one behind the other."""
     found: list[bytes] = []
-    left, rest = MOST_BYTES, payload
+    left, rest = MAX_BYTES, payload
     while rest:
         machine = zlib.decompressobj(bits)
         part = machine.decompress(rest, left + 1)
@@ -112,8 +112,8 @@ def _inflated(payload: bytes, bits: int) -> bytes:
 
 def _streamed(payload: bytes, kind: str) -> bytes:
     with pa.input_stream(pa.py_buffer(payload), compression=kind) as stream:
-        found = bytes(stream.read(MOST_BYTES + 1))
-    _check_size(MOST_BYTES - len(found))
+        found = bytes(stream.read(MAX_BYTES + 1))
+    _check_size(MAX_BYTES - len(found))
     return found
 
 
@@ -121,7 +121,7 @@ def _snappy(payload: bytes) -> bytes:
     """Return the content of a block, or of the blocks of a framed payload."""
     if not payload.startswith(_MAGIC):
         return _block(payload)
-    found, left = list[bytes](), MOST_BYTES
+    found, left = list[bytes](), MAX_BYTES
     for kind, body in _chunks(payload):
         if kind in (_BLOCK, _PLAIN):
             content = body[_CHECKSUM_BYTES:]
@@ -156,4 +156,4 @@ def _block(block: bytes) -> bytes:
 
 def _check_size(left: int) -> None:
     if left < 0:
-        raise DecompressionError(f"it is of more than {MOST_BYTES >> 20} MiB")
+        raise DecompressionError(f"it is of more than {MAX_BYTES >> 20} MiB")

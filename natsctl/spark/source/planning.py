@@ -196,7 +196,7 @@ MESSAGES_PER_TASK = 10_000
 """Fewer are not worth a task of their own, which costs about as much as reading them."""
 MESSAGES_PER_PART = 250_000
 """Beyond that a read is split further than the driver has cores, as a cluster may have more: about a second's work."""
-MOST_PARTS = 400
+MAX_PARTS = 400
 """Into which a read is split unless `minPartitions` or `maxRecordsPerPartition` ask for more; each costs requests."""
 CLOSE_ENOUGH = 0.95
 """The distance to which a cut by count has to come to what was asked for; nearer costs questions."""
@@ -361,7 +361,7 @@ def parts(
     # That there are no messages is not believed: a replica or mirror that lags may have been the one that counted.
     counts = [count(api, stretch, filters) or None for stretch in stretches]
     weights = [stretch.width if known is None else known for stretch, known in zip(stretches, counts, strict=True)]
-    wanted = reading.parts or max(cores(), min(-(-sum(weights) // MESSAGES_PER_PART), MOST_PARTS))
+    wanted = reading.parts or max(cores(), min(-(-sum(weights) // MESSAGES_PER_PART), MAX_PARTS))
     found: list[StreamPart] = []
     for stretch, known, weight in zip(stretches, counts, weights, strict=True):
         if not weight:

@@ -25,7 +25,7 @@ _UNIT_S = {
     "h": 3600, "hour": 3600, "d": 86400, "day": 86400,
 }  # fmt: skip
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-LEAST_MS = 100_000_000_000
+MIN_MS = 100_000_000_000
 """1973-03-03 as milliseconds since 1970; as seconds, such a number is of the year 5138."""
 _LATEST_MS = 253_402_300_799_999
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
@@ -130,7 +130,7 @@ def moment_ns(said: str) -> int:
     if re.fullmatch(r"\s*\d+\s*", said):
         if int(said) > _LATEST_MS:
             raise ValueError("there is no such time: it is milliseconds since 1970, of a year before 10000")
-        if 0 < int(said) < LEAST_MS:
+        if 0 < int(said) < MIN_MS:
             raise ValueError(
                 f"{said.strip()} milliseconds since 1970 are before March 1973; if these are seconds, write "
                 f"{datetime.fromtimestamp(int(said), UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -38,7 +38,7 @@ LIVE = {"name": "ORDERS", "subjects": ["ORDERS.*"], "storage": "file"}
 WANTED = {"name": "ORDERS", "subjects": ["ORDERS.*"], "storage": "memory"}
 COUNT = 50
 ACKED = 7
-MOST_REQUESTS = 60
+MAX_REQUESTS = 60
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
     heard: bool,
 ) -> None:
     storages, runs = ("file", "memory"), 0
-    for at in range(1, MOST_REQUESTS):
+    for at in range(1, MAX_REQUESTS):
         has = (await manager.stream_info("ORDERS")).raw["config"]["storage"]
         config = {**WANTED, "storage": storages[has == "file"]}
         plan = await replacement_plan(manager, config)

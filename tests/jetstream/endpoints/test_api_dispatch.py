@@ -267,7 +267,7 @@ def test_nothing_is_made_for_a_client_that_has_gone(busy: Jet) -> None:
 def test_a_queue_that_grows_too_long_is_dropped_and_the_system_account_told(
     busy: Jet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "MOST_WAITING", 8)
+    monkeypatch.setattr(dispatcher, "MAX_WAITING", 8)
     heard: list[bytes] = []
     system = busy.machine.broker.system_account
     system.subscribe(b"$JS.EVENT.>", lambda subject, reply, header, payload, origin: heard.append(payload))

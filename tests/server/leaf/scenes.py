@@ -33,7 +33,7 @@ SCENES: Final = 12
 """Scenes of one batch."""
 QUIET_S: Final = 0.25
 """A client that hears nothing for so long has heard everything."""
-MOST_HEARD: Final = 400
+MAX_HEARD: Final = 400
 """What a client notes at most: messages may go round in circles, and then for ever."""
 SIDES: Final = ("hub", "spoke")
 PLACES: Final = tuple((side, account) for side in SIDES for account in "AB")
@@ -161,7 +161,7 @@ class Client:
         self._socket.settimeout(quiet_s)
         until = time.monotonic() + 20 * quiet_s
         with suppress(TimeoutError):
-            while time.monotonic() < until and len(self.heard) < MOST_HEARD and (data := self._socket.recv(65536)):
+            while time.monotonic() < until and len(self.heard) < MAX_HEARD and (data := self._socket.recv(65536)):
                 self._take(data)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.spark.session.failures import TEXT_MOST, SparkQueryError, quieten_interrupts, translated
+from natsctl.spark.session.failures import MAX_TEXT_CHARS, SparkQueryError, quieten_interrupts, translated
 from natsctl.spark.source.errors import (
     DataLossError,
     JetStreamSourceError,
@@ -183,7 +183,7 @@ def test_whatever_else_is_told_without_stacks_and_in_bounds() -> None:
     )
     assert isinstance(found, NatsctlError)
     assert found.text.startswith("Foo: long long")
-    assert len(found.text) <= TEXT_MOST + 1
+    assert len(found.text) <= MAX_TEXT_CHARS + 1
     assert "\tat" not in found.text
 
 

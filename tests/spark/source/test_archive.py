@@ -50,7 +50,7 @@ ODD = "a b.\N{SNOWMAN}.>x.*y".encode()
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let little data be split, and have block files and what is looked at to find records as small."""
-    monkeypatch.setattr(parts_module, "LEAST_BYTES", 1)
+    monkeypatch.setattr(parts_module, "MIN_PART_BYTES", 1)
     monkeypatch.setattr(archive_v1, "BLOCK_BYTES", 64 << 10)
     monkeypatch.setattr(backup_records, "_WINDOWS_BYTES", (16 << 10, 256 << 10))
 

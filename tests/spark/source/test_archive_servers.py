@@ -85,7 +85,7 @@ def json_of(body: bytes) -> dict[str, Any]:
 def test_a_backup_has_the_rows_that_the_server_holds(
     api: JetStreamApi, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts_module, "LEAST_BYTES", 1)
+    monkeypatch.setattr(parts_module, "MIN_PART_BYTES", 1)
     fill(api, "ODD", storage=storage)
     url = api.link.settings.urls[0]
 

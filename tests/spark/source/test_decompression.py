@@ -90,7 +90,7 @@ def test_a_damaged_payload_is_null_and_its_neighbours_are_not(name: str) -> None
 
 @pytest.mark.parametrize("name", ["gzip", "zstd", "brotli", "lz4", "s2"])
 def test_what_becomes_too_large_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload_compression, "MOST_BYTES", 1000)
+    monkeypatch.setattr(payload_compression, "MAX_BYTES", 1000)
     assert plain(name, MAKERS[name](b"x" * 1000)) == [b"x" * 1000]
     with pytest.raises(DecompressionError, match="more than"):
         plain(name, MAKERS[name](b"x" * 1001))

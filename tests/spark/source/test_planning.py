@@ -243,7 +243,7 @@ def test_large_reads_are_split_further_than_the_driver_has_cores(
     assert len(split(api)) == 10
     monkeypatch.setattr(planning, "cores", lambda: 16)
     assert len(split(api)) == 16
-    monkeypatch.setattr(planning, "MOST_PARTS", 3)
+    monkeypatch.setattr(planning, "MAX_PARTS", 3)
     monkeypatch.setattr(planning, "cores", lambda: 2)
     assert len(split(api)) == 3
     assert len(split(api, minPartitions="8")) == 8
