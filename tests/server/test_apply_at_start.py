@@ -1,4 +1,4 @@
-"""`natsctl server run --apply`: what documents ask for is there before anybody can connect."""
+"""`natsctl server run --apply`: the assets of documents exist before clients can connect."""
 
 from __future__ import annotations
 

@@ -365,7 +365,7 @@ Server Options:
     -n, --name, --server_name <name> Server name (default: the server id)
     -m, --http_port <port>           Use port for http monitoring
     -ms, --https_port <port>         Use port for https monitoring
-        --client_advertise <address> Where clients are told to connect
+        --client_advertise <address> Address that INFO gives to clients
     -c, --config <file>              Configuration file; flags win over it
     -t                               Test the configuration and exit
     -P, --pid <file>                 File to store the process id
@@ -383,10 +383,10 @@ JetStream Options:
                                      a duration such as 1s, or never
         --archive_version <1|2>      Format of stream snapshots: 2, as nats-server 2.15 writes them (default),
                                      or 1, which every nats-server restores; both are understood always
-        --apply <path>               Carry out these documents (files, folders; again for more) before anybody can
+        --apply <path>               Carry out these documents (files, folders; again for more) before clients can
                                      connect; `natsctl apply` does the same to a server that runs
         --apply_account <account>    The account that they are for, where more than one has JetStream
-        --apply_prune                Remove what their owner made and they name no more
+        --apply_prune                Remove assets of their owner that they no longer describe
 
 Logging Options:
     -l, --log <file>                 File to redirect log output

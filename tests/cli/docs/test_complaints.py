@@ -113,7 +113,7 @@ def test_12_names_are_asked_for_as_names(run: Line) -> None:
     assert "STREAM.LIST" not in done.err
 
 
-def test_13_what_can_not_be_shown_is_told(run: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_13_a_stream_that_cannot_be_shown_is_reported(run: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     from natsctl.client.requests import Requests
 
     asked = Requests.exchange
@@ -164,14 +164,14 @@ def test_18_backups_are_looked_into_without_a_server(run: Line, monkeypatch: pyt
         assert run("natsctl backup inspect part").code == 0
 
 
-def test_19_a_purge_tells_first_what_goes(run: Line) -> None:
+def test_19_a_purge_shows_its_effect_first(run: Line) -> None:
     told = run("natsctl stream purge ORDERS --keep 1 --dry-run -j").json
     assert told["requests"][0]["body"] == {"keep": 1}
     assert 2 in [value for value in told["effect"].values() if isinstance(value, int)]
     assert run("natsctl stream purge ORDERS --older-than 1h -f -j").json["purged"] == 0
 
 
-def test_20_a_typo_is_told_and_never_replaced(run: Line) -> None:
+def test_20_a_typo_is_an_error_and_never_replaced(run: Line) -> None:
     done = run("natsctl stream purge ORDRES -f")
     assert (done.code, 'did you mean "ORDERS"' in done.err) == (3, True)
 
