@@ -10,6 +10,8 @@ from datetime import date
 from functools import lru_cache
 from typing import Final, Protocol
 
+from natsctl.api.units import SECOND
+
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 """Go's zero time."""
 ZERO_NS: Final = -62_135_596_800 * 1_000_000_000
@@ -17,7 +19,6 @@ ZERO_NS: Final = -62_135_596_800 * 1_000_000_000
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _DAY_S: Final = 86_400
-_SECOND_NS: Final = 1_000_000_000
 KNOWN_SECONDS: Final = 256
 """Seconds whose text is kept: what is read together was mostly stored together."""
 _TIME: Final = (
@@ -42,12 +43,12 @@ def parse_time(text: str) -> int:
     if match[8]:
         offset = int(match[9]) * 3600 + int(match[10]) * 60
         seconds += -offset if match[8] == "+" else offset
-    return seconds * _SECOND_NS + int((match[7] or "").ljust(9, "0")[:9])
+    return seconds * SECOND + int((match[7] or "").ljust(9, "0")[:9])
 
 
 def format_time(ns: int) -> str:
     """Return the UTC text of `ns` since the epoch, up to nine digits without trailing zeros: 2026-01-31T12:00:00.5Z."""
-    seconds, fraction = divmod(ns, _SECOND_NS)
+    seconds, fraction = divmod(ns, SECOND)
     text = _format_second(seconds)
     return f"{text}.{f'{fraction:09d}'.rstrip('0')}Z" if fraction else text + "Z"
 

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, overload
 
+from natsctl.api.times import Clock
 from natsctl.broker.account import Account
 from natsctl.broker.auth.credentials import Grant, Refusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
 from natsctl.broker.broker_context import EventListener, LeafPeer, NullListener
-from natsctl.broker.broker_options import BrokerOptions, Clock, Rng
+from natsctl.broker.broker_options import BrokerOptions, Rng
 from natsctl.broker.deferred_work import SLICE_NS
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, AccountConfig
 from natsctl.broker.imports.account_imports import AccountImports, ImportChain
@@ -406,8 +407,8 @@ class Broker:
             if self.clock.monotonic_ns() >= until_ns:
                 return
 
-    def look_by(self, at_ns: int) -> None:
-        """See to it that `tick` is called by then."""
+    def tick_by(self, at_ns: int) -> None:
+        """Call `tick` at `at_ns` of the monotonic clock, or before."""
         if at_ns < self.look_ns:
             self.look_ns = at_ns
             self.hurry()

@@ -35,7 +35,7 @@ class BrokerContext(ServerContext, Protocol):
     notice: Callable[[Session, str], None]
     pending_logins: list[Session]
     unfinished: deque[Session]
-    """Sessions that have deferred a part of what they were sent."""
+    """Sessions with deferred work."""
     long_work: deque[Iterator[None]]
     """Work on many subscriptions that is still to be done."""
     on_tick: list[Callable[[], None]]

@@ -1,4 +1,4 @@
-"""Options of a broker with the limits of core NATS, and the interfaces that the shell implements for it."""
+"""Options of a broker, with the limits of core NATS, and the random source that it draws from."""
 
 from __future__ import annotations
 
@@ -6,21 +6,10 @@ from typing import Protocol
 
 import msgspec
 
+from natsctl.api.units import SECOND
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.auth.credentials import Authenticator
 from natsctl.wire.ops import Limits
-
-SECOND_NS = 1_000_000_000
-
-
-class Clock(Protocol):
-    """Two times in nanoseconds."""
-
-    def now_ns(self) -> int:
-        """Wall clock, since the epoch."""
-
-    def monotonic_ns(self) -> int:
-        """Return the time of a clock that never goes back."""
 
 
 class Rng(Protocol):
@@ -67,33 +56,35 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     limits: Limits = msgspec.field(default_factory=Limits)
     auth: Authenticator | None = None
     listener_auth: dict[str, Authenticator | None] = msgspec.field(default_factory=dict)
-    """Authenticator of one connection type, where it is not `auth`."""
-    auth_timeout_ns: int = 2 * SECOND_NS
+    """Authenticators of connection types (STANDARD, WEBSOCKET, …) that do not use `auth`."""
+    auth_timeout_ns: int = 2 * SECOND
     listener_auth_timeout_ns: dict[str, int] = msgspec.field(default_factory=dict)
-    """The same for one connection type."""
-    ping_interval_ns: int = 120 * SECOND_NS
+    """Timeouts of connection types that do not use `auth_timeout_ns`."""
+    ping_interval_ns: int = 120 * SECOND
     listener_ping_interval_ns: dict[str, int] = msgspec.field(default_factory=dict)
-    """The same for one connection type."""
+    """Intervals of connection types that do not use `ping_interval_ns`."""
     websocket: WebSocketListener | None = None
     ping_max: int = 2
-    first_ping_ns: int = 2 * SECOND_NS
+    """Unanswered PINGs at which a connection is closed rather than pinged again."""
+    first_ping_ns: int = 2 * SECOND
     max_pending: int = 64 << 20
-    """Bytes that may wait for one client before it is cut off."""
+    """Bytes that may wait for a client; beyond them it is disconnected as a slow consumer."""
     max_connections: int = 65536
     max_subscriptions: int = 0
     """Per connection; 0: no limit."""
     max_subscription_tokens: int = 0
     """Tokens that a subscription's subject may have; 0: any number."""
     max_closed_clients: int = 10000
+    """Closed connections that CONNZ still lists."""
 
     def auth_of(self, connection_type: str) -> Authenticator | None:
-        """Return the authenticator of a kind of connection, None where it accepts every client."""
+        """Return the authenticator of a connection type; None accepts every client."""
         return self.listener_auth.get(connection_type, self.auth)
 
     def auth_timeout_of(self, connection_type: str) -> int:
-        """Return how long a client of that kind has for its CONNECT."""
+        """Return the nanoseconds that a client of that connection type has for its CONNECT."""
         return self.listener_auth_timeout_ns.get(connection_type, self.auth_timeout_ns)
 
     def ping_interval_of(self, connection_type: str) -> int:
-        """Return how often a client of that kind is pinged."""
+        """Return the nanoseconds between two PINGs to a client of that connection type."""
         return self.listener_ping_interval_ns.get(connection_type, self.ping_interval_ns)

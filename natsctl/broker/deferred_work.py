@@ -3,9 +3,9 @@
 Theory of operation. A few kilobytes can ask for seconds of work: a publish that reaches fifty thousand subscriptions of
 its own sender, or a subject of a thousand tokens among as many patterns. A session looks at the clock while it carries
 out a chunk; after `SLICE_NS` it defers the rest, here, and is in `broker.unfinished`. The shell stops reading from it
-and calls `go_on` in later turns, one session after another, for as long as a turn may take; data that arrives meanwhile
-all the same is kept in its order. Where that is too much, it is carried out at once: it was unpacked from little, and
-memory is worth more than time.
+and calls `resume_work` in later turns, one session after another, for as long as a turn may take. Data that arrives
+meanwhile all the same is kept, in order. Above `MAX_DEFERRED_BYTES` it is carried out at once, up to `MAX_FORCED`
+slices: little compressed data may unpack to that much, and memory is scarcer than time.
 
 Work on many subscriptions of one connection is sliced, too: the rest of it is in `broker.long_work`, as iterators that
 stop after each few of them, and `do_long_work` resumes it in later turns. Subscriptions that end receive nothing from
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 SLICE_NS: Final = 10_000_000
 """Time slice of one session before others have their turn."""
 CROWD_SLICE_NS: Final = 1_000_000
-"""The same while others have put something off."""
+"""The same while other sessions have deferred work."""
 LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
 """And after each with a longer subject, which may take long to match,"""
 MANY_RECIPIENTS: Final = 64
 """or with more recipients than these."""
-MAX_PUT_OFF_BYTES: Final = 8 << 20
+MAX_DEFERRED_BYTES: Final = 8 << 20
 """Bytes that may arrive after work was deferred: one read of the shell may be unpacked to much more."""
 MAX_FORCED: Final = 50
 """Slices that are carried out at once where more arrives."""
@@ -60,44 +60,44 @@ class DeferredWork:
 
 
 def slice_end_ns(session: SessionContext) -> int:
-    """Return when what a session is about to carry out should end or be put off, by the monotonic clock."""
+    """Return the monotonic time at which the slice of a session ends."""
     return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
 
 
-def put_off(session: SessionContext, rest: Iterable[Op]) -> bool:
-    """Keep what is left of a chunk for a later turn; False where nothing is."""
+def defer(session: SessionContext, rest: Iterable[Op]) -> bool:
+    """Keep the rest of a chunk for a later turn; return False where there is no rest."""
     ops = list(rest)
     if not ops:
         return False
-    session.put_off = DeferredWork(ops)
+    session.deferred = DeferredWork(ops)
     session.wait_for_turn()
     return True
 
 
 def keep(session: SessionContext, chunk: bytes) -> None:
-    """Take what arrives before everything was carried out."""
-    later = session.put_off
+    """Keep a chunk that arrives before the deferred work is done; above MAX_DEFERRED_BYTES carry work out at once."""
+    later = session.deferred
     assert later is not None
     later.chunks.append(chunk)
     later.size += len(chunk)
     for _ in range(MAX_FORCED):
-        if later is None or later.size <= MAX_PUT_OFF_BYTES:
+        if later is None or later.size <= MAX_DEFERRED_BYTES:
             return
-        go_on(session)
-        later = session.put_off
+        resume_work(session)
+        later = session.deferred
     session.notice("too much work was sent at once")
     session.close(CloseReason.PROTOCOL_VIOLATION)
 
 
-def go_on(session: SessionContext) -> None:
-    """Carry out some of what was put off; what is left then waits behind the other sessions."""
-    later, session.put_off = session.put_off, None
+def resume_work(session: SessionContext) -> None:
+    """Carry out one slice of deferred work; the rest queues behind the other sessions."""
+    later, session.deferred = session.deferred, None
     if later is None or session.close_reason is not None:
         return
-    session.go_on(later.ops, b"")
+    session.resume(later.ops, b"")
     if session.close_reason is not None:
         return
-    again = session.put_off
+    again = session.deferred
     if again is not None:
         again.chunks, again.size = later.chunks, later.size
     elif later.chunks:

@@ -1,6 +1,6 @@
-"""Facts about the server and its clients: INFO, the answer to `$SYS.REQ.USER.INFO`, the header `Nats-Request-Info`.
+"""Descriptions of the server and its clients: INFO, the answer to `$SYS.REQ.USER.INFO`, the header `Nats-Request-Info`.
 
-The header describes the sender of a request to services of other accounts; advisories describe it in the same way.
+The header describes the sender of a request to a service of another account; advisories describe it in the same way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from natsctl.api import headers
 from natsctl.api.codec import encode
 from natsctl.api.times import format_time
+from natsctl.api.units import SECOND
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.auth.permissions import permissions_json
 
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
 
-SECOND_NS = 1_000_000_000
 SERVER_PREFIX = 13 << 3
-"""First byte of a server's public nkey: makes its text begin with N."""
+"""First byte of a server's public nkey, whose text begins with N."""
 
 
 JETSTREAM_FLAGS = 0b111
-"""Capability bits in system answers where JetStream runs: it does, it takes snapshots in pieces, accounts may own raft
-groups."""
+"""`flags` in system answers where JetStream runs: JetStreamEnabled, BinaryStreamSnapshot, AccountNRG.
+
+Source: nats-server, server/events.go.
+"""
 
 FEATURE_FLAGS = {
     "js_ack_fc_v2": False,
@@ -39,7 +41,7 @@ FEATURE_FLAGS = {
     "js_raft_delete_range": True,
     "js_snapshot_sources": False,
 }
-"""Forms of subjects and records that a server of this version uses by default."""
+"""Defaults of the version that `version` names. Source: nats-server, server/feature_flags.go."""
 
 
 def make_server_id(rng: Rng) -> str:
@@ -62,7 +64,7 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         "port": websocket.port if websocket else options.port,
         "headers": options.headers,
     }
-    info.update((key, True) for key, value in _wanted_of_clients(broker, session).items() if value)
+    info.update((key, True) for key, value in _login_and_tls(broker, session).items() if value)
     info["max_payload"] = session.max_payload
     if options.jetstream:
         info["jetstream"] = True
@@ -86,8 +88,8 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
     return msgspec.json.encode(info)
 
 
-def _wanted_of_clients(broker: Broker, session: Session) -> dict[str, bool]:
-    """Return what a client has to bring, by its listener: the one for this process itself is always in clear."""
+def _login_and_tls(broker: Broker, session: Session) -> dict[str, bool]:
+    """Return INFO's fields for login and TLS, by the session's listener; connections inside the process have no TLS."""
     options = broker.options
     found = {"auth_required": session.login.required}
     if session.kind == "inprocess":
@@ -102,7 +104,10 @@ def _wanted_of_clients(broker: Broker, session: Session) -> dict[str, bool]:
 
 
 def server_info(broker: Broker) -> dict[str, object]:
-    """Return who says what the system account hears, keys in nats-server's order; each call counts one message."""
+    """Return the field `server` of system events and answers, keys in nats-server's order.
+
+    Each call takes the next event sequence.
+    """
     options = broker.options
     server: dict[str, object] = {"name": broker.server_name, "host": options.host, "id": broker.server_id}
     if options.domain:
@@ -129,34 +134,36 @@ def user_info_json(broker: Broker, session: Session) -> bytes:
     if grant.permissions is not None:
         data["permissions"] = permissions_json(grant.permissions)
     if grant.expires_ns:
-        left_s = (grant.expires_ns - broker.clock.now_ns()) // SECOND_NS
-        data["expires"] = max(left_s, 0) * SECOND_NS
+        left_s = (grant.expires_ns - broker.clock.now_ns()) // SECOND
+        data["expires"] = max(left_s, 0) * SECOND
     return msgspec.json.encode({"server": server_info(broker), "data": data})
 
 
 def client_kind(session: Session) -> tuple[str, str]:
-    """Return how requests name the kind of a connection, and the protocol it speaks."""
+    """Return `kind` and `client_type` of a connection."""
     if session.connection_type.startswith("LEAFNODE"):
         return "Leafnode", ""
     return "Client", "websocket" if session.connection_type == "WEBSOCKET" else "nats"
 
 
-def requester_info(server: str, name: str, origin: Session | None, detailed: bool) -> ClientInfo:
-    """Return the facts about a publisher in the account `name`: round trip time too, all of them if `detailed`."""
+def requester_info(server: str, account: str, origin: Session | None, detailed: bool) -> ClientInfo:
+    """Return the description of a publisher: its account and round trip time, and everything else if `detailed`.
+
+    Without `origin` the publisher is JetStream in `account`.
+    """
     from natsctl.api.advisories import ClientInfo
 
     if origin is None:
-        return ClientInfo(acc=name, server=server, kind="JetStream") if detailed else ClientInfo(acc=name)
-    name = origin.account.name
+        return ClientInfo(acc=account, server=server, kind="JetStream") if detailed else ClientInfo(acc=account)
     if not detailed:
-        return ClientInfo(acc=name, rtt=origin.rtt_ns)
+        return ClientInfo(acc=origin.account.name, rtt=origin.rtt_ns)
     grant = origin.login.grant
     kind, client_type = client_kind(origin)
     return ClientInfo(
         start=format_time(origin.start_ns),
         host=origin.host,
         id=origin.cid,
-        acc=name,
+        acc=origin.account.name,
         user=origin.user,
         name=origin.name,
         lang=origin.lang,
@@ -173,6 +180,6 @@ def requester_info(server: str, name: str, origin: Session | None, detailed: boo
 
 
 def with_info(header: bytes, info: ClientInfo) -> bytes:
-    """Return a header block that says who asks, whatever it said before."""
+    """Return a header block with `info` as its `Nats-Request-Info`, in place of any that it had."""
     block = headers.remove(header, headers.REQUEST_INFO) if header else header
     return b"%bNats-Request-Info: %b\r\n\r\n" % (block[:-2] if block else b"NATS/1.0\r\n", encode(info))

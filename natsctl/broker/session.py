@@ -24,8 +24,8 @@ from natsctl.broker.deferred_work import (
     MANY_SUBS,
     SUBS_STEP,
     DeferredWork,
+    defer,
     keep,
-    put_off,
     slice_end_ns,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
@@ -166,11 +166,11 @@ class Session:
     """The state of one connection. Read `close_reason` after every call: once set, the transport is to be closed."""
 
     __slots__ = (
-        "_info_again", "_parser", "_seen_out_msgs", "account", "broker", "cid",
-        "close_reason", "echo", "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns",
-        "last_data_ns", "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name",
-        "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port",
-        "protocol", "put_off", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
+        "_info_again", "_parser", "_seen_out_msgs", "account", "broker", "cid", "close_reason", "deferred", "echo",
+        "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns", "last_data_ns", "left_count",
+        "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name", "no_responders", "out",
+        "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port", "protocol", "rtt_ns", "start_ns",
+        "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self, broker: BrokerContext, cid: int, host: str, port: int, kind: str) -> None:
@@ -207,7 +207,7 @@ class Session:
         self.permit: SessionPermissions | None = None
         """Permissions of the user, None for all."""
         self.login = Login(self)
-        self.put_off: DeferredWork | None = None
+        self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
         """When anything was last received, and when something other than protocol chatter last went either way."""
@@ -329,7 +329,7 @@ class Session:
         self._leave()
         self.stop_ns = broker.clock.now_ns()
         self.take_output()
-        self._parser, self.put_off = SPENT, None
+        self._parser, self.deferred = SPENT, None
         broker.ended(self)
         self.login.forget_secrets()
 
@@ -373,7 +373,7 @@ class Session:
         self.last_active_ns = self.broker.clock.monotonic_ns()
         self.timers.pings_out = 0
         login = self.login
-        if self.put_off is not None:
+        if self.deferred is not None:
             keep(self, chunk)
         elif login.pending is not None:
             login.hold(chunk)
@@ -396,7 +396,7 @@ class Session:
             self._carry_out(self._parser.feed(line))
         self.unread += len(chunk)
 
-    def go_on(self, ops: list[Op], chunk: bytes) -> None:
+    def resume(self, ops: list[Op], chunk: bytes) -> None:
         """Carry out what has arrived while the client's login was worked out, or what was put off."""
         if self.close_reason is None:
             self.last_active_ns = self.broker.clock.monotonic_ns()
@@ -422,7 +422,7 @@ class Session:
                     subscribe(self, op[1], op[2], op[3])
                     subscribed += 1
                     look = not subscribed & LOOK_MASK or len(op[1]) > LONG_SUBJECT_BYTES
-                    if self.close_reason is not None or (look and clock.monotonic_ns() > until and put_off(self, rest)):
+                    if self.close_reason is not None or (look and clock.monotonic_ns() > until and defer(self, rest)):
                         break
                     continue
                 self._operate(op)
@@ -433,14 +433,14 @@ class Session:
                     break
                 publish = self.publisher()
                 careful = self.pedantic or not self.headers or self.permit is not None
-                if clock.monotonic_ns() > until and put_off(self, rest):
+                if clock.monotonic_ns() > until and defer(self, rest):
                     break
                 continue
             _, subject, reply, header, payload = op
             if (
                 careful or subject[0] in RESERVED_FIRST or (reply and reply[:3] in RESERVED_HEADS)
             ) and not self._may_publish(subject, reply, header):
-                if self.close_reason is not None or (clock.monotonic_ns() > until and put_off(self, rest)):
+                if self.close_reason is not None or (clock.monotonic_ns() > until and defer(self, rest)):
                     break
                 continue
             msgs += 1
@@ -452,13 +452,13 @@ class Session:
             if not recipients and reply and self.no_responders:
                 answer_no_responders(self, subject, reply)
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
-            if look and clock.monotonic_ns() > until and put_off(self, rest):
+            if look and clock.monotonic_ns() > until and defer(self, rest):
                 break
         self.in_msgs += msgs
         self.in_bytes += size
         if self.in_msgs != before:
             self.last_data_ns = self.last_active_ns
-        if parser.fault is not None and self.put_off is None:
+        if parser.fault is not None and self.deferred is None:
             self._fail(parser.fault)
 
     def _fail(self, fault: ProtocolViolationError) -> None:

@@ -1,6 +1,6 @@
-"""The members of a session that its parts use: login, deadlines and deferred work.
+"""Protocols of a session and its broker, as the parts of a session use them: login, deadlines and deferred work.
 
-`Session` provides them. Its parts name this protocol instead of `Session`, so that each depends only on what it calls.
+The parts name these instead of `Session` and `Broker`, which avoids import circles.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from collections.abc import Sized
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from natsctl.api.times import Clock
     from natsctl.broker.auth.credentials import ConnectOptions, Grant, Refusal
     from natsctl.broker.auth.login import Login
-    from natsctl.broker.broker_options import BrokerOptions, Clock, Rng
+    from natsctl.broker.broker_options import BrokerOptions, Rng
     from natsctl.broker.deferred_work import DeferredWork
     from natsctl.broker.refusals import CloseReason
     from natsctl.broker.timers import Timers
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ServerContext(Protocol):
-    """The members of a broker that the parts of its sessions use."""
+    """The broker, as the parts of its sessions use it."""
 
     options: BrokerOptions
     clock: Clock
@@ -28,10 +29,10 @@ class ServerContext(Protocol):
 
     @property
     def unfinished(self) -> Sized:
-        """The sessions that have deferred a part of what they were sent."""
+        """The sessions with deferred work."""
 
-    def look_by(self, at_ns: int) -> None:
-        """See to it that `tick` is called by then."""
+    def tick_by(self, at_ns: int) -> None:
+        """Call `tick` at `at_ns` of the monotonic clock, or before."""
 
 
 class SessionContext(Protocol):
@@ -43,7 +44,7 @@ class SessionContext(Protocol):
     rtt_ns: int
     last_active_ns: int
     close_reason: CloseReason | None
-    put_off: DeferredWork | None
+    deferred: DeferredWork | None
 
     @property
     def broker(self) -> ServerContext:
@@ -62,10 +63,10 @@ class SessionContext(Protocol):
         """The kind of connection as users and JWTs name it."""
 
     def start_timers(self) -> None:
-        """Count all deadlines from now on."""
+        """Start all deadlines from now."""
 
     def write(self, data: bytes) -> None:
-        """Queue bytes that are not a message."""
+        """Queue protocol bytes other than a message for the client."""
 
     def notice(self, text: str) -> None:
         """Report a line to the operator."""
@@ -76,17 +77,17 @@ class SessionContext(Protocol):
     def receive(self, chunk: bytes) -> None:
         """Carry out every operation that `chunk` completes."""
 
-    def go_on(self, ops: list[Op], chunk: bytes) -> None:
-        """Carry out what has arrived while the client's login was worked out, or what was put off."""
+    def resume(self, ops: list[Op], chunk: bytes) -> None:
+        """Carry out operations that were deferred, or that arrived while the login was checked."""
 
     def wait_for_login(self) -> None:
-        """Ask the shell to work out the login."""
+        """Ask the shell to check the login outside the event loop."""
 
     def wait_for_turn(self) -> None:
         """Queue behind the other sessions that have deferred work."""
 
     def enter(self, grant: Grant) -> bool:
-        """Go into the account of a grant with its permissions; False where the account is full."""
+        """Put the session into the account of a grant, with its permissions; return False where the account is full."""
 
     def drop_subscriptions(self) -> None:
         """End all subscriptions."""

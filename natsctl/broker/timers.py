@@ -64,7 +64,7 @@ class Timers:
     def _sleep_until(self, at_ns: int, late_ns: int) -> None:
         self._next_ns = min(at_ns, self._expires_ns)
         self.alarm_ns = min(at_ns + late_ns, self._expires_ns)
-        self._session.broker.look_by(self.alarm_ns)
+        self._session.broker.tick_by(self.alarm_ns)
 
     def answered(self) -> None:
         """Handle a PONG."""

@@ -1,7 +1,7 @@
 """The options that every command takes, before or after its name.
 
-Typer does not parse them: root help must not import it, and Typer accepts options of a group only before the command.
-An option that a command declares under the same spelling belongs to the command.
+Typer does not parse them: root help must not import it, and it accepts the options of a group only before the command.
+An option that a command declares itself under the same spelling is the command's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class GlobalFlag(NamedTuple):
     help: str
     read: Callable[[str], Any] = str
     heading: str = ""
-    """Its heading in help; if empty, that of the preceding row."""
+    """Its heading in help; if empty, that of the preceding option."""
 
 
 COLOURS = ("rounded", "double", "yellow", "blue", "cyan", "green", "magenta", "red")
@@ -99,10 +99,10 @@ GLOBAL_FLAGS = (
 )
 
 _MAY_BE_EMPTY = ("password", "connection_name")
-"""Options that may be empty; any other empty one would silently choose another server, login or domain."""
+"""Options whose value may be empty; an empty one of the others would silently choose another server or login."""
 _ALL_STREAMS = GlobalFlag("all_streams", ("-a", "--all"), "", "include the streams of KV, object store and MQTT")
 OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
-"""Options of every verb of a noun, as in the nats tool, unless it declares the same spelling itself."""
+"""Options of every verb of a noun, as in the nats tool, except of a verb that declares the same spelling itself."""
 _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
 
 
@@ -112,7 +112,7 @@ def all_spellings() -> list[str]:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Return whether the words request JSON, so that a failure is shown as JSON too."""
+    """Return whether the arguments request JSON, so that a failure to parse them is shown as JSON too."""
     for word in words:
         if word == "--":
             return False
@@ -122,7 +122,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the leading global options, and the remaining words."""
+    """Return the global options before the command, and the remaining arguments; raises UsageError."""
     given: dict[str, Any] = {}
     left = list(words)
     while left and left[0].startswith("-"):
@@ -144,9 +144,9 @@ class Dash(str):
 def take_out(
     words: Sequence[str], own: Mapping[str, bool], of_noun: GlobalFlag | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the global options among a command's words, and the words without them.
+    """Return the global options among a command's arguments, and the arguments without them; raises UsageError.
 
-    `own` are the command's flags and whether each takes a value, which is then never read as a flag. Words after
+    `own` are the command's flags, and whether each takes a value, which is then never read as a flag. Arguments after
     `--` stay. `of_noun` is treated like a global option. A lone `-` becomes a Dash.
     """
     known = {**_BY_SPELLING, **dict.fromkeys(of_noun.spellings if of_noun else (), of_noun)}
@@ -171,7 +171,7 @@ def take_out(
 
 
 def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
-    """Move one option with its value from the words to what was given; raises UsageError."""
+    """Move one option, with its value, from `left` to `given`; raises UsageError."""
     name, equals, value = left.pop(0).partition("=")
     if not flag.metavar:
         if equals:
@@ -191,7 +191,7 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
 
 
 def _usage_error(text: str, hint: str = "") -> Exception:
-    """Return a UsageError; imported here, because root help needs this module and not the models behind errors."""
+    """Return a UsageError; imported here, as root help must not import the models that errors use."""
     from natsctl.api.errors import UsageError
 
     return UsageError(text, hint=hint)

@@ -1,6 +1,6 @@
-"""Counters: subjects of a stream whose last message holds the sum, of any size, and each message its increment.
+"""Counters: subjects of a stream whose last message holds the sum, and each message its increment.
 
-Source: ADR-49. A sum is text in JSON, because JSON's numbers end where a counter does not.
+A sum may have any number of digits, and is therefore a string in JSON. Source: nats-architecture-and-design, ADR-49.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from natsctl.client.messaging.messages import Stored, last_on
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
-    from natsctl.client.message import Headers
     from natsctl.client.requests import Answer
 
 INCREMENT = "Nats-Incr"
 SOURCES = "Nats-Counter-Sources"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,4000}")
-"""As many digits as a header may well have."""
+"""Fewer digits than the 4300 that int() reads."""
 
 
 class Counter(msgspec.Struct):
-    """State of a counter by its last message; `sources` has the count of each stream that it is sourced from."""
+    """A counter by its last message; `sources` has the sums of each stream that it is sourced from, by subject."""
 
     stream: str
     subject: str
@@ -59,17 +58,17 @@ async def counter(manager: Manager, subject: str, stream: str = "") -> Counter:
         )
         failure.subject = subject
         raise failure
-    return _read(stream, found.subject, found.body, found.headers, found.seq, found.time)
+    return _read(stream, found)
 
 
 async def counters(manager: Manager, subject: str = "", stream: str = "") -> list[Counter]:
-    """Return the counters on a subject with wildcards, in one stream or in all that count, sorted by subject."""
+    """Return the counters on a subject, which may have wildcards, in one stream or in all, sorted by subject."""
     if stream:
         streams = [stream]
     elif subject:
         streams = [await stream_of(manager, subject)]
     else:
-        streams = await _counting(manager)
+        streams = await _counter_streams(manager)
     found = [one for name in streams for one in await _counters_of(manager, name, subject or ">")]
     return sorted(found, key=lambda one: (one.subject, one.stream))
 
@@ -80,12 +79,12 @@ async def _counters_of(manager: Manager, stream: str, subject: str) -> list[Coun
         async for delivered in reader.stored():
             message, at = delivered.message, delivered.at
             stored = Stored(message.subject, at.stream_seq, format_time(at.ts_ns), message.body, message.headers)
-            found.append(_read(stream, stored.subject, stored.body, stored.headers, stored.seq, stored.time))
+            found.append(_read(stream, stored))
     return found
 
 
 async def stream_of(manager: Manager, subject: str) -> str:
-    """Return the stream that takes messages on a subject; raises CounterNotFoundError, UsageError where several do."""
+    """Return the stream that stores a subject; raises CounterNotFoundError, and UsageError where several do."""
     names = await manager.stream_names(subject=subject)
     if not names:
         failure = CounterNotFoundError(
@@ -98,26 +97,26 @@ async def stream_of(manager: Manager, subject: str) -> str:
     return str(names[0])
 
 
-async def _counting(manager: Manager) -> list[str]:
-    """Return the streams that are made of counters."""
+async def _counter_streams(manager: Manager) -> list[str]:
+    """Return the streams with `allow_msg_counter`."""
     listed = await manager.stream_list()
     return [one.raw["config"]["name"] for one in listed if one.raw.get("config", {}).get("allow_msg_counter")]
 
 
-def _read(stream: str, subject: str, body: bytes, headers: Headers, seq: int, time: str) -> Counter:
-    """Return the counter of its last message; raises UsageError for a message that is not a counter's."""
+def _read(stream: str, last: Stored) -> Counter:
+    """Return the counter whose last message is `last`; raises UsageError for a message that is not a counter's."""
     try:
-        value = json.loads(body)["val"]
-        sources = json.loads(headers.get(SOURCES) or "{}")
+        value = json.loads(last.body)["val"]
+        sources = json.loads(last.headers.get(SOURCES) or "{}")
         if not isinstance(value, str) or not _NUMBER.fullmatch(value):
             raise ValueError(value)
         shown = msgspec.convert(sources, dict[str, dict[str, str]])
     except (ValueError, KeyError, TypeError, msgspec.ValidationError):
         raise UsageError(
-            f"the last message on {subject} in Stream {stream} is not a counter's",
+            f"the last message on {last.subject} in Stream {stream} is not a counter's",
             hint="counters are in streams made with --allow-counter",
         ) from None
-    return Counter(stream, subject, value, headers.get(INCREMENT) or "", seq, time, shown)
+    return Counter(stream, last.subject, value, last.headers.get(INCREMENT) or "", last.seq, last.time, shown)
 
 
 def read_number(text: str) -> int:
@@ -128,7 +127,7 @@ def read_number(text: str) -> int:
 
 
 async def add(manager: Manager, subject: str, number: int) -> Answer[PubAck]:
-    """Add to a counter, less than zero to take away; the answer has the new sum as `val`.
+    """Add `number`, which may be negative, to a counter; the answer has the new sum as `val`.
 
     In a dry run raises DryRunError with the sum before and after. Raises UsageError for a stream that does not count.
     """

@@ -18,8 +18,8 @@ from wsproto.extensions import Extension, PerMessageDeflate
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from natsctl.api.units import SECOND
 from natsctl.broker.auth.static_auth import StaticAuthenticator
-from natsctl.broker.broker_options import SECOND_NS
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
@@ -279,7 +279,7 @@ class LeafNodes:
             tls_verify=options.tls is not None and options.tls.verify,
             auth=self._authenticator(),
             account=options.account,
-            auth_timeout_ns=round(options.login_timeout_s * SECOND_NS),
+            auth_timeout_ns=round(options.login_timeout_s * SECOND),
             min_version=options.min_version,
             isolate=options.isolate,
             undivided=frozenset(name for name, domain in self._server.default_js_domain if not domain),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from msgspec.structs import replace
 
-from natsctl.broker.broker_options import SECOND_NS
+from natsctl.api.units import SECOND
 from natsctl.broker.leaf.handshake import RemoteCredentialsError, RemoteOptions, Signer
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.conf.syntax import read_file
@@ -349,7 +349,7 @@ class LeafRemote:
     def _pause_s(self, link: SolicitedLink | None) -> float:
         """Return how long to wait before connecting again."""
         if link is not None and link.reconnect_delay_ns:
-            return link.reconnect_delay_ns / SECOND_NS
+            return link.reconnect_delay_ns / SECOND
         if link is None or not link.was_registered:
             self._refusals += 1
         else:
@@ -402,7 +402,7 @@ class LeafRemote:
             deny_exports=options.deny_exports,
             isolate=options.isolate,
             request_isolation=options.request_isolation,
-            first_info_ns=round(options.first_info_timeout_s * SECOND_NS),
+            first_info_ns=round(options.first_info_timeout_s * SECOND),
             signer=signer_of(options, url),
         )
 

@@ -23,14 +23,15 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from natsctl.broker.deferred_work import SLICE_NS, go_on
+from natsctl.api.units import SECOND
+from natsctl.broker.deferred_work import SLICE_NS, resume_work
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.logins import Logins
 from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
+    from natsctl.api.times import Clock
     from natsctl.broker.broker import Broker
-    from natsctl.broker.broker_options import Clock
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 MAX_LINES: Final = 200
 """Lines that are written of each second."""
-SECOND_NS: Final = 1_000_000_000
 
 
 class OffenceLog:
@@ -56,7 +56,7 @@ class OffenceLog:
     def log(self, session: Session, text: str) -> None:
         """Write one [ERR] line, unless there were too many."""
         now = self._clock.monotonic_ns()
-        if now - self._began_ns >= SECOND_NS:
+        if now - self._began_ns >= SECOND:
             dropped = self._lines - MAX_LINES
             self._began_ns, self._lines = now, 0
             if dropped > 0:
@@ -261,11 +261,11 @@ class Shell:
             if connection is None:
                 continue
             try:
-                go_on(session)
+                resume_work(session)
             except Exception as error:  # one session's fault ends that one alone
                 self._fault(f"{connection.name} - what was put off", error)
                 connection.transport.abort()
-            if session.put_off is None and session.login.pending is None:
+            if session.deferred is None and session.login.pending is None:
                 connection.resume()
         if unfinished:
             self.wake()
@@ -372,7 +372,7 @@ class Shell:
         """Schedule the next check of write deadlines; return in how many seconds it is due."""
         left_s = connection.blocked_since + self.write_deadline_s - self.loop.time()
         if left_s > 0:
-            self.broker.look_by(self.broker.clock.monotonic_ns() + round(left_s * 1e9))
+            self.broker.tick_by(self.broker.clock.monotonic_ns() + round(left_s * 1e9))
         return left_s
 
     def _set_ticker(self) -> None:

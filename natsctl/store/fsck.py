@@ -40,7 +40,7 @@ class SegmentMark(NamedTuple):
     salt: int
 
 
-EXACT, STRANGER, PARTIAL = 1, 2, 4
+EXACT, FOREIGN, PARTIAL = 1, 2, 4
 """Flags of an entry: the folder was exactly so at a clean stop; it has no place in this store; some of its segments may
 not be named."""
 
@@ -94,27 +94,27 @@ class StreamCheck(msgspec.Struct):
     notes: list[str] = msgspec.field(default_factory=list)
     cuts: list[tuple[str, int]] = msgspec.field(default_factory=list)
     """(file name, length to keep)."""
-    reborn: int = 0
-    """Base of a last segment whose header never got to the disk; it is made anew."""
+    headless_base: int = 0
+    """Base of the last segment if its header never reached the disk, else 0; the segment is made anew."""
     erasures: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
     """(file name, offset, bytes) that finish an erasure that had begun."""
     unerased: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
-    """The same of erasures that were not synced: the journal may lack the effects of those messages."""
+    """The same for erasures that were not synced: the journal may lack the effects of those messages."""
     below_floor: list[Found] = msgspec.field(default_factory=list)
-    """Segments below the floor that are still there, of which the same holds."""
+    """Segments below the floor that still exist; here too the journal may lack effects."""
     indexes: set[str] = msgspec.field(default_factory=set)
-    """Names of the index files that are there, to be trusted or not."""
+    """Names of the index files, trustworthy or not."""
     leftovers: list[str] = msgspec.field(default_factory=list)
-    strangers: dict[str, str] = msgspec.field(default_factory=dict)
-    """Segments by name that are not this stream's, and why."""
+    foreign: dict[str, str] = msgspec.field(default_factory=dict)
+    """Names of segments that are not this stream's, with the reason."""
     last_seq: int = 0
     proven_seq: int = 0
     floor: int = 0
     rewrite_from: int = 0
     """Offset in the last segment from which nothing is proven to be synced."""
     journal_rewrite_from: int = 0
-    is_stranger: bool = False
-    """Whether the folder is none of a stream of the store."""
+    is_foreign: bool = False
+    """Whether the folder belongs to no stream of the store."""
     stopped_cleanly: bool = False
     """Whether the last run closed this stream and nothing has to be made durable again."""
     identity: bytes = frame.NO_IDENTITY
@@ -131,7 +131,7 @@ class StreamCheck(msgspec.Struct):
     @property
     def clean(self) -> bool:
         """Return whether nothing is damaged and nothing waits to be repaired."""
-        return not (self.damage or self.cuts or self.erasures or self.unerased or self.reborn)
+        return not (self.damage or self.cuts or self.erasures or self.unerased or self.headless_base)
 
 
 def check_stream(
@@ -165,7 +165,7 @@ def check_stream(
                 _note_foreign_index(disk, check, name, index_path)
         found = Found(name, generation, scan or scan_file(disk, check, name, max_frame_bytes))
         if reason := _foreign_segment(check, found):  # nothing that it says of floors, seals and erasures counts
-            check.strangers[name] = reason
+            check.foreign[name] = reason
             continue
         check.segments.append(found)
         covered = _seal_of(found.scan) or 0
@@ -176,20 +176,20 @@ def check_stream(
         generation, name = journals[-1]
         check.journal = Found(name, generation, scan_file(disk, check, name, max_frame_bytes))
     if not check.segments:
-        check.damage += [f"{folder}/{name} {reason}" for name, reason in check.strangers.items()]
+        check.damage += [f"{folder}/{name} {reason}" for name, reason in check.foreign.items()]
         check.damage.append(f"{folder} holds no segment")
         return check
     _explain_erasures(check)
     _judge_last(disk, check, witness)
     _find_floor(check)
-    _judge_strangers(check)
+    _judge_foreign(check)
     _judge_sealed(check)
     _judge_marks(check, witness)
     if check.journal is not None:
         _judge_journal(check, check.journal, witness)
     elif witness is not None and witness.journal_end:
         check.damage.append(f"{folder}: the journal is missing")
-    _leave_strangers_alone(disk, check)
+    _leave_foreign_alone(disk, check)
     check.witnessed = witness is not None and _covers_all(witness, check)
     return check
 
@@ -246,8 +246,8 @@ def _judge_meta(disk: Disk, check: StreamCheck, names: list[str], witness: Witne
         check.damage.append(f"{path} is not the file that was synced")
 
 
-def stranger_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
-    """Return why a file with this header is not one of the stream's, empty where it may be."""
+def foreign_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
+    """Return the reason that a file with this header is not one of the stream's, "" if it may be."""
     kind = "segment" if role == frame.SEGMENT_FILE else "journal"
     if head.stream_id != check.stream_id:
         return f"belongs to stream {head.stream_id}"
@@ -260,7 +260,7 @@ def stranger_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
         return ""
     place = head.base if role == frame.SEGMENT_FILE else head.generation
     if place > meta_record.unmarked[role != frame.SEGMENT_FILE]:
-        return f"does not say whose it is, as every {kind} of this stream does that is as new"
+        return f"has no identity, which every {kind} of this stream that is as new has"
     return ""
 
 
@@ -269,24 +269,24 @@ def _foreign_segment(check: StreamCheck, found: Found) -> str:
     head = found.scan.head
     if head is None:
         return ""
-    if reason := stranger_reason(check, head, frame.SEGMENT_FILE):
+    if reason := foreign_reason(check, head, frame.SEGMENT_FILE):
         return reason
     if (head.base, head.generation) != (int(found.name[:20]), found.generation):
         return "is a copy of another segment"
     return "is no segment" if any(record.kind in _NEVER_IN_SEGMENTS for record in found.scan.records) else ""
 
 
-def _judge_strangers(check: StreamCheck) -> None:
+def _judge_foreign(check: StreamCheck) -> None:
     """Refuse the stream for a segment that is not its own, unless it lies where the stream has nothing any more."""
     first = int(check.segments[0].name[:20])
-    for name, reason in check.strangers.items():
+    for name, reason in check.foreign.items():
         if int(name[:20]) < first <= check.floor:
             check.notes.append(f"{check.folder}/{name} {reason}: it is not used and left alone")
         else:
             check.damage.append(f"{check.folder}/{name} {reason}")
 
 
-def _leave_strangers_alone(disk: Disk, check: StreamCheck) -> None:
+def _leave_foreign_alone(disk: Disk, check: StreamCheck) -> None:
     """Keep what is superseded by its name, and not one of the stream's files, from being read or removed."""
     for name in list(check.leftovers):
         segment, journal = re.fullmatch(_SEGMENT, name), re.fullmatch(_JOURNAL, name)
@@ -295,7 +295,7 @@ def _leave_strangers_alone(disk: Disk, check: StreamCheck) -> None:
         head = _head_of(disk, f"{check.folder}/{name}")
         if head is None:
             continue
-        reason = stranger_reason(check, head, frame.SEGMENT_FILE if segment is not None else frame.JOURNAL_FILE)
+        reason = foreign_reason(check, head, frame.SEGMENT_FILE if segment is not None else frame.JOURNAL_FILE)
         if not reason and segment is not None and (head.base, head.generation) != (int(segment[1]), int(segment[2])):
             reason = "is a copy of another segment"
         if not reason and journal is not None and head.generation != int(journal[1]):
@@ -500,7 +500,7 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
     if scan.packed:  # only what lies before another segment ever is
         check.damage.append(f"{name}: the segment after it is missing")
     if scan.head is None:
-        check.reborn = base
+        check.headless_base = base
         proven = max(proven, frame.claimed_durable(_read(disk, name), base))
         before = f"{name}: no valid header in {scan.size} bytes"
     elif scan.gaps or scan.batch is not None:
@@ -568,7 +568,7 @@ def _find_floor(check: StreamCheck) -> None:
             check.below_floor.append(found)
         check.leftovers.extend(check.indexes & {index_name(int(found.name[:20]), found.generation)})
     del check.segments[:below]
-    if bases[below] > check.floor and not check.reborn:
+    if bases[below] > check.floor and not check.headless_base:
         check.damage.append(f"{check.folder}: segments with messages {check.floor} to {bases[below] - 1} are missing")
 
 
@@ -578,7 +578,7 @@ def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | Non
         check.damage.append(f"{name}: damaged header")
         return
     if (
-        (reason := stranger_reason(check, scan.head, frame.JOURNAL_FILE))
+        (reason := foreign_reason(check, scan.head, frame.JOURNAL_FILE))
         or (len(scan.seqs) and (reason := "is no journal"))
         or (any(record.kind != frame.JOURNAL for record in scan.records) and (reason := "is no journal"))
     ):

@@ -19,17 +19,17 @@ from natsctl.store.subject_table import SubjectTable
 from natsctl.store.view import BULK_MESSAGES, View
 
 VIEWS = 8192
-"""Filters remembered per stream; the oldest goes first."""
-BULK = 50_000
-"""Messages, or subjects, of a stream from which on many are worked on by whole columns (see bulk.py)."""
-BULK_DROP = 4096
-"""Messages in a row that are many."""
-FEW = 16
-"""Subjects of a filter whose messages are rather counted subject by subject."""
-LOOK_STEP = 1024
-"""Subjects that one step holds against a filter."""
+"""Views kept per stream; the oldest is dropped first."""
 VIEW_SUBJECTS = 4_000_000
-"""Subject numbers that they may hold together."""
+"""Subject numbers that all views of a stream may hold together."""
+BULK = 50_000
+"""Messages, or subjects, of a stream from which on long runs are processed by whole columns (see bulk.py)."""
+BULK_DROP = 4096
+"""Length of a run of messages from which on it is long."""
+FEW = 16
+"""Most subjects of a filter for which messages are counted subject by subject."""
+LOOK_STEP = 1024
+"""Subjects that one step of `preparing` matches against a filter."""
 
 
 class StreamIndex(SegmentList):
@@ -64,7 +64,7 @@ class StreamIndex(SegmentList):
         return view
 
     def preparing(self, filters: Filters) -> Steps[None]:
-        """Bring the view of `filters` up to date in steps, where there are many subjects that it has not seen."""
+        """Bring the view of `filters` up to date in steps, where it has many new subjects to match."""
         if filters.everything or not filters.wildcards or len(self.table.names) <= LOOK_STEP:
             return
         view = self._views.get(filters) or self._remember(View(filters, self, LOOK_STEP))
@@ -77,7 +77,7 @@ class StreamIndex(SegmentList):
             self._remember(view)
 
     def _forget_views(self, more: int) -> None:
-        """Forget the oldest eighth of the views, and more while they hold too much with `more` subject numbers."""
+        """Drop the oldest eighth of the views, and more until VIEW_SUBJECTS leaves room for `more` subject numbers."""
         views = self._views
         self._view_subjects = more + sum(len(view.sids) for view in views.values())
         least = len(views) - VIEWS // 8 if len(views) >= VIEWS else len(views)
@@ -87,7 +87,7 @@ class StreamIndex(SegmentList):
             self._view_subjects -= len(views.pop(filters).sids)
 
     def add(self, seq: int, subject: bytes, size: int, ts_ns: int, offset: int = 0) -> None:
-        """Enter the next message; `seq` must be above last_seq. `offset` is where its bytes are, if in a file."""
+        """Add the next message; `seq` must be above last_seq. `offset` is that of its bytes in a file, if any."""
         segment, table = self.segments[-1], self.table
         sid = table.ids.get(subject)
         if sid is None:
@@ -124,7 +124,7 @@ class StreamIndex(SegmentList):
         self.last_seq = seq
 
     def add_run(self, first_seq: int, subject: bytes, sizes: array[int], ts_ns: int, offsets: array[int]) -> None:
-        """Enter messages on one subject with sequences from `first_seq` on, which must be above last_seq."""
+        """Add consecutive messages on one subject; `first_seq` must be above last_seq."""
         segment, table, count = self.segments[-1], self.table, len(sizes)
         if segment.seqs is not None or first_seq != segment.base + len(segment.sids):
             for at in range(count):
@@ -146,9 +146,9 @@ class StreamIndex(SegmentList):
     def add_all(
         self, seqs: list[int], subjects: list[bytes], sizes: array[int], ts_ns: tuple[int, int], offsets: array[int]
     ) -> None:
-        """Enter messages with ascending sequences above last_seq; there must be one.
+        """Add at least one message, with ascending sequences above last_seq.
 
-        `ts_ns` has the times of the first and the last of them.
+        `ts_ns` has the times of the first and the last.
         """
         segment, table = self.segments[-1], self.table
         self.add(seqs[0], subjects[0], sizes[0], ts_ns[0], offsets[0])
@@ -186,7 +186,7 @@ class StreamIndex(SegmentList):
         self.last_seq = seq
 
     def next_place(self, filters: Filters, from_seq: int) -> Place | None:
-        """Return where the first live match at or above `from_seq` is."""
+        """Return the place of the first live match at or above `from_seq`."""
         if not self.messages or from_seq > self.last_seq:
             return None
         view = None if filters.everything else self.view(filters)
@@ -212,7 +212,7 @@ class StreamIndex(SegmentList):
             segment, position = self.segments[at], 0
 
     def prev_place(self, filters: Filters, to_seq: int) -> Place | None:
-        """Return where the last live match at or below `to_seq` is."""
+        """Return the place of the last live match at or below `to_seq`."""
         view = self.view(filters) if not filters.everything else None
         at = bisect_right(self.bases, to_seq) - 1
         while at >= 0:
@@ -268,7 +268,7 @@ class StreamIndex(SegmentList):
         return 0
 
     def count(self, filters: Filters, from_seq: int, to_seq: int) -> int:
-        """Return how many live messages match in [from_seq, to_seq], both included."""
+        """Return the number of live matches in [from_seq, to_seq], both included."""
         if not self.messages or to_seq < from_seq or to_seq < self.first_seq or from_seq > self.last_seq:
             return 0
         whole = from_seq <= self.first_seq
@@ -292,7 +292,7 @@ class StreamIndex(SegmentList):
         return total
 
     def count_all(self, filters: Filters) -> int:
-        """Return how many live messages match."""
+        """Return the number of live matches."""
         if filters.everything:
             return self.messages
         view = self.view(filters)
@@ -316,7 +316,7 @@ class StreamIndex(SegmentList):
         return array("I", [sid for sid in sids if count[sid]])
 
     def places(self, filters: Filters, from_seq: int, below_seq: int) -> Iterator[Place]:
-        """Yield where live matches in [from_seq, below_seq) are; each may be removed before the next is asked for."""
+        """Yield the places of live matches in [from_seq, below_seq); each may be removed before the next is taken."""
         found = self.next_place(filters, from_seq)
         while found is not None:
             seq = found[0].seq_at(found[1])
@@ -326,7 +326,7 @@ class StreamIndex(SegmentList):
             found = self.next_place(filters, seq + 1)
 
     def remove(self, segment: Segment, position: int) -> RemovedMessage:
-        """Take the live message at this place out of the index."""
+        """Remove the live message at this place from the index."""
         seq, sid, size = segment.seq_at(position), segment.sids[position], segment.sizes[position]
         subject = self.table.names[sid]
         segment.kill(position)
@@ -338,7 +338,7 @@ class StreamIndex(SegmentList):
         return RemovedMessage(seq, subject, size)
 
     def drop_first(self) -> RemovedMessage:
-        """Take the oldest live message out; there must be one."""
+        """Remove the oldest live message; there must be one."""
         at = max(bisect_right(self.bases, self.first_seq) - 1, 0)
         segment = self.segments[at]
         seq = self.first_seq
@@ -353,7 +353,7 @@ class StreamIndex(SegmentList):
         return RemovedMessage(seq, self.table.names[sid], size)
 
     def drop_below(self, seq: int) -> None:
-        """Take every message below `seq` out."""
+        """Remove every message below `seq`."""
         for segment in self.segments:
             if segment.base >= seq:
                 break
@@ -375,26 +375,26 @@ class StreamIndex(SegmentList):
                 self.bytes -= segment.sizes[gone]
                 segment.live -= 1
 
-    def oldest(self, many: int, heavy: int, most: int) -> array[int]:
-        """Return the oldest live sequences: `many`, and more until they are of `heavy` bytes, but `most` at most."""
+    def oldest(self, messages: int, size: int, most: int) -> array[int]:
+        """Return the oldest live sequences: at least `messages` with at least `size` bytes, but at most `most`."""
         if self.messages >= BULK:
             from natsctl.store import bulk
 
-            return bulk.oldest(self, many, heavy, most)
+            return bulk.oldest(self, messages, size, most)
         found, seq = array("Q"), self.first_seq
-        while len(found) < most and (len(found) < many or heavy > 0) and (place := self.next_place(ALL, seq)):
+        while len(found) < most and (len(found) < messages or size > 0) and (place := self.next_place(ALL, seq)):
             segment, position = place
             seq = segment.seq_at(position)
             found.append(seq)
-            heavy -= segment.sizes[position]
+            size -= segment.sizes[position]
             seq += 1
         return found
 
     def seq_after(self, seq: int, messages: int) -> int:
-        """Return a sequence behind `seq` with at most so many messages, live or not, between the two; `seq` excluded.
+        """Return a sequence above `seq` with at most `messages` messages, live or not, between the two.
 
-        It is at the latest the beginning of the next segment, or the end, so that a step over sparse sequences is
-        bounded by what lies there.
+        It is at most the first of the next segment, or one above the last, so that a step over sparse sequences is
+        bounded by the messages that exist.
         """
         at = max(bisect_right(self.bases, seq) - 1, 0)
         segment = self.segments[at]
@@ -404,7 +404,7 @@ class StreamIndex(SegmentList):
         return max(self.bases[at + 1] if at + 1 < len(self.bases) else self.last_seq + 1, seq + 1)
 
     def seq_from_end(self, keep: int) -> int:
-        """Return the sequence of the `keep`-th newest live message; first_seq when there are fewer."""
+        """Return the sequence of the `keep`-th newest live message, from 1; first_seq when there are fewer."""
         for segment in reversed(self.segments):
             if segment.live < keep:
                 keep -= segment.live
@@ -435,13 +435,13 @@ class StreamIndex(SegmentList):
             at, position = at + 1, 0
 
     def skip_to(self, last_seq: int) -> None:
-        """Raise last_seq over sequences that hold nothing."""
+        """Raise last_seq to a sequence without a message."""
         self.last_seq = max(self.last_seq, last_seq)
         if not self.messages:
             self.first_seq = self.last_seq + 1
 
     def tidy_subjects(self) -> None:
-        """Forget subjects without messages once they crowd the table."""
+        """Remove subjects without messages from the table once they crowd it."""
         if self.table.crowded():
             moves = self.table.renumber()
             for segment in self.segments:
@@ -454,7 +454,7 @@ class StreamIndex(SegmentList):
             self._views.clear()
 
     def rollback(self, to_seq: int, keeps: Callable[[Segment], bool]) -> None:
-        """Take back every message above `to_seq`, and trailing segments that `keeps` refuses."""
+        """Remove every message above `to_seq` as if never added, and trailing segments that `keeps` refuses."""
         while True:
             segment = self.segments[-1]
             stop = segment.position_from(to_seq + 1)
@@ -484,7 +484,7 @@ class StreamIndex(SegmentList):
         return [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
 
     def deleted(self) -> list[int]:
-        """Return the sequences missing between the first and the last, in order."""
+        """Return the sequences between first_seq and last_seq that have no message, in order."""
         missing: list[int] = []
         if not self.messages:
             return missing

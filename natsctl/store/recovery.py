@@ -1,14 +1,14 @@
 """Recovery of one checked stream: repairs first, each safe to repeat after a crash, then the index.
 
-After an unclean stop what was not proven to be synced may live in the page cache only, or in pages that an earlier
-failed sync marked clean; those bytes are written again at the same places and synced before anything reads them. The
-names in every folder are synced again too, by the store, for all streams together.
+After an unclean stop, bytes that are not proven to be synced may exist in the page cache only, or in pages that a
+failed sync marked clean. They are written again at the same offsets and synced before anything reads them. The store
+syncs the names in every folder again too, for all streams together.
 
 A refused stream is salvaged only at an operator's request: what can be read becomes a stream again, and the rest is
-given up. Every file of the folder that is the stream's is read from end to end, past damage. Messages whose frames
-validate and that no record removes go into a new stream of the same name under their sequences and times; the journal
-is taken as far as it is whole. The old folder is moved aside as it is, so that nothing is lost by the attempt. A crash
-leaves the old folder refused, or both: the new stream served, and the old one refused under its folder's name.
+given up. Every file of the stream is read from end to end, past damage. Messages whose frames validate and that no
+record removes go into a new stream of the same name, with their sequences and times; the journal is taken up to its
+first gap. The old folder is moved aside unchanged, so that the attempt loses nothing. A crash leaves the old folder
+refused, or both: the new stream served, and the old one refused under its folder's name.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from natsctl.store.segment_file import SegmentFile
 from natsctl.store.subject_table import tally_of
 
 BULK_REMOVALS = 100_000
-"""Removals on record from which on they are applied with numpy, which takes a moment to be imported."""
+"""Number of recorded removals from which on they are applied with numpy, whose import takes time."""
 TORN_COPY_BYTES = 1024 * 1024
-"""Most bytes of a cut tail that are kept aside in a .torn file."""
+"""Most bytes of a cut tail that are kept in a .torn file."""
 
 
 def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
-    """Do what `check` found necessary on disk and return notes; the stream must not be damaged."""
+    """Make the repairs that `check` found necessary and return notes on them; the stream must not be damaged."""
     notes: list[str] = []
     folder = check.folder
     for name, length in check.cuts:
         notes += _cut(disk, f"{folder}/{name}", length)
-    if check.reborn:
-        _bear_again(disk, check, salt)
+    if check.headless_base:
+        _recreate_segment(disk, check, salt)
     for name, offset, data in check.erasures:
         file = disk.open(f"{folder}/{name}")
         try:
@@ -56,11 +56,11 @@ def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
         notes.append(f"{folder}/{name}: an erasure at offset {offset} was finished")
     if not check.clean or not (check.stopped_cleanly or check.witnessed):
         last = check.segments[-1]
-        _persist_again(disk, f"{folder}/{last.name}", check.rewrite_from)
+        _rewrite_tail(disk, f"{folder}/{last.name}", check.rewrite_from)
         if check.journal is not None:
-            _persist_again(disk, f"{folder}/{check.journal.name}", check.journal_rewrite_from)
+            _rewrite_tail(disk, f"{folder}/{check.journal.name}", check.journal_rewrite_from)
     for name in check.leftovers:
-        if disk.exists(f"{folder}/{name}"):  # a repair that was cut short left a file that this one has just used
+        if disk.exists(f"{folder}/{name}"):  # an interrupted repair left it, and this one has used it already
             disk.unlink(f"{folder}/{name}")
             if check.stopped_cleanly and not name.endswith(".tmp"):
                 notes.append(f"{folder}/{name} was superseded and is removed: it was put there after the clean stop")
@@ -70,7 +70,7 @@ def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
 
 
 def _cut(disk: Disk, path: str, length: int) -> list[str]:
-    """Put the torn tail aside, then shorten the file."""
+    """Copy the torn tail to a .torn file, then shorten the file to `length` bytes."""
     notes: list[str] = []
     file = disk.open(path)
     try:
@@ -88,12 +88,12 @@ def _cut(disk: Disk, path: str, length: int) -> list[str]:
     return notes
 
 
-def _bear_again(disk: Disk, check: StreamCheck, salt: int) -> None:
-    """Give a last segment whose header was never synced a header."""
+def _recreate_segment(disk: Disk, check: StreamCheck, salt: int) -> None:
+    """Write a header into the last segment, whose header was never synced."""
     found = check.segments[-1]
     path = f"{check.folder}/{found.name}"
     assert check.meta_record is not None
-    numbers = (check.meta_record.stream_id, check.reborn, check.floor, found.generation)
+    numbers = (check.meta_record.stream_id, check.headless_base, check.floor, found.generation)
     head = frame.FileHead(salt, *numbers, check.identity, frame.SEGMENT_FILE)
     _cut(disk, path, 0)
     file = disk.open(path)
@@ -106,7 +106,8 @@ def _bear_again(disk: Disk, check: StreamCheck, salt: int) -> None:
     check.segments[-1] = Found(found.name, found.generation, found.scan)
 
 
-def _persist_again(disk: Disk, path: str, start: int) -> None:
+def _rewrite_tail(disk: Disk, path: str, start: int) -> None:
+    """Write the bytes from `start` on once more, and sync them."""
     file = disk.open(path)
     try:
         data = file.pread(file.size() - start, start)
@@ -136,7 +137,7 @@ def build_index(check: StreamCheck) -> StreamIndex:
 
 
 def segment_of(folder: str, found: Found) -> Segment:
-    """Return what a scan found as a segment with its file; nothing of it is counted yet."""
+    """Return the segment, with its file, that a scan found; its messages are not counted yet."""
     scan = found.scan
     assert scan.head is not None
     segment = Segment(int(found.name[:20]))
@@ -178,7 +179,7 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
 
 
 def _apply_removals(index: StreamIndex, check: StreamCheck) -> None:
-    """Take out what the records of all segments say was removed, and keep with each segment what it says."""
+    """Remove from the index what the records of all segments remove; each segment file keeps its own records."""
     removed = array("Q")
     for found, segment in zip(check.segments, index.segments, strict=True):
         assert segment.body is not None
@@ -200,12 +201,12 @@ def _apply_removals(index: StreamIndex, check: StreamCheck) -> None:
             index.remove(*place)
 
 
-REMAINS = "refused"
-"""Folder beside streams/ for what was salvaged."""
+REFUSED_FOLDER = "refused"
+"""Folder beside streams/ to which the old folders of salvaged streams are moved."""
 
 
 class _Source(msgspec.Struct):
-    """One segment file that is the stream's."""
+    """One segment file of the stream."""
 
     name: str
     data: bytes
@@ -229,7 +230,7 @@ class Salvage(msgspec.Struct):
     _removed: set[int] = msgspec.field(default_factory=set)
 
     def messages(self, disk: Disk, max_frame_bytes: int) -> Iterator[tuple[StoredMessage, bool]]:
-        """Yield the messages that are there and not removed, in order, and whether each has a time of its own."""
+        """Yield the readable messages that are not removed, in order, and whether each has a TTL or a schedule."""
         last_seq = 0
         for _, _, name in self._names:
             source = _read(disk, self.check, name, max_frame_bytes)
@@ -244,8 +245,8 @@ class Salvage(msgspec.Struct):
                     yield frame.parse_message(source.data, offset), timed
 
 
-def read_remains(disk: Disk, folder: str, entry: WitnessEntry | None, max_frame_bytes: int, store: bytes) -> Salvage:
-    """Return what can be read of a refused stream's folder; nothing is written. Raises OSError."""
+def read_refused(disk: Disk, folder: str, entry: WitnessEntry | None, max_frame_bytes: int, store: bytes) -> Salvage:
+    """Return the readable content of a refused stream's folder; nothing is written. Raises OSError."""
     check = fsck.check_stream(disk, folder, entry, max_frame_bytes, False, False, store)
     meta_record = check.meta_record
     if meta_record is not None and (meta_record.stream_id != check.stream_id or check.identity != _own(check, store)):
@@ -267,26 +268,27 @@ def read_remains(disk: Disk, folder: str, entry: WitnessEntry | None, max_frame_
 
 
 def _own(check: StreamCheck, store: bytes) -> bytes:
+    """Return the identity that the stream's meta file gives it."""
     assert check.meta_record is not None
     own = check.meta_record.identity
     return own if own != frame.NO_IDENTITY else inherited_identity(store, check.stream_id)
 
 
 def _read(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> _Source | None:
-    """Return a segment's bytes and what is valid in them; None for one that is not the stream's."""
+    """Return a segment's bytes and the scan of them; None for a segment that is not the stream's."""
     file = open_segment(disk, f"{check.folder}/{name}")
     try:
         data = file.pread(file.size(), 0)
     finally:
         file.close()
     scan = frame.scan(data, max_frame_bytes, check.table)
-    if scan.head is None or fsck.stranger_reason(check, scan.head, frame.SEGMENT_FILE):
+    if scan.head is None or fsck.foreign_reason(check, scan.head, frame.SEGMENT_FILE):
         return None
     return _Source(name, data, scan)
 
 
 def _take_records(found: Salvage, scan: frame.Scan) -> None:
-    """Note what the records of one segment remove."""
+    """Record the removals of one segment."""
     assert scan.head is not None
     found._floor = max(found._floor, scan.head.floor)
     for record in scan.records:
@@ -303,13 +305,13 @@ def _take_records(found: Salvage, scan: frame.Scan) -> None:
 def _records(
     disk: Disk, check: StreamCheck, journals: list[tuple[int, str]], max_frame_bytes: int, notes: list[str]
 ) -> list[Entry]:
-    """Return the journal's records up to the first that is missing."""
+    """Return the journal's records up to the first missing one."""
     if not journals:
         notes.append(f"{check.folder} holds no journal: there are no consumers, or they are lost")
         return []
     name = journals[-1][1]
     scan = fsck.scan_file(disk, check, name, max_frame_bytes)
-    if scan.head is None or len(scan.seqs) or fsck.stranger_reason(check, scan.head, frame.JOURNAL_FILE):
+    if scan.head is None or len(scan.seqs) or fsck.foreign_reason(check, scan.head, frame.JOURNAL_FILE):
         notes.append(f"{check.folder}/{name} is not this stream's, or its header is lost: its consumers are lost")
         return []
     entries: list[Entry] = []

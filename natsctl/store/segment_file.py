@@ -59,14 +59,14 @@ class SegmentFile:
         self.head = head
         self.created = False
         self.indexed = False
-        """Whether an index file stands beside it; who takes that away (`give_up`) is the one who unlinks it."""
+        """Whether it has an index file; the caller that clears this (`give_up_index`) unlinks the file."""
         self.packed = False
-        """Whether it lies compressed; every length and offset here is that of the plain file."""
+        """Whether the file is compressed; every length and offset here is that of the plain content."""
         self.size = 0
         self.settled = 0
         self.dead_bytes = 0
         self.floor = head.floor
-        """The highest floor that this file says, in its head or a FLOOR record that is on disk."""
+        """The highest floor in this file: in its header or in a FLOOR record that is on disk."""
         self.tombs = array("Q")
         self.writer: File | None = None
         self.starts: list[int] = []
@@ -87,9 +87,9 @@ class SegmentFile:
         return f"{self.folder}/{index_name(self.head.base, self.head.generation)}"
 
     def give_up_index(self) -> list[str]:
-        """Return the path of the index file, for the caller to unlink, and say that there is none any more.
+        """Clear `indexed` and return the path of the index file, for the caller to unlink.
 
-        Empty where there is none, or where another caller has taken it before: a file is unlinked once.
+        Return an empty list where there is none, or where another caller has it: a file is unlinked once.
         """
         indexed, self.indexed = self.indexed, False
         return [self.index_path] if indexed else []

@@ -19,13 +19,13 @@ from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreDamagedError, StreamExistsError
 from natsctl.store.file_commit import NO_SPACE, Committable, write_all
 from natsctl.store.file_stream import FileStreamStore
-from natsctl.store.fsck import PARTIAL, STRANGER, StreamCheck, WitnessEntry, check_stream
+from natsctl.store.fsck import FOREIGN, PARTIAL, StreamCheck, WitnessEntry, check_stream
 from natsctl.store.high_water import HighWaterMarks, RecoveryReport, Witness, read_witness, refusal, unmark_clean_stop
 from natsctl.store.journal import MetaRecord
 from natsctl.store.layout import open_layout
 from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
-from natsctl.store.recovery import REMAINS, Salvage, build_index, read_remains, repair
+from natsctl.store.recovery import REFUSED_FOLDER, Salvage, build_index, read_refused, repair
 from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
 from natsctl.store.trash import Discard, Trash, remove_tree
@@ -38,7 +38,7 @@ _FOLDER = r"s(\d{6,})"
 def _has_no_place(check: StreamCheck, marks: HighWaterMarks, entry: WitnessEntry | None) -> bool:
     """Return whether a folder is none of a stream of the store: a deleted one's, or one from elsewhere."""
     if entry is not None:
-        return bool(entry.flags & STRANGER)
+        return bool(entry.flags & FOREIGN)
     if check.stream_id in marks.gone:
         return True
     created_in = check.meta_record.run if check.meta_record is not None else marks.run
@@ -132,10 +132,10 @@ class Store:
             stream_id: check for stream_id, check in checks.items() if check.damage and stream_id not in replaced
         }
         for stream_id, entry in witnessed.items():
-            if stream_id not in checks and stream_id not in trashed and not entry.flags & STRANGER:
+            if stream_id not in checks and stream_id not in trashed and not entry.flags & FOREIGN:
                 check = refused[stream_id] = StreamCheck(f"streams/s{stream_id:06d}")
                 check.damage.append(f"{check.folder} is missing")
-        for stream_id, check in sorted(refused.items(), key=lambda item: item[1].is_stranger):
+        for stream_id, check in sorted(refused.items(), key=lambda item: item[1].is_foreign):
             self._refuse(stream_id, check, witnessed.get(stream_id), report)
         if not report.clean_stop:
             self._disk.fsync_dir("streams")
@@ -220,7 +220,7 @@ class Store:
                 entry = marks.entries.get(stream_id)
                 check = checks[stream_id] = self._check(name, entry, report.clean_stop)
                 if stream_id in trashed or _has_no_place(check, marks, entry):
-                    check.is_stranger = True
+                    check.is_foreign = True
                     check.damage.append(f"{check.folder} belongs to no stream of this store: it was put there later")
         return checks
 
@@ -249,7 +249,7 @@ class Store:
         report.damaged[key] = "; ".join(check.damage)
         self._refused_ids.setdefault(key, []).append(stream_id)
         kept = entry or WitnessEntry(stream_id)
-        flags = kept.flags & PARTIAL | (STRANGER if check.is_stranger else 0)
+        flags = kept.flags & PARTIAL | (FOREIGN if check.is_foreign else 0)
         self._refused[stream_id] = kept._replace(key=named, flags=flags)
 
     def _recover(self, stream_id: int, check: StreamCheck, report: RecoveryReport) -> None:
@@ -379,10 +379,10 @@ class Store:
             raise StoreDamagedError(
                 f"{folder} is missing: there is nothing to read, {key} can only be put back or removed"
             )
-        if entry.flags & STRANGER or key != entry.key:
+        if entry.flags & FOREIGN or key != entry.key:
             raise StoreDamagedError(f"{folder} is not the folder of a stream of this store: it can only be removed")
         limit = self.options.max_frame_bytes
-        found = read_remains(self._disk, folder, entry, limit, self.identity)
+        found = read_refused(self._disk, folder, entry, limit, self.identity)
         found.meta = meta if found.meta is None else found.meta
         if found.meta is None:
             raise StoreDamagedError(f"{folder}/meta cannot be read: the configuration of {key} has to be given")
@@ -405,17 +405,17 @@ class Store:
                 f"{key} could not be written: {stream.fault or 'no space left'}; nothing was removed"
             )
         self._move_aside(key, ids)
-        found.remains = f"{REMAINS}/s{ids[0]:06d}"
+        found.remains = f"{REFUSED_FOLDER}/s{ids[0]:06d}"
         return found
 
     def _move_aside(self, key: str, ids: list[int]) -> None:
         """Move refused folders out of streams/, so that the next start does not meet them."""
-        if not self._disk.exists(REMAINS):
-            self._disk.mkdir(REMAINS)
+        if not self._disk.exists(REFUSED_FOLDER):
+            self._disk.mkdir(REFUSED_FOLDER)
             self._disk.fsync_dir("")
         for stream_id in ids:
-            self._disk.rename(f"streams/s{stream_id:06d}", f"{REMAINS}/s{stream_id:06d}")
-        self._disk.fsync_dir(REMAINS)
+            self._disk.rename(f"streams/s{stream_id:06d}", f"{REFUSED_FOLDER}/s{stream_id:06d}")
+        self._disk.fsync_dir(REFUSED_FOLDER)
         self._disk.fsync_dir("streams")
         self._unrefuse(key, ids)
 

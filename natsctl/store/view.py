@@ -1,6 +1,6 @@
-"""Meaning of one filter on one stream: the subject numbers it selects, and its places in a few segments.
+"""View: the subject numbers that one filter selects in one stream, and its matches in a few segments.
 
-A view is brought up to date before use: only subjects that came since the last look are tested. The merged positions
+A view is brought up to date before use: only subjects added since the last update are matched. The merged positions
 of a filter with several subjects are kept for the last few segments asked, extended as an open segment grows, so that
 a consumer that walks forward examines every message at most once.
 """
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from natsctl.store.index import StreamIndex
 
 PROBE = 32
-"""Neighbours tried one by one before the index is asked: most filters match something close."""
+"""Positions tried one by one before the merged positions are used: most filters match something close."""
 CACHED_SEGMENTS = 4
 """Segments whose merged positions one view keeps."""
 FEW_IN_A_ROW = 64
-"""Messages between two gaps that are rather taken one by one."""
+"""Most messages between two gaps that are processed one by one."""
 BULK_MESSAGES = 200_000
-"""Messages of a stream from which on whole columns are worked on at once, with numpy (see bulk.py)."""
+"""Messages of a stream from which on whole columns are processed at once, with numpy (see bulk.py)."""
 
 
 class View:
@@ -34,7 +34,7 @@ class View:
     __slots__ = ("_checked", "_index", "_names", "_places", "_unknown", "all", "filters", "listed", "only", "sids")
 
     def __init__(self, filters: Filters, index: StreamIndex, most: int = 0) -> None:
-        """Bind a filter; `most` is how many subjects are looked at now, 0: all."""
+        """Bind a filter; `most` is the number of subjects to match now, 0: all."""
         self.filters = filters
         self._index = index
         self._names: list[bytes] = index.table.names
@@ -43,9 +43,9 @@ class View:
 
     def _begin(self) -> None:
         self.sids: set[int] | range = set()
-        """A range where every number given out is taken: a set of a million takes 60 MB."""
+        """A range where the filter selects every subject: a set of a million numbers takes 60 MB."""
         self.listed = array("I")
-        """The numbers once more, where they are a set."""
+        """The same numbers, where `sids` is a set."""
         self._unknown = list(self.filters.literals)
         self._checked = 0
         self._places: dict[int, tuple[Segment, array[int], int]] = {}
@@ -54,7 +54,7 @@ class View:
 
     @property
     def unseen(self) -> int:
-        """Return how many subjects have appeared since the last look."""
+        """Return the number of subjects added since the last update."""
         names = self._index.table.names
         return len(names) - (self._checked if self._names is names else 0)
 

@@ -45,7 +45,7 @@ def test_what_is_due_before_the_next_look_hurries_it(new_house: NewHouse) -> Non
     assert hurried == [SECOND // 10 + SECOND // 100]
     house.client()
     house.wait(0)
-    house.broker.look_by(house.clock.monotonic_ns() + SECOND)
+    house.broker.tick_by(house.clock.monotonic_ns() + SECOND)
     assert len(hurried) == 1
 
 

@@ -15,10 +15,10 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.deferred_work import (
     LOOK_MASK,
     MANY_SUBS,
-    MAX_PUT_OFF_BYTES,
+    MAX_DEFERRED_BYTES,
     SLICE_NS,
     SUBS_STEP,
-    go_on,
+    resume_work,
 )
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
@@ -64,7 +64,7 @@ def finish(of: Broker) -> int:
     """Let everybody go on to the end and return how many slices that took."""
     slices = 0
     while of.unfinished:
-        go_on(of.unfinished.popleft())
+        resume_work(of.unfinished.popleft())
         slices += 1
         assert slices < 10_000, "no end"
     return slices
@@ -143,7 +143,7 @@ def test_sessions_take_turns() -> None:
     sent, _ = work(200)
     one.receive(sent)
     two.receive(sent)
-    go_on(house.unfinished.popleft())
+    resume_work(house.unfinished.popleft())
     assert list(house.unfinished) == [two, one]
     finish(house)
     assert one.in_msgs == two.in_msgs == 200
@@ -155,7 +155,7 @@ def test_who_leaves_leaves_nothing_to_do() -> None:
     listener.receive(b"SUB a.* 1\r\n")
     session.receive(work(100)[0])
     session.closed()
-    assert session.put_off is None
+    assert session.deferred is None
     heard(listener)
     finish(house)
     assert heard(listener) == b""
@@ -169,7 +169,7 @@ def test_a_login_in_the_middle_of_what_was_put_off_is_waited_for() -> None:
     sent, _ = work(20)
     session.receive(sent + b'CONNECT {"user":"hashed","pass":"wrong"}\r\n' + sent)
     while session.login.pending is None:
-        go_on(house.unfinished.popleft())
+        resume_work(house.unfinished.popleft())
     assert session.in_msgs == 20
     session.login.decide(session.login.pending.work())
     finish(house)
@@ -183,14 +183,14 @@ def test_too_much_is_done_at_once_as_long_as_that_is_bounded(endless: bool) -> N
     session = client(house)
     session.receive(work(2000 if endless else 100)[0])
     chunk = b"PUB big 1000000\r\n%b\r\n" % (b"x" * 1_000_000)
-    for _ in range(MAX_PUT_OFF_BYTES // len(chunk) + 2):
+    for _ in range(MAX_DEFERRED_BYTES // len(chunk) + 2):
         session.receive(chunk)
     if endless:
         assert session.close_reason is CloseReason.PROTOCOL_VIOLATION
     else:
         finish(house)
         assert session.close_reason is None
-        assert session.in_msgs == 100 + MAX_PUT_OFF_BYTES // len(chunk) + 2
+        assert session.in_msgs == 100 + MAX_DEFERRED_BYTES // len(chunk) + 2
 
 
 def test_what_another_server_sends_is_put_off_too() -> None:

@@ -34,7 +34,7 @@ from natsctl.spark.files.file_export import (
     writer_of,
 )
 from natsctl.spark.files.file_formats import local_path, spark_input, spark_path
-from natsctl.spark.files.file_import import NUMBER, NothingToImportError, look, messages, read_rows, source_of
+from natsctl.spark.files.file_import import NUMBER, NothingToImportError, examine, messages, read_rows, source_of
 from natsctl.spark.files.message_columns import IDS, headers_of, left_out, payload_of
 from natsctl.spark.files.parquet_import import ParquetExport, noted_schema, parquet_export
 from natsctl.spark.session.failures import translated
@@ -432,7 +432,7 @@ def test_what_is_left_out_is_counted_and_all_else_stays_in_its_order(spark: Spar
     ]
     kinds = "stream string, seq bigint, subject string, headers array<struct<key: string, value: binary>>, value binary"
     frame, left = spark.createDataFrame(rows, f"{kinds}, {NUMBER} bigint"), left_out(Config(name="A"))
-    content = look(frame, ["o"], left)
+    content = examine(frame, ["o"], left)
     assert content.left_out == {"Nats-TTL": 2, "Nats-Rollup": 2, "Nats-Stream-Source": 1}
     assert (content.messages, content.first_seq, content.last_seq, content.has_repeated_ids) == (3, 1, 3, False)
     found = messages(frame, "seq", 1, left).collect()
@@ -447,7 +447,7 @@ def test_ids_that_occur_twice_give_way_to_where_the_messages_were(spark: SparkSe
     rows = [("ORDERS", seq, "o", id and [("Nats-Msg-Id", id.encode())], b"", seq) for seq, id in enumerate(ids, 1)]
     kinds = "stream string, seq bigint, subject string, headers array<struct<key: string, value: binary>>, value binary"
     frame = spark.createDataFrame(rows, f"{kinds}, {NUMBER} bigint")
-    content = look(frame, ["p", "q.>"], ())
+    content = examine(frame, ["p", "q.>"], ())
     assert (content.refused, content.has_repeated_ids) == ("o", True)
     found = messages(frame, "auto", 1, left_out(Config(name="A")), has_repeated_ids=True).collect()
     assert [row["msgId"] for row in found] == ["once", "ORDERS:2", "ORDERS:3", "ORDERS:4"]
@@ -475,7 +475,7 @@ def test_arrow_finds_in_an_export_what_spark_finds(spark: SparkSession, tmp_path
         found = parquet_export(source, taken, left)
         assert found is not None
         assert not found.is_in_order
-        assert found.content == look(read_rows(spark, source), taken, left)
+        assert found.content == examine(read_rows(spark, source), taken, left)
     assert found.content == (9, 37, None, 1, 9, True, {"Nats-TTL": 6})
     assert noted_schema(source) == spark.read.parquet(source.path).schema
     assert parquet_export(replace(source, as_json=True), ["o.>"], left) is None

@@ -145,7 +145,7 @@ def test_a_file_without_marks_is_refused_where_newer_ones_have_them(old):
     (path / "jetstream" / "WITNESS").unlink()
     (folder / "journal-0.log").unlink()
     (folder / "journal-1.log").write_bytes(head.encode() + kept[FILE_HEAD_BYTES:])
-    assert "does not say whose it is" in closed(path).damaged["$G/ORDERS"]
+    assert "has no identity" in closed(path).damaged["$G/ORDERS"]
 
 
 def test_the_old_version_refuses_the_new_format(old):

@@ -104,7 +104,7 @@ def _checksum_skipped() -> Patch:
 
 
 def _recovery_does_not_write_again() -> Patch:
-    return mock.patch.object(recovery, "_persist_again", do_nothing)
+    return mock.patch.object(recovery, "_rewrite_tail", do_nothing)
 
 
 def _damage_cut_like_a_torn_tail() -> Patch:
@@ -228,11 +228,11 @@ def _time_of_an_emptied_stream_kept() -> Patch:
 
 def _journal_of_another_stream_accepted() -> Patch:
     stack = contextlib.ExitStack()
-    reason = fsck.stranger_reason
+    reason = fsck.foreign_reason
     stack.enter_context(
         mock.patch.object(
             fsck,
-            "stranger_reason",
+            "foreign_reason",
             lambda check, head, role: "" if role == frame.JOURNAL_FILE else reason(check, head, role),
         )
     )

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Final
 
 from natsctl.api.archive.archive import ArchiveError, Feed, Progress, unzigzag, uvarint, zigzag
+from natsctl.api.units import SECOND
 
 _MAGIC: Final = 22
 _VERSION: Final = 2
-_SECOND_NS: Final = 1_000_000_000
 STEP: Final = 1024
 """Pending messages that are written between two pauses: about a millisecond."""
 
@@ -36,13 +36,13 @@ def writing(progress: Progress) -> Generator[None, None, bytes]:
         while piece := [ts_ns for _, ts_ns in islice(entries, STEP)]:
             oldest_ns.append(min(piece))
             yield
-        base_s = min(oldest_ns) // _SECOND_NS
+        base_s = min(oldest_ns) // SECOND
         parts.append(_varints([*numbers, zigzag(base_s)]))
         for sseqs in _pieces(sorted(progress.pending)):
             numbers = []
             for sseq in sseqs:
                 cseq, ts_ns = progress.pending[sseq]
-                numbers += [sseq - floor_s, cseq - floor_c, zigzag(base_s - ts_ns // _SECOND_NS)]
+                numbers += [sseq - floor_s, cseq - floor_c, zigzag(base_s - ts_ns // SECOND)]
             parts.append(_varints(numbers))
             yield
         numbers = []
@@ -87,5 +87,5 @@ def _read_pending(number: Callable[[], int], floor_c: int, floor_s: int) -> dict
     base_s = unzigzag(number()) if count else 0
     for _ in range(count):
         sseq, cseq = floor_s + number(), floor_c + number()
-        pending[sseq] = (cseq, (base_s - unzigzag(number())) * _SECOND_NS)
+        pending[sseq] = (cseq, (base_s - unzigzag(number())) * SECOND)
     return pending

@@ -133,7 +133,7 @@ class Login:
         chunk, self._held = bytes(self._held), bytearray()
         if self._session.close_reason is None:
             self._answered(answer)
-            self._session.go_on(ops, chunk)
+            self._session.resume(ops, chunk)
 
     # --- CONNECT
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final, Protocol
 
 from natsctl.api.model import Confidential
+from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
 from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, UserScope, decode
@@ -114,7 +115,6 @@ def trust_of(
     )
 
 
-SECOND_NS: Final = 1_000_000_000
 NEVER_S: Final = 1 << 62
 """A time that does not come."""
 ASK_AGAIN_S: Final = 1
@@ -194,7 +194,7 @@ class AccountRegistry:
 
         Raises JwtError.
         """
-        now_s = now_ns // SECOND_NS
+        now_s = now_ns // SECOND
         self.tick(now_ns)
         held = self._held.get(name)
         if held is None:
@@ -208,13 +208,13 @@ class AccountRegistry:
 
     def provide(self, claims: AccountClaims, now_ns: int) -> None:
         """Bring an account to life without a JWT, until there is one."""
-        held = ActiveAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
+        held = ActiveAccount(claims, "", strict=False, now_s=now_ns // SECOND)
         self._hold(held)
-        self._refresh([], now_ns // SECOND_NS, [held])
+        self._refresh([], now_ns // SECOND, [held])
 
     def update(self, name: str, token: str, now_ns: int) -> None:
         """Put a newer JWT of an account that is alive in force, the same one has no effect; raises JwtError."""
-        before, now_s = self._held[name], now_ns // SECOND_NS
+        before, now_s = self._held[name], now_ns // SECOND
         if before.token == token:
             return
         held = self._checked(name, token, now_s)
@@ -255,7 +255,7 @@ class AccountRegistry:
 
     def tick(self, now_ns: int) -> None:
         """Do what is due: accounts and activation tokens that expire."""
-        now_s = now_ns // SECOND_NS
+        now_s = now_ns // SECOND
         if now_s < self._due_s:
             return
         accounts = tuple(self._held.values())

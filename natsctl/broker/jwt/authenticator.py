@@ -15,10 +15,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig
-from natsctl.broker.jwt.account_registry import SECOND_NS, AccountRegistry, ActiveAccount, Resolver, Trust
+from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, Resolver, Trust
 from natsctl.broker.jwt.claims import UserClaims, decode
 from natsctl.broker.jwt.token import JwtError, ProxyRequiredError
 from natsctl.broker.jwt.user_grant import grant_of, permissions_in, rules_of
@@ -92,7 +93,7 @@ class JwtAuthenticator:
                 raise
             token = self.trust.sentinel
             user = self.user_claims(token)
-        for fault in time_faults(user, credentials.now_ns // SECOND_NS):
+        for fault in time_faults(user, credentials.now_ns // SECOND):
             raise JwtError(f"User JWT no longer valid: {fault}")
         if user.nats.proxy_required:
             raise ProxyRequiredError
@@ -121,7 +122,7 @@ class BrokerAccountSink:
 
     def _alarm_ns(self) -> int:
         clock = self._broker.clock
-        return clock.monotonic_ns() + self._auth.book.due_s * SECOND_NS - clock.now_ns()
+        return clock.monotonic_ns() + self._auth.book.due_s * SECOND - clock.now_ns()
 
     def configure(self, configs: Sequence[AccountConfig]) -> None:
         """Configure accounts."""

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
+from natsctl.api.units import SECOND
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
-from natsctl.broker.jwt.account_registry import SECOND_NS, AccountRegistry, AccountStoreError, Store
+from natsctl.broker.jwt.account_registry import AccountRegistry, AccountStoreError, Store
 from natsctl.broker.jwt.claims import AccountClaims, decode
 from natsctl.broker.jwt.token import JwtError, generic_claims, is_public
 from natsctl.broker.jwt.validation import account_faults, mapping_fault
@@ -153,7 +154,7 @@ class ClaimRequests:
         """Send every JWT that has not expired, unless the asker has the same; an empty message is the end."""
         store = self._store
         assert store is not None
-        now_s = self._broker.clock.now_ns() // SECOND_NS
+        now_s = self._broker.clock.now_ns() // SECOND
         if payload != store.digest():
             for account in store.accounts():
                 token = store.fetch(account)

@@ -12,7 +12,7 @@ NO_LIMIT = -1
 
 
 class Struct(msgspec.Struct, kw_only=True, frozen=True):
-    """Values of JSON; what is not said is zero or empty, unknown keys are passed over."""
+    """A JSON object; a missing key is zero or empty, an unknown one ignored."""
 
 
 class ClaimsData(Struct, frozen=True):
@@ -29,14 +29,14 @@ class ClaimsData(Struct, frozen=True):
 
 
 class Permission(Struct, frozen=True):
-    """Subjects for one direction."""
+    """Subjects that are allowed and denied for one direction."""
 
     allow: list[str] = []
     deny: list[str] = []
 
 
 class ResponsePermission(Struct, frozen=True):
-    """Leave to answer; `ttl` in nanoseconds."""
+    """Permission to answer requests: up to `max` replies each, within `ttl` nanoseconds."""
 
     max: int = 0
     ttl: int = 0
@@ -51,7 +51,7 @@ class Permissions(Struct, frozen=True):
 
 
 class TimeRange(Struct, frozen=True):
-    """A part of each day, `15:04:05` to `15:04:05`."""
+    """A part of each day; both ends are written as in `15:04:05`."""
 
     start: str = ""
     end: str = ""
@@ -61,7 +61,7 @@ class UserLimits(Permissions, frozen=True):
     """Rules and limits of a user, also as the template of a scoped signing key."""
 
     src: list[str] | str = []
-    """Networks that may connect: CIDRs, or one text of them with commas between."""
+    """Networks that may connect: a list of CIDRs, or one string of them separated by commas."""
     times: list[TimeRange] = []
     times_location: str = ""
     subs: int = 0
@@ -93,7 +93,7 @@ class UserClaims(ClaimsData, frozen=True):
 
     @property
     def account(self) -> str:
-        """The account's key, also where another key signed for it."""
+        """The account's public key, also where one of its signing keys issued the JWT."""
         return self.nats.issuer_account or self.iss
 
 
@@ -125,8 +125,8 @@ class Export(Struct, frozen=True):
 class Import(Struct, frozen=True):
     """Import from another account.
 
-    `subject` is what is asked here for services and what is heard there for streams; with `local_subject` it is the
-    other account's for both, and that is how it is called here.
+    `local_subject` is the subject in this account, and then `subject` is the exporter's. JWTs without it use `to`: for
+    a stream a prefix of `subject` in this account, for a service the exporter's subject, and `subject` is here.
     """
 
     name: str = ""
@@ -169,7 +169,7 @@ class AccountLimits(JetStreamLimits, frozen=True):
 
 
 class WeightedMapping(Struct, frozen=True):
-    """One destination; a weight of 0 means all."""
+    """One destination; `weight` is in percent, 0 means 100."""
 
     subject: str
     weight: int = 0
@@ -177,7 +177,7 @@ class WeightedMapping(Struct, frozen=True):
 
 
 class Template(UserLimits, frozen=True):
-    """Rules for the users of a scoped signing key; what is not limited is not limited."""
+    """Rules for the users of a scoped signing key; a missing limit means no limit, not 0."""
 
     subs: int = NO_LIMIT
     data: int = NO_LIMIT
@@ -195,7 +195,7 @@ class UserScope(Struct, frozen=True):
 
 
 class ExternalAuthorization(Struct, frozen=True):
-    """External authorization: the users of the auth callout."""
+    """Auth callout: users that authenticate others, accounts that they may assign, key to encrypt requests with."""
 
     auth_users: list[str] = []
     allowed_accounts: list[str] = []
@@ -234,12 +234,12 @@ class AccountClaims(ClaimsData, frozen=True):
         }
 
     def revokes(self, claims: UserClaims) -> bool:
-        """Return whether a user's JWT is as old as a revocation of that user, or of all."""
+        """Return whether a user's JWT was issued no later than the revocation of that user, or of all users."""
         return is_revoked(self.nats.revocations, claims)
 
 
 class ActivationBody(Struct, frozen=True):
-    """Leave to import one subject."""
+    """Permission to import one subject."""
 
     subject: str = ""
     kind: Literal["stream", "service", ""] = ""
@@ -250,7 +250,7 @@ class ActivationBody(Struct, frozen=True):
 
 
 class ActivationClaims(ClaimsData, frozen=True):
-    """An activation token: an account lets the account `sub` import something."""
+    """An activation token: the permission for the account `sub` to import one subject."""
 
     nats: ActivationBody = ActivationBody()
 
@@ -283,7 +283,7 @@ _KINDS: dict[type[Any], str] = {
 
 
 def decode(token: str, kind: type[AnyClaims]) -> AnyClaims:
-    """Return the claims of a JWT of that kind whose signature is good; raises JwtError."""
+    """Return the claims of a JWT of that kind after checking its signature; raises JwtError."""
     found = verified_claims(token, _KINDS[kind], kind)
     try:
         return msgspec.convert(found, kind)
@@ -292,5 +292,5 @@ def decode(token: str, kind: type[AnyClaims]) -> AnyClaims:
 
 
 def is_revoked(revocations: dict[str, int], claims: ClaimsData) -> bool:
-    """Return whether claims were made no later than their subject, or every subject, was revoked."""
-    return any(revocations.get(who, -1) >= claims.iat for who in (claims.sub, "*") if who in revocations)
+    """Return whether claims were issued no later than the revocation of their subject, or of every subject (`*`)."""
+    return any(revocations[key] >= claims.iat for key in (claims.sub, "*") if key in revocations)

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from natsctl.api.subjects import is_valid_subject
+from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Credentials, Grant
 from natsctl.broker.auth.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
 from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
@@ -32,7 +33,7 @@ from natsctl.broker.jwt.claims import (
     UserLimits,
 )
 from natsctl.broker.jwt.token import JwtError, ProxyRequiredError, decode_base64url, has_signed
-from natsctl.broker.jwt.validation import SECOND_NS, is_inside, may_connect_for_ns
+from natsctl.broker.jwt.validation import is_inside, may_connect_for_ns
 
 DEFAULT_RESPONSES: Final = 1
 """Replies to one message where a JWT names none. Source: nats-server, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""
@@ -177,7 +178,7 @@ def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, to
     stay_ns = may_connect_for_ns(rules.times, rules.times_location, credentials.now_ns)
     if stay_ns is None:
         raise JwtError("Outside connect times")
-    ends = [user.exp * SECOND_NS] if user.exp else []
+    ends = [user.exp * SECOND] if user.exp else []
     ends += [credentials.now_ns + stay_ns] if stay_ns else []
     return Grant(
         user=user.sub,

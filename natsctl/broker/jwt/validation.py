@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from natsctl.api.subject_transform import TransformError, check_mapping
 from natsctl.api.subjects import is_valid_subject
+from natsctl.api.units import SECOND
 from natsctl.broker.jwt.claims import (
     AccountBody,
     AccountClaims,
@@ -116,7 +117,6 @@ def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
     return ""
 
 
-SECOND_NS: Final = 1_000_000_000
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?\Z")
 
 
@@ -147,8 +147,8 @@ def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> in
     if not times:
         return 0
     place = zone(location) if location else None
-    now = datetime.fromtimestamp(now_ns // SECOND_NS, place).astimezone(place)
-    now += timedelta(microseconds=now_ns % SECOND_NS // 1000)
+    now = datetime.fromtimestamp(now_ns // SECOND, place).astimezone(place)
+    now += timedelta(microseconds=now_ns % SECOND // 1000)
     longest: timedelta | None = None
     for one in times:
         start, end = clock_time(one.start), clock_time(one.end)
@@ -157,7 +157,7 @@ def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> in
         left = _time_left(now, start, end)
         if left is not None and (longest is None or left > longest):
             longest = left
-    return None if longest is None else round(longest.total_seconds() * SECOND_NS)
+    return None if longest is None else round(longest.total_seconds() * SECOND)
 
 
 def _time_left(now: datetime, start_of: time, end_of: time) -> timedelta | None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
+from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
-from natsctl.broker.broker_options import SECOND_NS
 from natsctl.broker.leaf.handshake import LeafConnect, parse_body, subject_lists, version_at_least
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.refusals import CloseReason
@@ -94,7 +94,7 @@ def _decorated(link: LeafLink) -> str:
     return f"{link.remote_server}/{link.remote_cluster}" if link.remote_cluster else link.remote_server
 
 
-REVIEW_NS: Final = 10 * SECOND_NS
+REVIEW_NS: Final = 10 * SECOND
 """Interval of checks of a user with a JWT: accounts expire, users are revoked."""
 RESERVED_CLUSTER: Final = "-"
 """The name that nats-server keeps for messages without an origin."""

@@ -11,9 +11,9 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from natsctl.api.codec import InvalidJSONError, fold, read_folded
+from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Authenticator
 from natsctl.broker.auth.permissions import SubjectRules
-from natsctl.broker.broker_options import SECOND_NS
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)
 
@@ -142,7 +142,7 @@ def version_parts(version: str) -> tuple[int, int, int] | None:
     return int(numbers[0]), int(numbers[1]), int(numbers[2])
 
 
-FIRST_INFO_NS: Final = SECOND_NS
+FIRST_INFO_NS: Final = SECOND
 """Time within which a hub must send INFO. Source: nats-server, DEFAULT_LEAFNODE_INFO_WAIT."""
 
 Signer: TypeAlias = Callable[[bytes], Mapping[str, str]]
@@ -190,7 +190,7 @@ class LeafOptions(msgspec.Struct, frozen=True):
     """The users of the block `leafnodes`; None: those of the server."""
     account: str = ""
     """Account of leaf nodes without credentials; empty: the global account."""
-    auth_timeout_ns: int = 2 * SECOND_NS
+    auth_timeout_ns: int = 2 * SECOND
     min_version: str = ""
     isolate: bool = False
     """Whether interest of one leaf node is kept from others."""

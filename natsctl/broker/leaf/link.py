@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_valid_tokens, has_wildcard, matches, overlaps
+from natsctl.api.units import SECOND
 from natsctl.broker.auth.login import Login
-from natsctl.broker.broker_options import SECOND_NS
-from natsctl.broker.deferred_work import keep, put_off, slice_end_ns
+from natsctl.broker.deferred_work import defer, keep, slice_end_ns
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
@@ -133,9 +133,9 @@ PENDING_FACTOR: Final = 4
 """Factor by which more data may wait for a link than for a client: it serves many clients."""
 MAX_INTERESTS: Final = 1 << 20
 """Subscriptions that the other side of one link may have."""
-FIRST_PING_NS: Final = SECOND_NS
+FIRST_PING_NS: Final = SECOND
 """When the first PING goes out, which measures the round trip. Source: nats-server, firstPingInterval."""
-DELAY_NS: Final = 30 * SECOND_NS
+DELAY_NS: Final = 30 * SECOND
 """Delay before connecting again after a loop, a violation, or a name that both sides have."""
 ACK_DOTS: Final = 8
 """Dots before the subject that a delivery carries behind its ack subject. Source: nats-server, jsAckDeliverIdx."""
@@ -332,7 +332,7 @@ class LeafLink(Session):
         if self.close_reason is None:
             self.close_reason = reason
         self._leave()
-        self.put_off = None
+        self.deferred = None
         self.stop_ns = self.broker.clock.now_ns()
         self.take_output()
         if joined:
@@ -398,7 +398,7 @@ class LeafLink(Session):
 
     def _sleep_until(self, at_ns: int) -> None:
         self.due_ns = at_ns
-        self.broker.look_by(self.alarm_ns)
+        self.broker.tick_by(self.alarm_ns)
 
     @property
     def _patience_ns(self) -> int:
@@ -415,7 +415,7 @@ class LeafLink(Session):
         if self.close_reason is not None:
             return
         self.last_active_ns = self.broker.clock.monotonic_ns()
-        if self.put_off is not None:
+        if self.deferred is not None:
             keep(self, chunk)
         elif self.login.pending is not None:
             self.login.hold(chunk)
@@ -433,7 +433,7 @@ class LeafLink(Session):
                 if self.login.pending is not None:
                     self.login.hold(b"", rest)
                     return
-            if self.close_reason is not None or (clock.monotonic_ns() > until and put_off(self, rest)):
+            if self.close_reason is not None or (clock.monotonic_ns() > until and defer(self, rest)):
                 return
         if self._reader.fault is not None:
             self._fail(self._reader.fault)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from natsctl.broker.broker_options import SECOND_NS
+from natsctl.api.units import SECOND
 from natsctl.broker.leaf.accepted import RESERVED_CLUSTER, keep_domains_apart
 from natsctl.broker.leaf.handshake import (
     LeafConnect,
@@ -27,9 +27,9 @@ from natsctl.broker.refusals import CloseReason
 if TYPE_CHECKING:
     from natsctl.broker.leaf.leaf_nodes import LeafLinks
 
-ANSWER_NS: Final = 2 * SECOND_NS
+ANSWER_NS: Final = 2 * SECOND
 """Time within which the other side must answer CONNECT. Source: nats-server, connectProcessTimeout."""
-OLD_VERSION_DELAY_NS: Final = 5 * SECOND_NS
+OLD_VERSION_DELAY_NS: Final = 5 * SECOND
 """Delay where the other side wants a newer server."""
 PROTOCOL: Final = 2
 """The protocol between servers with accounts; the next one is for traces of messages."""
@@ -195,7 +195,7 @@ class SolicitedLink(LeafLink):
 
     def _come_back_later(self, why: str, how: str, delay_ns: int) -> None:
         self.reconnect_delay_ns = delay_ns
-        seconds = delay_ns // SECOND_NS
+        seconds = delay_ns // SECOND
         self._leafs.log.error(
             f"{self.label} - Leafnode connection {how} {why}. Delaying attempt to reconnect for {seconds}s"
         )

@@ -243,14 +243,14 @@ def validate(
     Reads every byte; needs no server. natsctl backup verify checks many backups and shows what was found of each.
     """
     from natsctl.api.errors import StorageError, UsageError
-    from natsctl.cli.render.backup import render_whole
+    from natsctl.cli.render.backup import render_complete
 
     if not path.exists():
         raise UsageError(f"there is no backup at {path}")
     verdict = _judge([path], bar=progress, quiet=False)[0]
     if not verdict.whole:
         raise StorageError("; ".join(check.detail for check in verdict.checks if not check.ok))
-    output.emit(render_whole(verdict))
+    output.emit(render_complete(verdict))
 
 
 def _judge(paths: list[Path], *, bar: bool, quiet: bool) -> list[Verdict]:

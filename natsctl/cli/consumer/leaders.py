@@ -28,7 +28,7 @@ class Moved(Model):
 
 
 class Balance(Model):
-    """Number of examined consumers, and those whose leaders moved."""
+    """JSON of `balance`: the number of consumers, and those whose leader changed."""
 
     stream: str
     consumers: int

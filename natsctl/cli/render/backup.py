@@ -1,4 +1,4 @@
-"""Backups as tables and pages."""
+"""Tables, pages and lines about backups: lists, checks, content, and the outcome of a transfer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def render_found(found: Sequence[Found]) -> Table:
-    """Return the backups below a folder."""
+    """Return a table of the backups below a folder."""
     columns = ("Path", "Form", "Stream", "Messages", "Size", "Created")
     top = _common([one.path for one in found])
     rows = [(_below(top, one.path), *_found_row(one)) for one in found]
@@ -30,7 +30,7 @@ def render_found(found: Sequence[Found]) -> Table:
 
 
 def _common(paths: Sequence[str]) -> str:
-    """Return the folder that all of several paths are in, "" for none."""
+    """Return the common folder of several paths, "" for a single path or where there is none."""
     folders = [Path(path).parent for path in paths]
     one_root = len({folder.is_absolute() for folder in folders}) == 1
     return os.path.commonpath(folders) if len(paths) > 1 and one_root else ""
@@ -53,14 +53,14 @@ def _found_row(one: Found) -> tuple[str, ...]:
 
 
 def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
-    """Return the results of checks: all of one backup, or a row for each of several."""
+    """Return a table of the checks of one backup, or of one row for each of several."""
     if len(verdicts) == 1:
         only = verdicts[0]
         rows = [(check.name, "ok" if check.ok else "WRONG", check.detail) for check in only.checks]
         return render_table(only.path, ("Check", "", "Found"), rows)
     top = _common([verdict.path for verdict in verdicts])
     checked = [(_below(top, verdict.path), *_verdict_row(verdict)) for verdict in verdicts]
-    # The backup of an account has a folder for each stream, of its name.
+    # In the backup of an account each folder has the name of its stream.
     if all(path == stream for path, stream, *_ in checked):
         checked = [("", *row[1:]) for row in checked]
     columns = ("Path", "Stream", "Archive", "", "Found")
@@ -75,7 +75,7 @@ def _verdict_row(verdict: Verdict) -> tuple[str, str, str, str]:
 
 
 def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) -> str:
-    """Return one line about all of them."""
+    """Return one line on how many backups are complete; `missing` are streams without one."""
     wrong = sum(not verdict.whole for verdict in verdicts)
     if wrong or missing:
         absent = f", {count(len(missing))} missing" if missing else ""
@@ -83,12 +83,9 @@ def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) ->
     return "the backup is complete" if len(verdicts) == 1 else f"all {count(len(verdicts))} backups are complete"
 
 
-def render_whole(verdict: Verdict) -> str:
-    """Return one line about a backup that is whole, in the words of the `nats` tool.
-
-    One consumer, too, is `1 consumers`.
-    """
-    records = verdict.messages + verdict.consumers + 2  # the state before them and the mark at the end
+def render_complete(verdict: Verdict) -> str:
+    """Return one line about a complete backup, worded as by the `nats` tool: nouns are plural after 1 too."""
+    records = verdict.messages + verdict.consumers + 2  # and the state at the start, and the end mark
     parts = [("entries", records), ("consumers", verdict.consumers), ("messages", verdict.messages)]
     said = [f"{count(number)} {noun}" for noun, number in (*parts, ("subjects", verdict.subjects))]
     seqs = f"sequences {count(verdict.first_seq)} to {count(verdict.last_seq)}" if verdict.messages else "no messages"
@@ -96,7 +93,7 @@ def render_whole(verdict: Verdict) -> str:
 
 
 def render_outcome(done: AccountOutcome) -> Table:
-    """Return the outcome for each stream of an account."""
+    """Return a table of the outcome for each stream of an account."""
     columns = ("Stream", "Result", "Messages", "Size", "Archive", "Remark")
     return render_table("Streams", columns, map(_outcome_row, done.streams), columns[2:5], least=("Archive",))
 
@@ -110,7 +107,7 @@ def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:
 
 
 def render_outcome_line(what: str, done: AccountOutcome) -> str:
-    """Return a line about the outcome of all of them, with remarks."""
+    """Return the warnings, and a line on the outcome of all streams; `what` names the work."""
     good = len(done.streams) - len(done.failed)
     archives = format_size(sum(one.archive_bytes for one in done.streams))
     line = f"{what} of {plural(good, 'stream')}, {archives} of archives, in {duration(done.elapsed)}"
@@ -120,7 +117,7 @@ def render_outcome_line(what: str, done: AccountOutcome) -> str:
 
 
 def render_inspection(found: Inspection) -> Page:
-    """Return the page of a backup's content."""
+    """Return a page on the content of a backup."""
     import msgspec
 
     from natsctl.api.stream import StreamInfo
@@ -169,7 +166,7 @@ def _subjects(section: Section, found: Inspection) -> None:
 
 
 def render_info(found: BackupInfo, path: str) -> Page:
-    """Return a backup as `nats backup info` shows it."""
+    """Return a page on a backup, as `nats backup info` shows it."""
     import msgspec
 
     from natsctl.api.stream import StreamConfig
@@ -243,7 +240,7 @@ _DROPPED = {
 
 
 def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
-    """Return the numbers of read and kept messages, and the stream that a restore creates."""
+    """Return a page of the messages read, dropped and kept, and of the stream that a restore creates."""
     page = Page("Dry Run, Nothing Was Written" if dry_run else "Backup Edit Report")
     section = page.section()
     section.row("Stream", safe(done.stream))

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from natsctl.api.times import ZERO_TIME, parse_time
-from natsctl.api.units import format_size
+from natsctl.api.units import SECOND, format_size
 
-NS_PER_S = 1_000_000_000
 FOREVER_NS = 2**63 - 1
 """Value of the contract for "no age at all" (Go's longest duration)."""
 
@@ -84,11 +83,11 @@ def duration(ns: int) -> str:
         return "0s"
     if ns < 1_000_000:
         return f"{round(ns / 1000)}µs"
-    if ns < NS_PER_S:
+    if ns < SECOND:
         return f"{round(ns / 1_000_000)}ms"
-    if ns < 60 * NS_PER_S:
-        return f"{ns / NS_PER_S:.2f}s"
-    minutes, seconds = divmod(ns // NS_PER_S, 60)
+    if ns < 60 * SECOND:
+        return f"{ns / SECOND:.2f}s"
+    minutes, seconds = divmod(ns // SECOND, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     years, days = divmod(days, 365)
@@ -112,7 +111,7 @@ def is_zero(moment: str | None) -> bool:
 
 def local(ns: int) -> datetime:
     """Return the moment in the local zone; parts of a microsecond are cut."""
-    return datetime.fromtimestamp(ns // NS_PER_S, UTC).replace(microsecond=ns % NS_PER_S // 1000).astimezone()
+    return datetime.fromtimestamp(ns // SECOND, UTC).replace(microsecond=ns % SECOND // 1000).astimezone()
 
 
 def when(moment: str | None) -> str:

@@ -53,92 +53,100 @@ OUT = (
 )
 
 
-def rows(kind: Kind, *names: tuple[str, str], default: str = "") -> tuple[Flag, ...]:
-    """Return a flag for each name and help."""
+def flags(kind: Kind, *names: tuple[str, str], default: str = "") -> tuple[Flag, ...]:
+    """Return a flag for each pair of name and help."""
     return tuple(Flag(f"--{name}", kind, name, help, default=default) for name, help in names)
 
 
-def pairs(kind: Kind, *names: tuple[str, str]) -> tuple[Flag, ...]:
-    """Return the flags `NAME-warn` and `NAME-critical` for each name, `warn` and `critical` at `what`."""
+def thresholds(kind: Kind, *names: tuple[str, str]) -> tuple[Flag, ...]:
+    """Return the flags `NAME-warn` and `NAME-critical` for each pair of name and condition."""
     return tuple(
         flag
-        for name, what in names
+        for name, condition in names
         for flag in (
-            Flag(f"--{name}-warn", kind, f"{name}-warn", f"warn at {what}"),
-            Flag(f"--{name}-critical", kind, f"{name}-critical", f"critical at {what}"),
+            Flag(f"--{name}-warn", kind, f"{name}-warn", f"warn at {condition}"),
+            Flag(f"--{name}-critical", kind, f"{name}-critical", f"critical at {condition}"),
         )
     )
 
 
-CONNECTION = pairs(
+CONNECTION = thresholds(
     DURATION,
     ("connect", "this long to connect [500ms, 1s]"),
     ("rtt", "this long for a PING [500ms, 1s]"),
     ("req", "this long for a message to itself [500ms, 1s]"),
 )
 STREAM = (
-    *rows(WHOLE, ("lag-critical", "critical when the mirror or a source is this many messages behind")),
-    *rows(DURATION, ("seen-critical", "critical when the mirror or a source was not seen for this long")),
-    *rows(WHOLE, ("min-sources", "least sources"), ("max-sources", "most sources")),
-    *rows(
-        WHOLE, ("peer-expect", "expected number of peers"), ("peer-lag-critical", "critical when a peer lags this much")
+    *flags(WHOLE, ("lag-critical", "critical when the mirror or a source is this many messages behind")),
+    *flags(DURATION, ("seen-critical", "critical when the mirror or a source was not seen for this long")),
+    *flags(WHOLE, ("min-sources", "minimum number of sources"), ("max-sources", "maximum number of sources")),
+    *flags(
+        WHOLE,
+        ("peer-expect", "expected number of peers"),
+        ("peer-lag-critical", "critical when a peer is this many operations behind"),
     ),
-    *rows(DURATION, ("peer-seen-critical", "critical when a peer was not seen for this long")),
-    *pairs(
-        WHOLE, ("msgs", "this few messages"), ("subjects", "this many subjects; this few if critical is the smaller")
+    *flags(DURATION, ("peer-seen-critical", "critical when a peer was not seen for this long")),
+    *thresholds(
+        WHOLE,
+        ("msgs", "this many messages or fewer"),
+        ("subjects", "this many subjects or more (or fewer, if critical is below warn)"),
     ),
 )
 CONSUMER = (
-    *rows(
+    *flags(
         WHOLE,
         ("outstanding-ack-critical", "critical at this many messages waiting for acknowledgement"),
         ("waiting-critical", "critical at this many waiting pulls"),
         ("unprocessed-critical", "critical at this many messages not yet delivered"),
         ("redelivery-critical", "critical at this many redelivered messages"),
     ),
-    *rows(
+    *flags(
         DURATION,
         ("last-delivery-critical", "critical when nothing was delivered for this long"),
         ("last-ack-critical", "critical when nothing was acknowledged for this long"),
     ),
-    *rows(SWITCH, ("pinned", "every priority group must have a pinned client")),
+    *flags(SWITCH, ("pinned", "every priority group must have a pinned client")),
 )
 MESSAGE = (
-    *rows(TEXT, ("subject", "the newest message on this subject [of the stream]")),
-    *pairs(DURATION, ("age", "this age")),
-    *rows(TEXT, ("content", "the body must match this regular expression")),
-    *rows(SWITCH, ("body-timestamp", "the body is the Unix time that counts")),
+    *flags(TEXT, ("subject", "the newest message on this subject [of the stream]")),
+    *thresholds(DURATION, ("age", "this age")),
+    *flags(TEXT, ("content", "the body must match this regular expression")),
+    *flags(SWITCH, ("body-timestamp", "compute the age from the body, a Unix time")),
 )
 META = (
-    *rows(WHOLE, ("lag-critical", "critical when a server is this many operations behind")),
-    *rows(DURATION, ("seen-critical", "critical when a server was not seen for this long")),
+    *flags(WHOLE, ("lag-critical", "critical when a server is this many operations behind")),
+    *flags(DURATION, ("seen-critical", "critical when a server was not seen for this long")),
 )
 REQUEST = (
-    *rows(TEXT, ("payload", "body of the request")),
-    *rows(PAIRS, ("headers", "headers of the request")),
-    *rows(TEXT, ("match-payload", "the answer's body must match this regular expression")),
-    *rows(PAIRS, ("match-headers", "the answer's header must match this regular expression")),
-    *pairs(DURATION, ("response", "this long for an answer")),
+    *flags(TEXT, ("payload", "body of the request")),
+    *flags(PAIRS, ("headers", "headers of the request")),
+    *flags(TEXT, ("match-payload", "the answer's body must match this regular expression")),
+    *flags(PAIRS, ("match-headers", "the answer's header must match this regular expression")),
+    *thresholds(DURATION, ("response", "this long for an answer")),
 )
 JETSTREAM = (
-    *pairs(PERCENT, ("mem", "this use of memory, in percent of the limit [75, 90]")),
-    *pairs(PERCENT, ("store", "this use of disk, in percent of the limit [75, 90]")),
-    *pairs(PERCENT, ("streams", "this many streams, in percent of the limit")),
-    *pairs(PERCENT, ("consumers", "this many consumers, in percent of the limit")),
-    *rows(SWITCH, ("replicas", "check the replicas of every stream"), default="on"),
-    *rows(DURATION, ("replica-seen-critical", "critical when a replica was not seen for this long"), default="5s"),
-    *rows(WHOLE, ("replica-lag-critical", "critical when a replica is this many operations behind"), default="200"),
+    *thresholds(PERCENT, ("mem", "this use of memory, in percent of the limit [75, 90]")),
+    *thresholds(PERCENT, ("store", "this use of disk, in percent of the limit [75, 90]")),
+    *thresholds(PERCENT, ("streams", "this many streams, in percent of the limit")),
+    *thresholds(PERCENT, ("consumers", "this many consumers, in percent of the limit")),
+    *flags(SWITCH, ("replicas", "check the replicas of every stream"), default="on"),
+    *flags(DURATION, ("replica-seen-critical", "critical when a replica was not seen for this long"), default="5s"),
+    *flags(WHOLE, ("replica-lag-critical", "critical when a replica is this many operations behind"), default="200"),
 )
 SERVER = (
-    *rows(TEXT, ("name", "the server, by name or id; else the one connected to")),
-    *pairs(PERCENT, ("cpu", "this CPU use in percent")),
-    *pairs(SIZE, ("mem", "this use of memory")),
-    *pairs(WHOLE, ("conn", "this many connections; this few if critical is the smaller")),
-    *pairs(WHOLE, ("subs", "this many subscriptions; this few if critical is the smaller")),
-    *pairs(DURATION, ("uptime", "an uptime this short")),
-    *rows(SWITCH, ("auth-required", "clients must have to log in"), ("tls-required", "clients must have to use TLS")),
-    *rows(SWITCH, ("js-required", "JetStream must be on")),
-    *rows(DURATION, ("tls-cert-warn", "warn when a certificate expires within this time")),
+    *flags(TEXT, ("name", "name or id of the server [the one connected to]")),
+    *thresholds(PERCENT, ("cpu", "this CPU use in percent")),
+    *thresholds(SIZE, ("mem", "this use of memory")),
+    *thresholds(WHOLE, ("conn", "this many connections or more (or fewer, if critical is below warn)")),
+    *thresholds(WHOLE, ("subs", "this many subscriptions or more (or fewer, if critical is below warn)")),
+    *thresholds(DURATION, ("uptime", "an uptime this short")),
+    *flags(
+        SWITCH,
+        ("auth-required", "clients must be required to log in"),
+        ("tls-required", "clients must be required to use TLS"),
+    ),
+    *flags(SWITCH, ("js-required", "JetStream must be on")),
+    *flags(DURATION, ("tls-cert-warn", "warn when a certificate expires within this time")),
     Flag(
         "--tls-cert-crit",
         DURATION,
@@ -148,12 +156,12 @@ SERVER = (
     ),
 )
 KV = (
-    *pairs(WHOLE, ("values", "this many values; this few if critical is the smaller")),
-    *rows(TEXT, ("key", "this key must have a value")),
+    *thresholds(WHOLE, ("values", "this many values or more (or fewer, if critical is below warn)")),
+    *flags(TEXT, ("key", "this key must have a value")),
 )
 CREDENTIAL = (
-    *pairs(DURATION, ("validity", "this long before it expires")),
-    *rows(SWITCH, ("require-expiry", "it must have an expiry"), default="on"),
+    *thresholds(DURATION, ("validity", "this long before it expires")),
+    *flags(SWITCH, ("require-expiry", "it must have an expiry"), default="on"),
 )
 DEFAULTS: dict[str, dict[str, Any]] = {
     "connections": {
@@ -171,7 +179,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "replica-lag-critical": 200,
     },
 }
-"""Default thresholds."""
+"""Default thresholds by kind of check, durations in nanoseconds."""
 
 
 class Metric(msgspec.Struct):
@@ -201,7 +209,7 @@ Work = Callable[["Manager", "Check", dict[str, Any]], Awaitable[None]]
 
 
 def run_check(ctx: typer.Context, given: Given, json: bool, check: Check, work: Work) -> None:
-    """Run the check and end with its status; a failure on the way is critical, but not a bad flag."""
+    """Run the check and exit with its status; a failed request is critical, a bad flag a usage error."""
     session = session_of(ctx)
     limits = limits_of(given, check.suite)
     try:
@@ -228,7 +236,7 @@ def limits_of(given: Given, suite: str) -> dict[str, Any]:
 
 
 def readers(table: tuple[Flag, ...]) -> dict[str, Callable[[str], Any]]:
-    """Return the parsers of thresholds in metadata."""
+    """Return the parsers of thresholds in metadata, by name."""
     return {flag.name.removeprefix("--"): _true if flag.kind.switch else flag.read for flag in table}
 
 
@@ -271,7 +279,7 @@ def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file atomically: a reader sees the old or the new one whole. Raises UsageError."""
+    """Replace a file atomically: readers see the old content or the new. Raises UsageError."""
     from natsctl.client.atomic_file import atomic_write
 
     try:
@@ -288,7 +296,7 @@ Stream = Annotated[str, typer.Option("--stream", metavar="STREAM", help="the str
 def stream(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
     """Check a stream: messages, subjects, replicas, mirror and sources.
 
-    Thresholds may stand in the stream's metadata, too, as io.nats.monitor.msgs-warn and so on.
+    Thresholds may also be set in the stream's metadata, as io.nats.monitor.msgs-warn and so on.
     """
     from natsctl.client.checks import check_stream
 
@@ -312,7 +320,7 @@ def consumer(
 ) -> None:
     """Check a consumer: its backlog, and when it was last used.
 
-    Thresholds may stand in the consumer's metadata, too, as io.nats.monitor.waiting-critical and so on.
+    Thresholds may also be set in the consumer's metadata, as io.nats.monitor.waiting-critical and so on.
     """
     from natsctl.client.checks import check_consumer
 
@@ -351,7 +359,7 @@ def kv(
     bucket: Annotated[str, typer.Option("--bucket", metavar="BUCKET", help="the bucket", show_default=False)],
     json: Json = False,
 ) -> None:
-    """Check a key-value bucket: that it is there, its values, a key."""
+    """Check a key-value bucket: that it exists, the number of its values, a key."""
     from natsctl.client.checks import check_kv
 
     check = Check("kv", bucket)
@@ -391,7 +399,7 @@ def meta(
     ],
     json: Json = False,
 ) -> None:
-    """Check the group of servers that runs JetStream's cluster."""
+    """Check the meta group of a JetStream cluster."""
     from natsctl.client.checks import check_meta
 
     check = Check("meta", "JetStream Meta Cluster")
@@ -422,8 +430,7 @@ def credential(
     file: Annotated[str, typer.Option("--credential", metavar="FILE", help="the credentials", show_default=False)],
     json: Json = False,
 ) -> None:
-    """Check how long a credentials file is still valid; asks no server."""
-    from natsctl.api.errors import UsageError
+    """Check how long a credentials file is still valid, without a server."""
     from natsctl.client.checks import check_credential
     from natsctl.client.settings import jwt_in, resolve_file
 
@@ -436,7 +443,7 @@ def credential(
 
 
 def _import_client() -> None:
-    """Import the modules of a connection, so that the measured time does not include that."""
+    """Import the modules of a connection, so that the measured time does not include the import."""
     import asyncio  # noqa: F401
 
     import natsctl.client.dial

@@ -461,23 +461,23 @@ def load(
     with suggesting(session, stream):
         before = session.run(lambda manager: manager.stream_info(stream)).value
     _check_open(before.config)
-    left = left_out(before.config)
+    omitted = left_out(before.config)
 
     def stored() -> int:
         state = session.run(lambda manager: manager.stream_info(stream)).value.state
         return state.last_seq - before.state.last_seq
 
-    export = parquet_export(what, before.config.subjects, left)
+    export = parquet_export(what, before.config.subjects, omitted)
     measured = Stored(stored)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         with file_import.read_once(file_import.read_rows(opened, what), what.format) as rows:
-            content = export.content if export else file_import.look(rows, before.config.subjects, left)
+            content = export.content if export else file_import.examine(rows, before.config.subjects, omitted)
             file_import.check_subjects(stream, before.config.subjects, content)
             if session.dry_run:
                 raise DryRunError(effect=_effect(content, file_import.subjects_of(rows)))
             measured.total = content.messages
-            made = file_import.messages(rows, ids, writers, left, has_repeated_ids=content.has_repeated_ids)
+            made = file_import.messages(rows, ids, writers, omitted, has_repeated_ids=content.has_repeated_ids)
             file_import.store(made, options, ids, _name(stream, source))
         return content
 

@@ -24,7 +24,7 @@ from natsctl.api import headers as blocks
 from natsctl.api.acks import parse
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
-from natsctl.api.units import parse_duration
+from natsctl.api.units import SECOND, parse_duration
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.message import NO_HEADERS, DryRunError, Headers, Planned
 from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, Answer, api_error, parse_object, patiently
@@ -113,9 +113,6 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-NS_PER_S = 1_000_000_000
-
-
 class Outgoing(NamedTuple):
     """A message to be published."""
 
@@ -185,13 +182,13 @@ def _pattern(field: str, words: str, now_ns: int) -> str:
         raise UsageError(f"{flag}: {failure}") from failure
     if ns <= 0:
         raise UsageError(f"{flag} must be greater than 0")
-    if ns < NS_PER_S:
+    if ns < SECOND:
         raise UsageError(f"{flag}: at least a second, not {words}")
     # A second is the finest step of schedules: rounded up, a message never comes before its time.
-    seconds = -(-ns // NS_PER_S)
+    seconds = -(-ns // SECOND)
     if field == "schedule_every":
         return f"@every {seconds}s"
-    return f"@at {format_time(-(-(now_ns + ns) // NS_PER_S) * NS_PER_S)}"
+    return f"@at {format_time(-(-(now_ns + ns) // SECOND) * SECOND)}"
 
 
 def ttl(flag: str, words: str) -> str:
@@ -202,9 +199,9 @@ def ttl(flag: str, words: str) -> str:
         ns = parse_duration(words)
     except ValueError as failure:
         raise UsageError(f"{flag}: {failure}") from failure
-    if ns < NS_PER_S or ns % NS_PER_S:
+    if ns < SECOND or ns % SECOND:
         raise UsageError(f"{flag}: expected whole seconds such as 90s or 1h, or never, not {words}")
-    return f"{ns // NS_PER_S}s"
+    return f"{ns // SECOND}s"
 
 
 def _flag(field: str) -> str:

@@ -1,7 +1,7 @@
-"""Replicas of streams and consumers as each server has them, compared with each other.
+"""Comparison of the replicas of streams and consumers, as each server reports its own in JSZ.
 
-Servers report their own replicas in JSZ; those of one raft group should agree. A replica that lags while messages
-arrive is no fault by itself; one that stays behind is.
+Replicas of one raft group should agree. One that lags while messages arrive is no fault; one that stays behind is.
+Statuses and their conditions are those of natscli's `server stream-check` and `consumer-check`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 IN_SYNC: Final = "IN SYNC"
 JSZ: Final = {"accounts": True, "streams": True, "consumer": True, "raft": True}
-"""Body of the request whose answers are compared."""
+"""Body of the JSZ request whose answers are compared."""
 
 
 class Peer(msgspec.Struct):
@@ -30,7 +30,7 @@ class Peer(msgspec.Struct):
 
 
 class Replica(msgspec.Struct, kw_only=True):
-    """One server's copy of a stream or consumer; `leader` is who leads it, "" where the server knows none."""
+    """One server's replica of a stream or consumer; `leader` is a server name, "" where this server knows none."""
 
     stream: str
     raft_group: str
@@ -50,12 +50,12 @@ class Replica(msgspec.Struct, kw_only=True):
 
     @property
     def in_sync(self) -> bool:
-        """Return whether nothing is wrong with the copy."""
+        """Return whether nothing is wrong with the replica."""
         return self.status.startswith(IN_SYNC)
 
 
 class StreamReplica(Replica):
-    """One server's copy of a stream."""
+    """One server's replica of a stream."""
 
     messages: int
     bytes: int
@@ -67,7 +67,7 @@ class StreamReplica(Replica):
 
 
 class ConsumerReplica(Replica):
-    """One server's copy of a consumer: sequences delivered and acknowledged, and those that its stream has there."""
+    """One server's replica of a consumer; `first_seq` and `last_seq` are its stream's on that server."""
 
     consumer: str
     delivered_stream_seq: int
@@ -84,7 +84,7 @@ class ConsumerReplica(Replica):
 
 
 def stream_replicas(answers: Iterable[ServerAnswer]) -> list[StreamReplica]:
-    """Return every copy of every stream with its status, those of one group together."""
+    """Return every replica of every stream with its status, those of one group together."""
     found = []
     for answer, account, stream in details(answers):
         state = stream.get("state") or {}
@@ -107,7 +107,7 @@ def stream_replicas(answers: Iterable[ServerAnswer]) -> list[StreamReplica]:
 
 
 def consumer_replicas(answers: Iterable[ServerAnswer]) -> list[ConsumerReplica]:
-    """Return every copy of every consumer with its status, those of one group together."""
+    """Return every replica of every consumer with its status, those of one group together."""
     found = []
     for answer, account, stream in details(answers):
         state = stream.get("state") or {}
@@ -155,7 +155,7 @@ def _common(answer: ServerAnswer, account: Row, stream: Row, asset: Row, raft_gr
 
 
 def _leader(answer: ServerAnswer, asset: Mapping[str, Any]) -> str:
-    """Return who leads a stream or consumer; what is in no cluster is led by the server that has it."""
+    """Return the leader of a stream or consumer: without a cluster, the server that answered."""
     cluster = asset.get("cluster")
     return answer.name if cluster is None else str(cluster.get("leader") or "")
 
@@ -165,7 +165,7 @@ def _number(part: Mapping[str, Any], key: str) -> int:
 
 
 def _groups(found: list[Any], name: Any) -> list[list[Any]]:
-    """Return the copies by account, name and raft group."""
+    """Return the replicas grouped by account, name and raft group."""
     groups: dict[tuple[str, str, str], list[Any]] = {}
     for one in found:
         groups.setdefault((one.account, name(one), one.raft_group), []).append(one)
@@ -173,7 +173,7 @@ def _groups(found: list[Any], name: Any) -> list[list[Any]]:
 
 
 def _raft_status(one: Replica, group: list[Any]) -> str:
-    """Return what is wrong with the group as this server sees it, "" for nothing."""
+    """Return the fault of the group as this server sees it, "" for none."""
     if not one.leader:
         return "LEADERLESS"
     if any(other.leader and other.leader != one.leader for other in group):

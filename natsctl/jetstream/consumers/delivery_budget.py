@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer import ReplayPolicy
 from natsctl.api.headers import MSG_SIZE, append
+from natsctl.api.units import SECOND
 from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ FLOW_WINDOW_MAX: Final = 32 << 20
 REPLAY_GAP_NS: Final = 1_000_000
 """Gaps of up to a millisecond are not reproduced."""
 
-_SECOND_NS: Final = 1_000_000_000
 _BITS: Final = 8
 
 
@@ -103,12 +103,12 @@ class RateLimit:
     def wait_ns(self, size: int, now_ns: int) -> int:
         """Take the tokens for `size` bytes and return 0, or take none and return the wait."""
         bits = min(size * _BITS, self._burst)
-        grown = self._tokens + (now_ns - self._last_ns) * self._bits_per_s / _SECOND_NS
+        grown = self._tokens + (now_ns - self._last_ns) * self._bits_per_s / SECOND
         self._tokens, self._last_ns = min(grown, float(self._burst)), now_ns
         if self._tokens >= bits:
             self._tokens -= bits
             return 0
-        return int((bits - self._tokens) * _SECOND_NS / self._bits_per_s) + 1
+        return int((bits - self._tokens) * SECOND / self._bits_per_s) + 1
 
 
 class Replay:

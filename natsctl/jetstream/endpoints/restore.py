@@ -1,13 +1,13 @@
-"""STREAM.RESTORE: a stream arrives as an archive and becomes visible as a whole, or not at all.
+"""STREAM.RESTORE: a stream arrives as an archive, and becomes visible completely or not at all.
 
-Theory of operation. Chunks come as requests to a subject of their own and are queued; turns of the engine read them,
-item by item, so that a chunk with much content does not block the loop. Messages go into a store of their own, whose
-metadata says that it is being restored: it is not visible, and a server that finds it at its start deletes it. It is
-created with the first message, because the start of an archive is known only then; an invalid archive leaves no trace.
-An empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that is
-durable the final metadata follows, and once that is durable too, the stream is started exactly as after a restart, and
-only then the answer is sent. Any failure deletes the store and is reported to the client with 10062; a stalled transfer
-is abandoned. Source: docs/compatibility.md#snapshots-and-restores.
+Theory of operation. Chunks arrive as requests on a subject made for the transfer, and are queued. Turns of the engine
+read them item by item, so that a chunk with much content does not block the loop. Messages go into a new store whose
+metadata has `restoring` set: the stream is not visible, and a server that finds such a store when it starts deletes it.
+The store is created with the first message, whose sequence must be known; an archive that is invalid before leaves no
+trace. An empty chunk ends the transfer: the archive must be complete, and the consumers are written to the journal.
+Once all of that is durable the final metadata is written, and once that is durable too the stream is started as after
+a restart, and the answer sent. Any failure deletes the store and is reported with err_code 10062; a stalled transfer is
+abandoned without an answer. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations
@@ -54,30 +54,31 @@ if TYPE_CHECKING:
 
 
 MAX_SEQ: Final = (1 << 62) - 1
-"""Highest sequence that is restored; the bits above it mean something else in archives."""
+"""Highest sequence that is restored; archives use the two bits above it as flags."""
 MAX_SUBJECT_BYTES: Final = 65535
+"""Longest subject that a frame of the store can hold: its length has 16 bits."""
 MAX_CONSUMERS: Final = 100_000
-"""Consumers one archive may hold; they are kept in memory until its end."""
+"""Consumers that one archive may hold; they are kept in memory until its end."""
 MAX_ENTRIES: Final = 5_000_000
-"""Pending and redelivered messages of all of them together, for the same reason."""
+"""Pending and redelivered messages of all consumers together, which are kept in memory too."""
 MAX_KNOWN: Final = 4096
-"""Subjects that need no further check."""
+"""Valid subjects that are remembered, so that they need not be checked again."""
 _SUBJECT: Final = re.compile(rb"[^\s\0]{1,%d}" % MAX_SUBJECT_BYTES).fullmatch
 _PLACEHOLDER: Final = b"_"
-"""Subject of the message that is stored and removed again where the stream's last one is gone."""
+"""Subject of the message that is stored and removed again where the message with the last sequence is gone."""
 
 
 class StorageLimitError(StoreError):
-    """The account, or the server, may not store that much."""
+    """The archive exceeds the storage limit of the account or the server."""
 
 
 class Staging:
-    """The data received so far."""
+    """The store that a restore fills, and the consumers received for it."""
 
     def __init__(self, js: JetStreamAccount, config: StreamConfig, state: StreamState) -> None:
-        """Record the client's description of the archive: configuration, and the state, which version 1 does not hold.
+        """Take configuration and state from the request; archives of version 1 do not hold the state.
 
-        Its first sequence counts: block files may still hold messages that limits have dropped.
+        Messages below the state's first sequence are dropped: block files may still hold messages that limits removed.
         """
         self._js, self._config = js, config
         self._created_ns = 0
@@ -105,7 +106,7 @@ class Staging:
             self._messages(item)
 
     def _check_kept(self) -> None:
-        """Raise StoreError when a commit could not keep received messages."""
+        """Raise the StoreError of a failed commit of received messages."""
         if self._lost is not None:
             raise self._lost
 
@@ -116,7 +117,7 @@ class Staging:
         self._created_ns = head.created_ns
         if head.state is not None:
             self._expect(head.state)
-            # Version 2 is read like messages of clients, version 1 like what was on disk.
+            # As in nats-server, messages of version 2 must keep to the payload limit; those of version 1 need not.
             limits = self._js.engine.broker.options.limits
             own = self._config.max_msg_size
             self._largest = min(limits.max_payload, own if own >= 0 else limits.max_payload)
@@ -129,7 +130,7 @@ class Staging:
             raise ArchiveError(f"the state has no valid time: {fault}") from fault
 
     def _messages(self, messages: Sequence[ArchivedMessage]) -> None:
-        """Store messages. Raises StorageLimitError where the account or the server has no room for them."""
+        """Store messages. Raises ArchiveError, StorageLimitError or StoreError."""
         newest, first_seq, largest, store = self._newest, self._first_seq, self._largest, self.store
         known = self._known
         for seq, ts_ns, subject, header, payload in messages:
@@ -163,14 +164,14 @@ class Staging:
         return True
 
     def _count(self, size: int) -> None:
-        """Count stored bytes as used. Raises StorageLimitError beyond a limit."""
+        """Count `size` stored bytes in all as used. Raises StorageLimitError beyond a limit."""
         self._usage.moved(size - self._counted_bytes)
         self._counted_bytes = size
         if self._usage.room < 0:
             raise StorageLimitError("the limit for this storage is reached")
 
     def _gone(self, gone: Gone) -> None:
-        """Remove an earlier message, or remember that the stream's sequences reach up to it."""
+        """Remove an earlier message, or record its sequence as the stream's last."""
         if gone.seq > MAX_SEQ:
             raise ArchiveError(f"sequence {gone.seq} is out of order")
         removed = self.store is not None and self.store.remove(gone.seq) is not None
@@ -178,7 +179,7 @@ class Staging:
             self._last_seq, self._last_ts_ns = gone.seq, max(gone.ts_ns, 0)
 
     def _consumer(self, consumer: ArchivedConsumer) -> None:
-        """Check a consumer now, so that a bad one is refused before the stream is there."""
+        """Check and keep a consumer; an invalid one ends the restore before the stream exists."""
         name, config = consumer.name, consumer.config
         if not is_valid_name(name) or name in self._consumers or len(self._consumers) >= MAX_CONSUMERS:
             raise ArchiveError(f"consumer {name[:64]!r} can not be restored under its name")
@@ -220,7 +221,7 @@ class Staging:
         return store
 
     def _with_last_seq(self) -> StreamStore:
-        """Return the store with the stream's last sequence and time, whose message may be gone."""
+        """Return the store after raising its last sequence and time to the stream's, whose message may be gone."""
         last_seq = max(self._last_seq, self._newest)
         store = self.store or self._open(max(last_seq, 1))
         if last_seq > store.last_seq:
@@ -228,27 +229,27 @@ class Staging:
             store.remove(last_seq)
         return store
 
-    def release(self) -> StreamStore:
-        """Write the metadata that makes the stream one like every other. Raises StoreError."""
+    def finalize(self) -> StreamStore:
+        """Write the metadata without `restoring`, which makes the stream permanent. Raises StoreError."""
         self._check_kept()
         assert self.store is not None
         self.store.set_meta(StreamMeta(self._created_ns, self._config).encode())
         return self.store
 
-    def handed_over(self) -> StreamStore:
-        """Hand over the store; its stream counts its bytes from here on."""
-        self._count_no_more()
+    def hand_over(self) -> StreamStore:
+        """Return the store and stop counting its bytes; its stream counts them from now on."""
+        self._uncount()
         store, self.store = self.store, None
         assert store is not None
         return store
 
-    def _count_no_more(self) -> None:
+    def _uncount(self) -> None:
         self._usage.moved(-self._counted_bytes)
         self._counted_bytes = 0
 
     def discard(self) -> None:
         """Delete the received data."""
-        self._count_no_more()
+        self._uncount()
         store, self.store = self.store, None
         if store is not None and store.key in self._js.engine.store.streams:
             self._js.engine.store.delete(store.key)
@@ -257,15 +258,15 @@ class Staging:
 STALL_NS: Final = 5 * SECOND
 """Longest time that a restore waits for the next chunk."""
 MAX_QUEUED_BYTES: Final = 64 << 20
-"""Chunks that may wait to be read; a client that waits for answers never has more than one."""
+"""Bytes of chunks that may wait to be read; a client that waits for each answer has one chunk there."""
 MAX_UNSYNCED_MESSAGES: Final = 20_000
-"""Messages that may wait for a commit before the answers to chunks wait too."""
+"""Messages that may wait for a commit; above it the answer to a chunk waits for the commit."""
 MAX_UNSYNCED_BYTES: Final = 16 << 20
-"""Bytes of messages that may wait for a commit."""
+"""Bytes of messages that may wait for a commit, with the same effect."""
 RUN_ITEMS: Final = 1024
-"""Messages one restore takes in per turn: 3 to 5 ms."""
+"""Items that one restore processes in a turn: 3 to 5 ms."""
 PAUSE_ITEMS: Final = 256
-"""Messages that a step of decoding or hashing counts as, or a batch of few large messages."""
+"""Items that a batch of messages counts as at least: a step of decoding or hashing, or few large messages."""
 
 
 def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -291,7 +292,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def _refuse(js: JetStreamAccount, config: StreamConfig) -> ApiError | None:
-    """Return why there can be no stream of this configuration; it is normalised on the way."""
+    """Return the reason that no stream of this configuration can be created; normalises it."""
     refusal = rules.settle(js.draft(config))
     if refusal is None and config.num_replicas > 1:
         return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
@@ -299,7 +300,7 @@ def _refuse(js: JetStreamAccount, config: StreamConfig) -> ApiError | None:
 
 
 class Restore:
-    """One transfer."""
+    """One transfer, from the request to the answer."""
 
     def __init__(
         self, js: JetStreamAccount, config: StreamConfig, wanted: StreamRestoreRequest, request: ApiRequest
@@ -321,7 +322,7 @@ class Restore:
         self._alarm = Alarm(engine.timers, self._stalled)
 
     def start(self) -> str:
-        """Subscribe to chunks and return the subject."""
+        """Subscribe to chunks and return their subject."""
         self._subscription = self._js.account.subscribe(self._subject.encode(), self._on_chunk)
         event = RestoreCreate(stream=self._config.name, client=self._client)
         self._js.advise(event.subject(), event)
@@ -385,7 +386,7 @@ class Restore:
                 self._chunks.popleft()
                 self._queued_bytes -= len(chunk)
                 self._bytes += len(chunk)
-                self._taken_in(reply)
+                self._acknowledge(reply)
         if self._chunks and self._failure is None and not self._ending:
             self._engine.ready(self)
         return taken
@@ -402,8 +403,8 @@ class Restore:
         self._reading = None
         return taken
 
-    def _taken_in(self, reply: bytes) -> None:
-        """Answer a chunk, once the store is not far behind."""
+    def _acknowledge(self, reply: bytes) -> None:
+        """Answer a processed chunk, at once or when the store has committed its messages."""
         store = self._staging.store
         if store is None or (
             store.last_seq - store.durable_seq <= MAX_UNSYNCED_MESSAGES and store.waiting_bytes <= MAX_UNSYNCED_BYTES
@@ -446,11 +447,11 @@ class Restore:
             self._fail(str(fault), reply)
             return
         try:
-            self._staging.release().on_durable(partial(self._released, reply))
+            self._staging.finalize().on_durable(partial(self._finalized, reply))
         except StoreError as failed:
             self._fail(str(failed), reply)
 
-    def _released(self, reply: bytes, fault: StoreError | None) -> None:
+    def _finalized(self, reply: bytes, fault: StoreError | None) -> None:
         """Serve the stream, after the final metadata is durable."""
         refusal = self._refuse_now()
         if fault is not None:
@@ -466,7 +467,7 @@ class Restore:
         return self._js.refuse_stream(self._config)
 
     def _adopt(self, reply: bytes) -> None:
-        stream: Stream = self._js.adopt(self._staging.handed_over())
+        stream: Stream = self._js.adopt(self._staging.hand_over())
         stream.recover()
         stream.work.begin(stream.limits.enforcing(), lambda done: self._served(stream, reply))
 
@@ -488,7 +489,7 @@ class Restore:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Delete the data of a client that is gone, without an answer, as nats-server does."""
+        """Delete the data of a client that sends no more, without an answer, as nats-server does."""
         self._failure = error(ErrCode.STREAM_RESTORE, err="no chunk came for too long")
         self._staging.discard()
         self._js.account.unsubscribe(self._subscription)
@@ -498,7 +499,7 @@ class Restore:
         self._fail_with(error(ErrCode.STREAM_RESTORE, err=reason), reply)
 
     def _fail_with(self, failure: ApiError, reply: bytes) -> None:
-        """Delete the received data and answer the error; the subject stays a while, for clients that send on."""
+        """Delete the received data and answer the error; the subject stays for STALL_NS, for clients that send on."""
         if self._failure is not None:
             return
         self._failure = failure

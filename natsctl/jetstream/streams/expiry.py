@@ -22,7 +22,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
-from natsctl.api.units import format_duration
+from natsctl.api.units import SECOND, format_duration
 from natsctl.jetstream.consumers.redelivery import GONE
 from natsctl.jetstream.streams.message_ttl import GRANULARITY_NS
 from natsctl.jetstream.streams.pending_message import PendingMessage
@@ -186,7 +186,6 @@ class Expiry:
 
 
 _KV_PURGE: Final = b"PURGE"
-_SECOND_NS: Final = 1_000_000_000
 
 
 class DeleteMarkers:
@@ -202,7 +201,7 @@ class DeleteMarkers:
 
     def configure(self) -> None:
         """Read the lifetime of markers from the configuration, in whole seconds."""
-        self.ttl_ns = max(self._stream.config.subject_delete_marker_ttl, 0) // _SECOND_NS * _SECOND_NS
+        self.ttl_ns = max(self._stream.config.subject_delete_marker_ttl, 0) // SECOND * SECOND
         self._header = headers.encode(
             [
                 (headers.MARKER_REASON, b"MaxAge"),

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.errors import ErrCode
-from natsctl.api.units import DAY, parse_duration
+from natsctl.api.units import DAY, SECOND, parse_duration
 from natsctl.jetstream.consumers.redelivery import GONE
 from natsctl.jetstream.timers import Alarm
 
@@ -173,7 +173,6 @@ class Deadlines:
         return bool(self._sweep)
 
 
-SECOND_NS: Final = 1_000_000_000
 NEVER: Final = -1
 """A TTL that never ends."""
 GRANULARITY_NS: Final = 250_000_000
@@ -204,10 +203,10 @@ def parse_ttl(text: bytes) -> int | None:
         return NEVER
     duration = parse_go_duration(text)
     if duration is not None:
-        return duration // SECOND_NS * SECOND_NS if duration >= SECOND_NS else None
+        return duration // SECOND * SECOND if duration >= SECOND else None
     if not text.isdigit() or len(text) > MAX_TEXT:
         return None
-    return min(int(text), MAX_NS // SECOND_NS) * SECOND_NS
+    return min(int(text), MAX_NS // SECOND) * SECOND
 
 
 def parse_go_duration(text: bytes) -> int | None:
@@ -260,11 +259,11 @@ def raise_to_marker(stream: StreamContext, message: PendingMessage) -> None:
 
     Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.
     """
-    least_ns = stream.config.subject_delete_marker_ttl // SECOND_NS * SECOND_NS
+    least_ns = stream.config.subject_delete_marker_ttl // SECOND * SECOND
     if 0 < message.ttl_ns < least_ns and stream.config.max_msgs_per_subject != 1:
         message.ttl_ns = least_ns
         message.header = headers.remove(message.header, headers.TTL)
-        message.header = headers.append(message.header, [(headers.TTL, b"%d" % (least_ns // SECOND_NS))])
+        message.header = headers.append(message.header, [(headers.TTL, b"%d" % (least_ns // SECOND))])
 
 
 class MessageTtl:

@@ -19,6 +19,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.errors import ErrCode
 from natsctl.api.subjects import is_literal, is_valid_subject, matches
 from natsctl.api.times import ZERO_NS, format_time, parse_time
+from natsctl.api.units import SECOND
 from natsctl.jetstream.streams.message_ttl import parse_go_duration, parse_ttl
 
 if TYPE_CHECKING:
@@ -167,7 +168,6 @@ def _number(text: str, bounds: _Bounds) -> int:
     return int(digits)
 
 
-SECOND_NS: Final = 1_000_000_000
 MAX_NS: Final = (1 << 63) - 1
 
 SHORT_NAMES: Final = {
@@ -239,9 +239,7 @@ def first_firing(header: bytes, ts_ns: int) -> Firing | None:
     except (CronError, OverflowError) as fault:
         raise ScheduleError(str(fault)) from fault
     text = moment.isoformat()
-    return Firing(
-        int(moment.timestamp()) * SECOND_NS, text.removesuffix("+00:00") + "Z" * text.endswith("+00:00"), True
-    )
+    return Firing(int(moment.timestamp()) * SECOND, text.removesuffix("+00:00") + "Z" * text.endswith("+00:00"), True)
 
 
 def next_firing(header: bytes, ts_ns: int, now_ns: int) -> Firing | None:
@@ -265,14 +263,14 @@ def _parse_at(text: str, zone: tzinfo | None) -> int:
 
 def _parse_every(text: str, zone: tzinfo | None) -> int:
     duration_ns = parse_go_duration(text.encode())
-    if duration_ns is None or duration_ns < SECOND_NS or zone is not None:
+    if duration_ns is None or duration_ns < SECOND or zone is not None:
         raise ScheduleError(f"no interval of a second or more: {text[:64]!r}")
     return duration_ns
 
 
 def _round(ts_ns: int) -> int:
     """Return the nearest whole second, the later one from half a second on."""
-    return (ts_ns + SECOND_NS // 2) // SECOND_NS * SECOND_NS
+    return (ts_ns + SECOND // 2) // SECOND * SECOND
 
 
 PURGE: Final = b"purge"

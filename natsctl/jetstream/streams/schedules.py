@@ -28,10 +28,9 @@ import msgspec
 
 from natsctl.api import headers
 from natsctl.api.times import parse_time
-from natsctl.api.units import DAY
+from natsctl.api.units import DAY, SECOND
 from natsctl.jetstream.streams.message_ttl import (
     GRANULARITY_NS,
-    SECOND_NS,
     STALE_SLACK,
     Deadlines,
     MessageTtl,
@@ -55,7 +54,7 @@ NEXT_FIRING: Final = 0x18
 """Journal record: a schedule's sequence and its next moment."""
 BATCH: Final = 64
 """Schedules that fire in one turn."""
-RETRY_NS: Final = SECOND_NS
+RETRY_NS: Final = SECOND
 """Wait of a schedule whose message the stream refused."""
 SOON_NS: Final = 5_000_000
 """Wait of a schedule for messages that are not durable yet."""

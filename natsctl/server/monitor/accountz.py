@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from natsctl.api.times import format_time
+from natsctl.api.units import SECOND
 from natsctl.broker.account import Traffic
 from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
@@ -17,7 +18,6 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
 )
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
-from natsctl.server.monitor.document import SECOND_NS
 from natsctl.server.monitor.query import BadRequestError, Query
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def account_info(server: ServerView, name: str) -> dict[str, Any]:
     held = held_account(server, name)
     info: dict[str, Any] = {
         "account_name": name,
-        "update_time": format_time(held.updated_s * SECOND_NS if held else server.config_load_ns or broker.start_ns),
+        "update_time": format_time(held.updated_s * SECOND if held else server.config_load_ns or broker.start_ns),
     }
     if account is broker.system_account:
         info["is_system"] = True

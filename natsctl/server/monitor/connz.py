@@ -14,17 +14,18 @@ import msgspec
 
 from natsctl.api.subjects import is_literal, is_valid_subject, overlaps
 from natsctl.api.times import format_time
+from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.session import Session
-from natsctl.server.monitor.document import SECOND_NS, go_number, round_trip, text, uptime, wall_time, whole
+from natsctl.server.monitor.document import go_number, round_trip, text, uptime, wall_time, whole
 from natsctl.server.monitor.query import BadRequestError, Query
 
 if TYPE_CHECKING:
+    from natsctl.api.times import Clock
     from natsctl.broker.account import Account
     from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
     from natsctl.broker.broker_context import LeafPeer
-    from natsctl.broker.broker_options import Clock
     from natsctl.broker.jwt.account_registry import ActiveAccount
     from natsctl.broker.subscription import Subscription
     from natsctl.server.monitor.query import ServerView
@@ -82,7 +83,7 @@ def held_account(server: ServerView, name: str) -> ActiveAccount | None:
 def account_claims(held: ActiveAccount) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parts of the document before and after an account's tag."""
     claims = held.claims
-    revoked = {who: format_time(when * SECOND_NS) for who, when in sorted(claims.nats.revocations.items())}
+    revoked = {who: format_time(when * SECOND) for who, when in sorted(claims.nats.revocations.items())}
     behind: dict[str, Any] = {"tags": list(claims.nats.tags)} if claims.nats.tags else {}
     behind["decoded_jwt"] = payload(held.token)
     if revoked:

@@ -8,15 +8,15 @@ them, for answers that are sent at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from natsctl.api.codec import encode
-from natsctl.api.units import format_duration
+from natsctl.api.units import SECOND, format_duration
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker_options import Clock
+    from natsctl.api.times import Clock
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
@@ -62,12 +62,9 @@ def text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-SECOND_NS: Final = 1_000_000_000
-
-
 def uptime(age_ns: int) -> str:
     """Return an age as nats-server spells it, such as `1d2h3m4s`; a year has 365 days."""
-    seconds = max(age_ns, 0) // SECOND_NS
+    seconds = max(age_ns, 0) // SECOND
     days = seconds // 86400
     parts = (
         (days // 365, "y"), (days % 365 if days >= 365 else days, "d"), (seconds // 3600 % 24, "h"),

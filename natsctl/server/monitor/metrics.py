@@ -14,9 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from natsctl.api.units import SECOND
 from natsctl.server.http import Page
 from natsctl.server.monitor.accountz import account_stat
-from natsctl.server.monitor.document import SECOND_NS
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz_in_pieces
 from natsctl.server.monitor.varz import resident_bytes, varz
@@ -66,7 +66,7 @@ def process_families(server: ServerView) -> Iterator[bytes]:
     """Yield the families of the process."""
     yield _one("process_cpu_seconds_total", "counter", "CPU time used, seconds", time.process_time())
     yield _one("process_resident_memory_bytes", "gauge", "Resident memory, bytes", resident_bytes())
-    started = server.broker.start_ns / SECOND_NS
+    started = server.broker.start_ns / SECOND
     yield _one("process_start_time_seconds", "gauge", "When the server started, seconds since the epoch", started)
     yield _one("process_max_fds", "gauge", "Most open files", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if _DESCRIPTORS.is_dir():

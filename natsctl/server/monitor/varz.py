@@ -20,11 +20,12 @@ import msgspec
 
 from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
+from natsctl.api.units import SECOND
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.jetstream.engine_context import BatchLimits
 from natsctl.server.monitor.connz import operator_claims
-from natsctl.server.monitor.document import SECOND_NS, go_number, uptime
+from natsctl.server.monitor.document import go_number, uptime
 from natsctl.server.monitor.query import Query
 from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
@@ -227,7 +228,7 @@ def websocket_block(server: ServerView) -> dict[str, Any]:
         "advertise": options.advertise,
         "no_auth_user": options.no_auth_user,
         "jwt_cookie": options.jwt_cookie,
-        "handshake_timeout": 0 if usual else round(options.handshake_timeout_s * SECOND_NS),
+        "handshake_timeout": 0 if usual else round(options.handshake_timeout_s * SECOND),
         "auth_timeout": go_number(options.auth_timeout_s),
         "no_tls": options.no_tls,
         "tls_map": tls is not None and tls.verify_and_map,
@@ -252,7 +253,7 @@ def _end_of(path: Path, load_ns: int) -> dict[str, str]:
     from natsctl.server.tls_certificates import not_after
 
     try:
-        return {"tls_cert_not_after": format_time(int(not_after(path).timestamp()) * SECOND_NS)}
+        return {"tls_cert_not_after": format_time(int(not_after(path).timestamp()) * SECOND)}
     except (OSError, ValueError):
         return {}
 
@@ -342,7 +343,7 @@ def _limits(server: ServerView) -> dict[str, Any]:
         "http_port": given.http_port,
         "http_base_path": given.http_base_path,
         "https_port": given.https_port,
-        "auth_timeout": go_number(options.auth_timeout_ns / SECOND_NS),
+        "auth_timeout": go_number(options.auth_timeout_ns / SECOND),
         "max_control_line": options.limits.max_control_line,
         "max_payload": options.limits.max_payload,
         "max_pending": options.max_pending,
@@ -364,7 +365,7 @@ def _timing(server: ServerView) -> dict[str, Any]:
     now_ns = broker.clock.now_ns()
     return {
         "tls_timeout": go_number(given.tls.timeout_s if given.tls is not None else TLS_TIMEOUT_S),
-        "write_deadline": round(given.write_deadline_s * SECOND_NS),
+        "write_deadline": round(given.write_deadline_s * SECOND),
         "start": format_time(broker.start_ns),
         "now": format_time(now_ns),
         "uptime": uptime(now_ns - broker.start_ns),

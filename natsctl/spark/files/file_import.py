@@ -1,6 +1,6 @@
 """Import of files into a stream.
 
-Files are read as rows of messages: subject, headers, payload, and the place of a message in its former stream.
+Files are read as rows of messages: subject, headers, payload, and the stream and sequence that a message had.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from natsctl.spark.files.file_formats import (
     named_format,
     spark_input,
 )
-from natsctl.spark.files.message_columns import OWN_ID, PLACE, Obeyed, has, headers_of, kept, payload_of, spelled
+from natsctl.spark.files.message_columns import OWN_ID, PLACE, ServerHeader, has, headers_of, kept, payload_of, spelled
 from natsctl.spark.sql_tables import FORMAT, literal
 
 if TYPE_CHECKING:
@@ -42,23 +42,23 @@ _SETTINGS = {
 PIECE_BYTES = 1 << 20
 _NO_FILES = "UNABLE_TO_INFER_SCHEMA"
 _COLUMNS = "stream string, seq bigint, subject string, headers string, value string"
-"""The columns of a file without rows, from which they would be known."""
+"""The columns of a file without rows, where the format derives them from rows."""
 NUMBER = "_natsctl_row"
-"""The column that keeps rows in their order where they have no sequence: by the names of files, and within them."""
+"""Column that orders rows without a sequence: by file name, and by position in the file."""
 _PLACE_IN_FILES = """
 struct(if({seq} is null, _metadata.file_path, null), if({seq} is null, _metadata.file_block_start, null),
        monotonically_increasing_id())"""
 
 
 class NothingToImportError(NatsctlError):
-    """There is nothing to import at a path."""
+    """Nothing to import is at a path."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file or folder of a format to import; `subject` is for all messages, in place of a column."""
+    """A file or folder to import; `subject`, if set, replaces the column of that name."""
 
     path: str
     format: Format
@@ -98,19 +98,19 @@ def _found_format(place: Path) -> Format:
 
 
 def files_of(place: Path) -> list[Path]:
-    """Return the file itself, or those in the folder that Spark reads."""
+    """Return the file itself, or the files of a folder, at any depth, that Spark reads."""
     if not place.is_dir():
         return [place]
     return [one for one in place.rglob("*") if one.is_file() and not _is_hidden(one.relative_to(place))]
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether readers pass over it, or over a folder that it is in."""
+    """Return whether Spark ignores a file for its name or for that of a folder above it."""
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Return the rows as they will be messages: columns subject, headers, value, stream and seq, which may be null.
+    """Return the rows of the messages: columns subject, headers, value, stream and seq; the last two may be null.
 
     Raises UsageError for columns that are not what messages need.
     """
@@ -208,7 +208,7 @@ _ID, _OWN = "msgId", "own"
 
 
 class Content(NamedTuple):
-    """The messages to be imported: how many, how large, where they were before, and what of them is left out."""
+    """The messages to be imported: number, bytes, former sequences, and the headers that are omitted."""
 
     messages: int
     bytes: int
@@ -217,16 +217,16 @@ class Content(NamedTuple):
     first_seq: int | None
     last_seq: int | None
     has_repeated_ids: bool
-    """Whether several messages have the same id of their own."""
+    """Whether several messages have the same `Nats-Msg-Id`."""
     left_out: dict[str, int]
-    """The number of messages that have a header that is left out, by its name."""
+    """Number of messages with each of the omitted headers."""
 
 
-def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Content:
-    """Read all rows once, for a stream that takes those subjects and is not sent those headers.
+def examine(rows: DataFrame, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> Content:
+    """Read all rows once, for a stream with those subjects, to which the headers in `omitted` are not sent.
 
-    Ids of their own, and headers that are left out, are each counted by another pass over that column, where there are
-    any: a distinct count beside other ones takes Spark two more shuffles.
+    Message ids and omitted headers, where there are any, are each counted by another pass over that column: a distinct
+    count beside other aggregates takes Spark two more shuffles.
     """
     from pyspark.sql import functions as f
 
@@ -236,25 +236,25 @@ def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Conte
         .agg(
             f.count(f.lit(1)),
             f.sum("natsctl_bytes"),
-            f.min(f.when(~subject.rlike(pattern_of(taken)), subject)),
+            f.min(f.when(~subject.rlike(pattern_of(subjects)), subject)),
             f.min("seq"),
             f.max("seq"),
             f.count(_OWN),
-            f.sum(f.expr(has(left))),
+            f.sum(f.expr(has(omitted))),
         )
         .collect()[0]
     )
-    counts = _counts(rows, left) if total[6] else {}
+    counts = _counts(rows, omitted) if total[6] else {}
     is_repeated = bool(total[5]) and rows.select(f.countDistinct(f.expr(OWN_ID))).collect()[0][0] < total[5]
     return Content(total[0], total[1] or 0, total[2], total[3], total[4], is_repeated, counts)
 
 
-def _counts(rows: DataFrame, left: Sequence[Obeyed]) -> dict[str, int]:
-    """Return the number of messages with each of those headers, of those that are there."""
+def _counts(rows: DataFrame, omitted: Sequence[ServerHeader]) -> dict[str, int]:
+    """Return the number of messages with each of those headers that occurs."""
     from pyspark.sql import functions as f
 
-    numbers = rows.agg(*(f.sum(f.expr(has((one,)))) for one in left)).collect()[0]
-    return {one.name: number for one, number in zip(left, numbers, strict=True) if number}
+    numbers = rows.agg(*(f.sum(f.expr(has((one,)))) for one in omitted)).collect()[0]
+    return {one.name: number for one, number in zip(omitted, numbers, strict=True) if number}
 
 
 def subjects_of(rows: DataFrame) -> int:
@@ -262,31 +262,31 @@ def subjects_of(rows: DataFrame) -> int:
     return rows.select("subject").distinct().count()
 
 
-def pattern_of(taken: Sequence[str]) -> str:
-    """Return a regular expression of Java for the subjects that a stream takes."""
+def pattern_of(subjects: Sequence[str]) -> str:
+    """Return a Java regular expression for the subjects of a stream."""
     token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
-    patterns = [r"\.".join(token.get(part) or f"\\Q{part}\\E" for part in one.split(".")) for one in taken]
+    patterns = [r"\.".join(token.get(part) or f"\\Q{part}\\E" for part in one.split(".")) for one in subjects]
     return f"^(?:{'|'.join(patterns) or '$.'})$"
 
 
-def check_subjects(stream: str, taken: Sequence[str], content: Content) -> None:
+def check_subjects(stream: str, subjects: Sequence[str], content: Content) -> None:
     """Raise UsageError for a subject that the stream does not take."""
     if content.refused is not None:
         raise UsageError(
             f"Stream {stream} does not take messages on {content.refused or 'no subject'}: "
-            f"it listens on {', '.join(taken) or 'nothing'}",
+            f"it listens on {', '.join(subjects) or 'nothing'}",
             hint="--subject gives all messages another; natsctl str edit --subjects has it listen on more",
         )
 
 
 def messages(
-    rows: DataFrame, ids: str, writers: int, left: Sequence[Obeyed], *, has_repeated_ids: bool = False
+    rows: DataFrame, ids: str, writers: int, omitted: Sequence[ServerHeader], *, has_repeated_ids: bool = False
 ) -> DataFrame:
-    """Return the rows to write: in order, with ids as asked for (one of `IDS`), without the headers of `left`.
+    """Return the rows to write: in order, with ids as asked for (one of `IDS`), without the headers of `omitted`.
 
     One writer keeps the order of all messages, several that of each subject.
     """
-    headers = f"{kept(left)} as headers"
+    headers = f"{kept(omitted)} as headers"
     frame = rows.selectExpr("stream", "seq", "subject", headers, "value", NUMBER, f"{OWN_ID} as {_OWN}")
     frame = frame.selectExpr("*", f"{_id_of(frame, ids, has_repeated_ids=has_repeated_ids)} as {_ID}")
     frame = frame.repartition(writers, "subject") if writers > 1 else frame.repartition(1)
@@ -307,7 +307,7 @@ def _id_of(frame: DataFrame, ids: str, *, has_repeated_ids: bool) -> str:
 
 
 def store(frame: DataFrame, options: Mapping[str, str], ids: str, name: str) -> None:
-    """Publish the messages, all acknowledged; rows without an id get one of their content and the import's `name`.
+    """Publish the messages and wait for all acks; rows without an id get one made of their content and `name`.
 
     Raises what Spark raises.
     """

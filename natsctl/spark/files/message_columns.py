@@ -1,7 +1,6 @@
-"""Messages from the columns of files of any tool: payload, headers, and the ids that messages get.
+"""SQL expressions that turn the columns of any tool's files into messages: payload, headers and message ids.
 
-Columns that are not understood for sure are refused, or fail where they are read: nothing is passed over, and no text
-becomes another.
+Columns of an unknown meaning are refused, or fail where they are read: nothing is skipped, and no text is changed.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _BYTES: Final = ("binary", "string")
 _NOTHING: Final = "cast('' as binary)"
 _STRICT: Final = "map('mode', 'FAILFAST')"
 _TEXTS: Final = ("value", "headers")
-"""The columns of JSON that are read as they are spelled: numbers keep their digits, objects their order and nulls."""
+"""The JSON columns that are read as text: numbers keep their digits, objects their order and nulls."""
 
 
 def spelled(schema: StructType) -> StructType:
-    """Return the schema that Spark found in JSON, with what a message is made of as texts.
+    """Return the schema that Spark found in JSON, with payload and headers as texts.
 
-    Headers are asked for in any case: Spark does not report objects without a name in them.
+    `headers` is always in it: Spark does not report a column whose objects are all empty.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -52,14 +51,14 @@ def payload_of(columns: Mapping[str, str]) -> str:
 
 
 def _bytes_of(kind: str) -> str:
-    """Return the column `value` as bytes; what has parts becomes JSON, numbers and times become texts."""
+    """Return the column `value` as bytes: structs, arrays and maps become JSON, numbers and times text."""
     if kind.startswith(("struct", "array", "map")):
         return "cast(to_json(value) as binary)"
     return "cast(value as binary)" if kind in _BYTES else "cast(cast(value as string) as binary)"
 
 
 def _of_base64(expression: str) -> str:
-    """Return the bytes that a text of base64 means; it fails at what is none."""
+    """Return the expression that decodes base64; it fails for any other text."""
     return f"to_binary(cast({expression} as string), '{BASE64}')"
 
 
@@ -119,14 +118,14 @@ def _of_json(text: str) -> str:
 
 MSG_ID: Final = "Nats-Msg-Id"
 IDS: Final = ("auto", "seq", "own")
-"""The ids of messages: their own unless one occurs twice, else by former place; by place always; their own only."""
+"""Message ids: auto is the message's own, or stream and sequence where that is missing or occurs twice; seq is stream
+and sequence; own is the message's own or none."""
 
 
-class Obeyed(NamedTuple):
-    """Headers that a server obeys, or that only a server may set: by the name that is shown, and a pattern.
+class ServerHeader(NamedTuple):
+    """Headers that a server acts on, or that only a server may set: the name that is shown, and a pattern.
 
-    Servers know them in this spelling alone. A stream with the setting `taken_with` takes them in the meaning that they
-    had.
+    Servers know them in this spelling only. A stream whose setting `taken_with` is on is sent them unchanged.
     """
 
     name: str
@@ -134,45 +133,45 @@ class Obeyed(NamedTuple):
     taken_with: str = ""
 
 
-OBEYED: Final = (
-    Obeyed("Nats-Expected-…", "Nats-Expected-.*"),  # conditions of then, to which the copy would be held
-    Obeyed("Nats-Batch-…", "Nats-Batch-.*"),  # parts of a batch that is over
-    Obeyed("Nats-Rollup", "Nats-Rollup"),  # would remove what is there
-    Obeyed("Nats-Incr", "Nats-Incr"),  # would count again
-    Obeyed("Nats-Trace-…", "Nats-Trace-(?:Dest|Only|Hop)"),  # would be traced, and with Only not stored
-    Obeyed("Nats-Stream-Source", "Nats-Stream-Source"),  # refused: servers say so of what they copy
-    Obeyed("Nats-Scheduler", "Nats-Scheduler"),  # refused: servers say so of what they publish by a schedule
-    Obeyed("Nats-Schedule-Next", "Nats-Schedule-Next"),  # the same
-    Obeyed("Nats-TTL", "Nats-TTL", "allow_msg_ttl"),
-    Obeyed("Nats-Schedule", "Nats-Schedule", "allow_msg_schedules"),
+SERVER_HEADERS: Final = (
+    ServerHeader("Nats-Expected-…", "Nats-Expected-.*"),  # conditions of the first publish, which the copy would fail
+    ServerHeader("Nats-Batch-…", "Nats-Batch-.*"),  # parts of a batch that is over
+    ServerHeader("Nats-Rollup", "Nats-Rollup"),  # would remove what is there
+    ServerHeader("Nats-Incr", "Nats-Incr"),  # would count again
+    ServerHeader("Nats-Trace-…", "Nats-Trace-(?:Dest|Only|Hop)"),  # would be traced, and with Only not stored
+    ServerHeader("Nats-Stream-Source", "Nats-Stream-Source"),  # refused: only servers set it, on sourced messages
+    ServerHeader("Nats-Scheduler", "Nats-Scheduler"),  # refused: only servers set it, on messages of a schedule
+    ServerHeader("Nats-Schedule-Next", "Nats-Schedule-Next"),  # the same
+    ServerHeader("Nats-TTL", "Nats-TTL", "allow_msg_ttl"),
+    ServerHeader("Nats-Schedule", "Nats-Schedule", "allow_msg_schedules"),
 )
 
 
-def left_out(config: StreamConfig) -> tuple[Obeyed, ...]:
-    """Return the headers that a stream must not be sent again."""
-    return tuple(one for one in OBEYED if not (one.taken_with and getattr(config, one.taken_with)))
+def left_out(config: StreamConfig) -> tuple[ServerHeader, ...]:
+    """Return the headers that are not sent to a stream of that configuration."""
+    return tuple(one for one in SERVER_HEADERS if not (one.taken_with and getattr(config, one.taken_with)))
 
 
-def kept(left: Sequence[Obeyed]) -> str:
-    """Return the expression of the headers that are sent: a list, empty where a message has none of them.
+def kept(omitted: Sequence[ServerHeader]) -> str:
+    """Return the expression of the headers that are sent: a list, empty where a message has none.
 
-    It is never null: for each row Spark (4.3) counts the bytes of its batch of Arrow, and goes through all rows of the
-    batch since the last list that was not null: 27 us for each row without headers.
+    It is never null: after each row Spark (4.3) counts the bytes of its Arrow batch, and for that visits all rows since
+    the last list that was not null: 27 us for each row without headers.
     """
-    return f"coalesce(filter(headers, pair -> not rlike(pair.key, '{_any(left)}')), cast(array() as {HEADERS}))"
+    return f"coalesce(filter(headers, pair -> not rlike(pair.key, '{_any(omitted)}')), cast(array() as {HEADERS}))"
 
 
-def _any(some: Sequence[Obeyed]) -> str:
+def _any(some: Sequence[ServerHeader]) -> str:
     """Return a regular expression of the names of all of them."""
     return f"^(?:{'|'.join(one.pattern for one in some)})$"
 
 
-def has(some: Sequence[Obeyed]) -> str:
+def has(some: Sequence[ServerHeader]) -> str:
     """Return the expression of 1 for a message that has any of those headers, of 0 for one that has none."""
     return f"if(exists(headers, pair -> rlike(pair.key, '{_any(some)}')), 1, 0)"
 
 
 OWN_ID = f"cast(try_element_at(filter(headers, pair -> pair.key = '{MSG_ID}'), 1).value as string)"
-"""The id that a message has of its own, null where it has none."""
+"""The message's own id, null where it has none."""
 PLACE = "concat(stream, ':', seq)"
-"""The id by where a message was before; null where that is not known."""
+"""The id made of the stream and sequence that the message had; null where one is unknown."""

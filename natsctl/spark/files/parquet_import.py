@@ -1,9 +1,9 @@
-"""Parquet files as `stream export` writes them, imported by Arrow from this process.
+"""Import of Parquet files that `stream export` wrote, read with Arrow in this process.
 
-Starting Spark costs more than reading and publishing a few hundred thousand messages. Messages that are in order, as in
-an export to one file, are published by what each of Spark's tasks runs. Of others Spark is given what Arrow has found
-out already: their schema, their number, and what a stream has to be asked about. Files of any other shape are left to
-Spark.
+Starting Spark costs more than reading and publishing a few hundred thousand messages. Messages in order, as in an
+export to one file, are published from here by the code that a Spark task runs. Other exports are published by Spark,
+which need not scan them first: Arrow has counted their messages and checked their subjects. Files with other columns
+than an export's are left to Spark entirely.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.spark.files.file_formats import PARQUET, is_url
 from natsctl.spark.files.file_import import Source, files_of
-from natsctl.spark.files.message_columns import MSG_ID, Obeyed
+from natsctl.spark.files.message_columns import MSG_ID, ServerHeader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 MAX_MESSAGES: Final = 2_000_000
 MAX_BYTES: Final = 1 << 30
-"""Of more Spark's tasks find the same on all cores, and without keeping all ids in memory."""
+"""Limits of an import from this process, before compression; above them Spark uses all cores, and keeps no ids."""
 _ROWS, _PAYLOADS = 16_384, 256
-"""Rows that are read at once, and payloads: few, as a large one that a file has once may be that of many rows."""
+"""Rows read at once, and payloads: few, as a dictionary-encoded payload that the file has once may be large."""
 _BATCH_ROWS, _BATCH_BYTES = 10_000, 64 << 20
-"""Rows that are published together, and their bytes if all payloads were as large as the largest."""
+"""Rows published together, and their bytes if every payload were as large as the largest."""
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 def noted_schema(source: Source) -> StructType | None:
-    """Return the schema that Spark noted in all files alike; None where it has to be found by reading them."""
+    """Return the schema that Spark wrote into the metadata of every file; None if a file has none or another one."""
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -50,20 +50,21 @@ def noted_schema(source: Source) -> StructType | None:
 
 
 class ParquetExport(NamedTuple):
-    """Files that `stream export` has written, as far as an import has to know them."""
+    """Files that `stream export` wrote, and what an import needs to know of them."""
 
     source: Source
     content: Content
     subjects: int
-    """The number of different subjects."""
+    """Number of distinct subjects."""
     largest: int
-    """The bytes of the largest payload."""
+    """Bytes of the largest payload."""
     is_in_order: bool
-    """Whether all messages are of one stream and stand by sequence, from the first file on."""
-    left: tuple[Obeyed, ...]
+    """Whether all messages are of one stream and sorted by sequence, across all files."""
+    omitted: tuple[ServerHeader, ...]
+    """Headers that are not published."""
 
     def publish(self, options: Mapping[str, str], ids: str, name: str, progress: Callable[[int], object]) -> None:
-        """Publish messages that are in order from this process, as a single task of Spark would: all acknowledged.
+        """Publish messages that are in order from this process, as a single Spark task would, and wait for all acks.
 
         `options` and `name` are those of `file_import.store`; `progress` is given the number of messages read so
         far. Raises JetStreamSourceError.
@@ -82,7 +83,7 @@ class ParquetExport(NamedTuple):
         write_partition(job, name, 0, self._followed(ids, progress))
 
     def batches(self, ids: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that `file_import.messages` has Spark send, ids that occur twice apart."""
+        """Yield the rows that Spark would send of `file_import.messages`; ids that occur twice are not replaced."""
         rows = min(max(_BATCH_BYTES // max(self.largest, 1), 1), _BATCH_ROWS)
         for file in _opened(self.source):
             for batch in file.iter_batches(rows, columns=["stream", "seq", "subject", "headers", "value"]):
@@ -98,18 +99,19 @@ class ParquetExport(NamedTuple):
     def _written(self, batch: pa.RecordBatch, ids: str) -> pa.RecordBatch:
         import pyarrow as pa
 
-        from natsctl.spark.source.arrays import repeated
+        from natsctl.spark.source.arrays import repeated_text
 
-        subject = repeated(self.source.subject, batch.num_rows) if self.source.subject else batch.column("subject")
+        subject = repeated_text(self.source.subject, batch.num_rows) if self.source.subject else batch.column("subject")
         headers = batch.column("headers")
-        columns = [subject, _kept(headers, self.left), batch.column("value"), _ids(batch, ids)]
+        columns = [subject, _kept(headers, self.omitted), batch.column("value"), _ids(batch, ids)]
         return pa.RecordBatch.from_arrays(columns, ["subject", "headers", "value", "msgId"])
 
 
-def parquet_export(source: Source, taken: Sequence[str], left: Sequence[Obeyed]) -> ParquetExport | None:
-    """Read what the files hold, for a stream that takes those subjects and is not sent those headers.
+def parquet_export(source: Source, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> ParquetExport | None:
+    """Examine the files for a stream with those subjects, to which the headers in `omitted` are not sent.
 
-    None where they have other columns than an export writes, are too many, or cannot be read; and without the packages.
+    Return None where they have other columns than an export's, are too large, or cannot be read, and where pyarrow or
+    pyspark is missing.
     """
     if source.format is not PARQUET or not (find_spec("pyarrow") and find_spec("pyspark")):
         return None
@@ -121,26 +123,26 @@ def parquet_export(source: Source, taken: Sequence[str], left: Sequence[Obeyed])
         messages, size = (sum(each[at] for each in fits) for at in (0, 1))
         if source.as_json or not groups or len(fits) < len(groups) or messages > MAX_MESSAGES or size > MAX_BYTES:
             return None
-        looked = _Look(source, taken, left)
+        scan = _Scan(source, subjects, omitted)
         for file in _opened(source):
             for batch in file.iter_batches(_ROWS, columns=["stream", "seq", "subject", "headers"]):
-                looked.take(batch)
+                scan.add(batch)
             for batch in file.iter_batches(_PAYLOADS, columns=["value"]):
-                looked.take_payloads(batch.column(0))
-        return looked.export()
+                scan.add_payloads(batch.column(0))
+        return scan.export()
     except (OSError, ValueError, pa.ArrowException):  # Spark finds what is wrong, and says so
         return None
 
 
 def _groups(file: Any) -> tuple[int, int] | None:
-    """Return the messages of a file and their bytes before compression; None where it has other columns."""
+    """Return the number of messages of a file and their bytes before compression; None if it is not an export."""
     groups = (file.metadata.row_group(at) for at in range(file.metadata.num_row_groups))
     fits = _is_export(file.schema_arrow)
     return (file.metadata.num_rows, sum(each.total_byte_size for each in groups)) if fits else None
 
 
 def _opened(source: Source) -> Iterator[Any]:
-    """Yield the files of a source that lie in one folder; none where folders below may stand for columns."""
+    """Yield the opened Parquet files of a source; none if it has subfolders: their names may be partition columns."""
     if source.format is not PARQUET or is_url(source.path):
         return
     from pyarrow.parquet import ParquetFile
@@ -171,13 +173,13 @@ def _is_export(schema: pa.Schema) -> bool:
     )
 
 
-class _Look:
-    """Gathers what is to be known of messages, batch by batch."""
+class _Scan:
+    """Counts and checks of the messages of an export, gathered batch by batch."""
 
-    def __init__(self, source: Source, taken: Sequence[str], left: Sequence[Obeyed]) -> None:
-        self._source, self._left = source, tuple(left)
+    def __init__(self, source: Source, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> None:
+        self._source, self._omitted = source, tuple(omitted)
         token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
-        ways = (r"\.".join(token.get(part) or re.escape(part) for part in one.split(".")) for one in taken)
+        ways = (r"\.".join(token.get(part) or re.escape(part) for part in one.split(".")) for one in subjects)
         self._taken = re.compile("|".join(f"(?:{way})" for way in ways) or r"(?!)", re.ASCII)
         self._rows = self._bytes = self._ids = self._largest = 0
         self._seqs: list[int] = []
@@ -187,24 +189,23 @@ class _Look:
         self._distinct = set[bytes]()
         self._counts = Counter[str]()
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Take in some messages but for their payloads; raises ValueError where a header has no key."""
-
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add messages without their payloads; raises ValueError for a header without a key."""
         self._rows += batch.num_rows
-        self._take_places(batch.column("stream"), batch.column("seq"))
+        self._add_places(batch.column("stream"), batch.column("seq"))
         if not self._source.subject:
             self._subjects.update(text or "" for text in batch.column("subject").unique().to_pylist())
-        self._take_headers(batch.column("headers"))
+        self._add_headers(batch.column("headers"))
 
-    def take_payloads(self, values: pa.BinaryArray) -> None:
-        """Take in some payloads."""
+    def add_payloads(self, values: pa.BinaryArray) -> None:
+        """Add payloads."""
         import pyarrow.compute as pc
 
         sizes = pc.binary_length(values)
         self._bytes += pc.sum(sizes).as_py() or 0
         self._largest = max(self._largest, pc.max(sizes).as_py() or 0)
 
-    def _take_places(self, streams: pa.StringArray, seqs: pa.Int64Array) -> None:
+    def _add_places(self, streams: pa.StringArray, seqs: pa.Int64Array) -> None:
         import pyarrow.compute as pc
 
         self._streams.update(streams.unique().to_pylist())
@@ -213,7 +214,7 @@ class _Look:
         self._is_in_order &= ascends and (not self._seqs or ends["min"] > self._seqs[-1])
         self._seqs += [seq for seq in ends.values() if seq is not None]
 
-    def _take_headers(self, headers: pa.ListArray) -> None:
+    def _add_headers(self, headers: pa.ListArray) -> None:
         import pyarrow.compute as pc
 
         keys = pc.struct_field(headers.flatten(), [0])
@@ -221,20 +222,20 @@ class _Look:
         if None in names:
             raise ValueError("a header has no key")  # Spark says so, and in which file
         rows = pc.list_parent_indices(headers)
-        for one in self._left:
-            if obeyed := [name for name in names if re.fullmatch(one.pattern, name)]:
-                self._counts[one.name] += pc.count_distinct(rows.filter(_any_of(keys, obeyed))).as_py()
+        for one in self._omitted:
+            if matching := [name for name in names if re.fullmatch(one.pattern, name)]:
+                self._counts[one.name] += pc.count_distinct(rows.filter(_is_in(keys, matching))).as_py()
         own = _own_ids(headers)
         self._ids += len(own)
         self._distinct.update(own.values())
 
     def export(self) -> ParquetExport:
-        """Return what was gathered."""
+        """Return the result."""
         from natsctl.spark.files.file_import import Content
 
         subjects = self._subjects if self._rows else ()
         refused = min((one for one in subjects if not self._taken.fullmatch(one)), default=None)
-        counts = {one.name: self._counts[one.name] for one in self._left if self._counts[one.name]}
+        counts = {one.name: self._counts[one.name] for one in self._omitted if self._counts[one.name]}
         content = Content(
             self._rows,
             self._bytes,
@@ -245,32 +246,32 @@ class _Look:
             counts,
         )
         in_order = self._is_in_order and None not in self._streams and len(self._streams) <= 1
-        return ParquetExport(self._source, content, len(subjects), self._largest, in_order, self._left)
+        return ParquetExport(self._source, content, len(subjects), self._largest, in_order, self._omitted)
 
 
-def _any_of(texts: pa.StringArray, some: Sequence[str]) -> pa.BooleanArray:
-    """Return for each text whether it is one of those."""
+def _is_in(texts: pa.StringArray, wanted: Sequence[str]) -> pa.BooleanArray:
+    """Return for each text whether it is one of `wanted`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from natsctl.spark.source.arrays import binary_array
 
-    return pc.is_in(texts, value_set=binary_array([one.encode() for one in some]).cast(pa.string()))
+    return pc.is_in(texts, value_set=binary_array([one.encode() for one in wanted]).cast(pa.string()))
 
 
 def _own_ids(headers: pa.ListArray) -> dict[int, bytes]:
-    """Return the ids that messages have of their own, by their rows: the first of several."""
+    """Return the `Nats-Msg-Id` of each row that has one, the first of several."""
     import pyarrow.compute as pc
 
     pairs = headers.flatten()
-    is_id = _any_of(pc.struct_field(pairs, [0]), [MSG_ID])
+    is_id = _is_in(pc.struct_field(pairs, [0]), [MSG_ID])
     rows, texts = pc.list_parent_indices(headers).filter(is_id), pc.struct_field(pairs, [1]).filter(is_id)
     found = zip(reversed(rows.to_pylist()), reversed(texts.to_pylist()), strict=True)
     return {row: text or b"" for row, text in found}
 
 
-def _kept(headers: pa.ListArray, left: Sequence[Obeyed]) -> pa.ListArray:
-    """Return the headers that are sent."""
+def _kept(headers: pa.ListArray, omitted: Sequence[ServerHeader]) -> pa.ListArray:
+    """Return the headers without those in `omitted`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -278,10 +279,11 @@ def _kept(headers: pa.ListArray, left: Sequence[Obeyed]) -> pa.ListArray:
 
     pairs = headers.flatten()
     keys = pc.struct_field(pairs, [0])
-    names = (name for name in keys.unique().to_pylist() if any(re.fullmatch(one.pattern, name) for one in left))
-    if not (obeyed := list(names)):
+    names = keys.unique().to_pylist()
+    matching = [name for name in names if any(re.fullmatch(one.pattern, name) for one in omitted)]
+    if not matching:
         return headers
-    sent = pc.invert(_any_of(keys, obeyed))
+    sent = pc.invert(_is_in(keys, matching))
     begin = int_array([0]).cast(pa.int32())
     sent_before = pa.concat_arrays([begin, pc.cumulative_sum(sent.cast(pa.int32()))])
     ends = pc.cumulative_sum(pc.list_value_length(headers).fill_null(0))
@@ -289,7 +291,7 @@ def _kept(headers: pa.ListArray, left: Sequence[Obeyed]) -> pa.ListArray:
 
 
 def _ids(batch: pa.RecordBatch, ids: str) -> pa.StringArray:
-    """Return the ids that messages get, of the kind that is asked for; null for none."""
+    """Return the message ids to publish with, null for none; `ids` is one of `IDS`, and auto prefers own ids."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,9 +1,9 @@
-"""Arrow columns made of Python lists and of bytes, without an object of Python for each value.
+"""Arrow columns built from Python lists and from bytes, without a Python object for each value.
 
-`pyarrow.array` and `pyarrow.scalar` import pandas where it is installed, to see whether what they are given is pandas';
-that is half a second in each process of an executor. Columns made of buffers need it not, and cost a little more.
+`pyarrow.array` and `pyarrow.scalar` import pandas where it is installed, to recognise its types: half a second in each
+process of an executor. Columns built from buffers cost a little more and do not import it.
 
-Bytes are cut between marks or at places. Header blocks become a column of keys and values in their order, repeats
+Bytes are split at separators or at offsets. Header blocks become a column of keys and values in their order, repeats
 included.
 """
 
@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_BYTES: Final = (1 << 31) - 1
-"""Of one column, whose offsets have 32 bits."""
+"""Most bytes of one column: its offsets are signed 32-bit integers."""
 
 
 def binary_array(data: Sequence[bytes]) -> pa.BinaryArray:
-    """Return bytes as a column."""
+    """Return a binary column; raises pa.ArrowCapacityError above MAX_BYTES."""
     if "pandas" in sys.modules:
         return pa.array(data, pa.binary())
     whole = b"".join(data)
@@ -34,12 +34,12 @@ def binary_array(data: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def int_array(values: Sequence[int]) -> pa.Int64Array:
-    """Whole numbers as a column."""
+    """Return a column of 64-bit integers."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(struct.pack(f"{len(values)}q", *values))])
 
 
 def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
-    """Return bytes as text; what is no UTF-8 has U+FFFD in its place."""
+    """Return bytes as text; bytes that are not UTF-8 become U+FFFD."""
     raw = data if isinstance(data, pa.Array) else binary_array(data)
     try:
         return raw.cast(pa.string())
@@ -48,80 +48,80 @@ def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
         return pc.if_else(raw.is_valid(), binary_array(texts).cast(pa.string()), pa.nulls(1, pa.string())[0])
 
 
-def repeated(text: str, times: int) -> pa.StringArray:
-    """Return the same text in every row."""
+def repeated_text(text: str, times: int) -> pa.StringArray:
+    """Return a column with the same text in every row."""
     first = pa.Array.from_buffers(pa.int32(), times, [None, pa.py_buffer(bytes(4 * times))])
     return binary_array([text.encode()]).cast(pa.string()).take(first)
 
 
-def whole(data: bytes | memoryview) -> pa.BinaryArray:
+def one_row(data: bytes | memoryview) -> pa.BinaryArray:
     """Return bytes as a column of one row, without a copy."""
     return pa.Array.from_buffers(
         pa.binary(), 1, [None, pa.py_buffer(struct.pack("2i", 0, len(data))), pa.py_buffer(data)]
     )
 
 
-def pieces(rows: pa.BinaryArray, mark: bytes, most: int | None = None) -> pa.BinaryArray:
-    """Return the pieces between the marks of all rows, one after the other; a row is split `most` times."""
-    return pc.split_pattern(rows, mark, max_splits=most).values
+def split_on(rows: pa.BinaryArray, separator: bytes, most: int | None = None) -> pa.BinaryArray:
+    """Return the parts of all rows one after the other; each row is split at most `most` times, None: everywhere."""
+    return pc.split_pattern(rows, separator, max_splits=most).values
 
 
-def same(number: int, rows: int) -> pa.Int32Array:
-    """Return the same number in every row."""
+def repeated_int(number: int, rows: int) -> pa.Int32Array:
+    """Return a column with the same number in every row."""
     return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(struct.pack("i", number) * rows)])
 
 
 def offsets(rows: pa.BinaryArray) -> pa.Int32Array:
-    """Return the beginning of each row in the buffer of all, and the end of the last one."""
+    """Return the offset of each row in the column's data buffer, and the end of the last row."""
     return pa.Array.from_buffers(pa.int32(), len(rows) + 1, [None, rows.buffers()[1]], offset=rows.offset)
 
 
-def numbers(texts: pa.BinaryArray) -> pa.Int64Array:
-    """Decimal numbers; raises pa.ArrowInvalid for what is none."""
+def parsed_ints(texts: pa.BinaryArray) -> pa.Int64Array:
+    """Return the integers that texts spell in decimal; raises pa.ArrowInvalid for any other text."""
     digits = pa.Array.from_buffers(pa.string(), len(texts), texts.buffers(), offset=texts.offset)
     return digits.cast(pa.int64())
 
 
-class Ruler:
-    """Takes rows at equal distances; it keeps what it counts with, for the next column of as many rows."""
+class RowPicker:
+    """Takes rows at equal distances; it keeps their indices for the next column of as many rows."""
 
     def __init__(self) -> None:
-        self._counted: dict[tuple[int, int], pa.Int32Array] = {}
+        self._indices: dict[tuple[int, int], pa.Int32Array] = {}
 
-    def counted(self, first: int, step: int, rows: int) -> pa.Int32Array:
-        """`first`, and so on by steps."""
-        marks = self._counted.get((first, step))
-        if marks is None or len(marks) < rows:
+    def indices(self, first: int, step: int, rows: int) -> pa.Int32Array:
+        """Return `rows` indices that begin with `first` and are `step` apart."""
+        known = self._indices.get((first, step))
+        if known is None or len(known) < rows:
             wanted = max(rows + (rows >> 2), 1)
-            steps = pa.concat_arrays([same(first, 1), same(step, wanted - 1)])
-            marks = self._counted[first, step] = pc.cumulative_sum(steps)
-        return marks[:rows]
+            steps = pa.concat_arrays([repeated_int(first, 1), repeated_int(step, wanted - 1)])
+            known = self._indices[first, step] = pc.cumulative_sum(steps)
+        return known[:rows]
 
     def every(self, column: pa.Array, step: int, first: int, rows: int) -> pa.Array:
-        """So many rows of a column, `step` apart."""
-        return column.take(self.counted(first, step, rows))
+        """Return `rows` rows of a column, from `first` on, `step` apart."""
+        return column.take(self.indices(first, step, rows))
 
 
-def number(value: int) -> pa.Int64Scalar:
-    """Return a number for Arrow to calculate with; `pyarrow.scalar` imports pandas where it is installed."""
+def int_scalar(value: int) -> pa.Int64Scalar:
+    """Return a number as Arrow computes with it."""
     return int_array((value,))[0]
 
 
 def sliced(data: bytes | pa.Buffer, begins: pa.Int64Array, ends: pa.Int64Array) -> pa.BinaryArray:
-    """Return the data from each of `begins` to the `ends` of the same row, in any order.
+    """Return the data from each of `begins` to the end in the same row of `ends`; slices may come in any order.
 
-    Nothing checks that these places are in the data, or below 2 GiB.
+    Nothing checks that these offsets are inside the data, or below 2 GiB.
     """
     return slices_of(data, spans(begins, ends))
 
 
 def spans(begins: pa.Int64Array, ends: pa.Int64Array) -> pa.Int64Array:
-    """Return the begin and end of slices, both in one number."""
-    return pc.bit_wise_or(begins, pc.shift_left(ends, number(32)))
+    """Return begin and end of each slice in one number: the begin in its low 32 bits, the end in its high 32."""
+    return pc.bit_wise_or(begins, pc.shift_left(ends, int_scalar(32)))
 
 
 def slices_of(data: bytes | pa.Buffer, spans: pa.Int64Array) -> pa.BinaryArray:
-    """Return the slices. As numbers of 32 bits, spans are offsets of values, and every other value is wanted."""
+    """Return the slices. Read as 32-bit numbers, spans are the offsets of a column whose every other row is a slice."""
     if not len(spans):
         return pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(bytes(4)), pa.py_buffer(b"")])
     size = 2 * len(spans) - 1
@@ -130,20 +130,20 @@ def slices_of(data: bytes | pa.Buffer, spans: pa.Int64Array) -> pa.BinaryArray:
 
 
 def joined(values: pa.BinaryArray) -> pa.Buffer:
-    """Return the values one after the other; they have to begin at the first of their buffer."""
+    """Return the values one after the other; the column must begin at the start of its buffer."""
     _, offsets, data = values.buffers()
     end = int.from_bytes(offsets[len(values) * 4 : len(values) * 4 + 4].to_pybytes(), "little")
     return data[:end]
 
 
-def words(data: bytes | pa.Buffer, begins: pa.Int64Array) -> pa.Int64Array:
-    """Return the eight bytes from each of `begins` on, as numbers; little-endian and signed."""
-    found = sliced(data, begins, pc.add(begins, number(8)))
+def int64_at(data: bytes | pa.Buffer, begins: pa.Int64Array) -> pa.Int64Array:
+    """Return the eight bytes at each of `begins` as signed little-endian integers."""
+    found = sliced(data, begins, pc.add(begins, int_scalar(8)))
     return pa.Array.from_buffers(pa.int64(), len(found), [None, found.buffers()[2]])
 
 
 def any_sliced(data: bytes | pa.Buffer, begins: pa.Int64Array, ends: pa.Int64Array) -> pa.BinaryArray | list[bytes]:
-    """Return the slices; no rows at all where every one is empty."""
+    """Return the slices, or an empty list where every one is empty."""
     return sliced(data, begins, ends) if pc.any(pc.not_equal(begins, ends)).as_py() else []
 
 
@@ -152,33 +152,33 @@ COLON: Final = b":"
 
 
 def header_column(blocks: pa.BinaryArray, kind: pa.ListType) -> pa.ListArray:
-    """Return one list of (key, value) for each block, null for an empty one and for one without a single header.
+    """Return one list of (key, value) for each block; null for a block that is empty or has no header.
 
-    The first line is none, and neither is one without a colon.
+    The first line is the version or status, and lines without a colon are ignored.
     """
-    ruler, filled = Ruler(), pc.match_substring(blocks, LINE_END)
+    picker, filled = RowPicker(), pc.match_substring(blocks, LINE_END)
     some = blocks.filter(filled)
-    lines = pc.split_pattern(ruler.every(pieces(some, LINE_END, most=1), 2, 1, len(some)), LINE_END)
+    lines = pc.split_pattern(picker.every(split_on(some, LINE_END, most=1), 2, 1, len(some)), LINE_END)
     headers = pc.match_substring(lines.values, COLON)
-    before = pa.concat_arrays([same(0, 1), pc.cumulative_sum(headers.cast(pa.int32()))]).take(lines.offsets)
+    before = pa.concat_arrays([repeated_int(0, 1), pc.cumulative_sum(headers.cast(pa.int32()))]).take(lines.offsets)
     ends = _spread(before, filled)
     return pa.ListArray.from_arrays(
-        ends, _items(lines.values.filter(headers), kind, ruler), type=kind, mask=pc.equal(ends[1:], ends[:-1])
+        ends, _items(lines.values.filter(headers), kind, picker), type=kind, mask=pc.equal(ends[1:], ends[:-1])
     )
 
 
 def _spread(before: pa.Int32Array, filled: pa.BooleanArray) -> pa.Int32Array:
-    """Return the end of each row's list, behind a first 0, from the ends of those that are filled."""
+    """Return list offsets for all rows, 0 first, from those of the rows that are filled."""
     rows = pc.cumulative_sum(filled.cast(pa.int32()))
-    return before.take(pa.concat_arrays([same(0, 1), rows]))
+    return before.take(pa.concat_arrays([repeated_int(0, 1), rows]))
 
 
-def _items(lines: pa.BinaryArray, kind: pa.ListType, ruler: Ruler) -> pa.StructArray:
-    """Lines cut at their first colon; blanks before a value are not part of it."""
-    halves = pieces(lines, COLON, most=1)
-    raw = ruler.every(halves, 2, 1, len(lines))
+def _items(lines: pa.BinaryArray, kind: pa.ListType, picker: RowPicker) -> pa.StructArray:
+    """Return lines as (key, value), split at the first colon; blanks before a value are removed."""
+    halves = split_on(lines, COLON, most=1)
+    raw = picker.every(halves, 2, 1, len(lines))
     trimmed = pc.ascii_ltrim(pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), characters=" \t")
     values = pa.Array.from_buffers(pa.binary(), len(trimmed), trimmed.buffers(), offset=trimmed.offset)
     fields = [kind.value_type.field(at) for at in range(2)]
-    keys = text_array(ruler.every(halves, 2, 0, len(lines)))
+    keys = text_array(picker.every(halves, 2, 0, len(lines)))
     return pa.StructArray.from_arrays([keys, values], fields=fields)

@@ -21,7 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.api.archive.s2_rewrite import S2BlockError, copies, decoded_size, offset_of, repeated, repeats
-from natsctl.spark.source.arrays import Ruler, int_array, joined, number, same, slices_of, spans, words
+from natsctl.spark.source.arrays import (
+    RowPicker,
+    int64_at,
+    int_array,
+    int_scalar,
+    joined,
+    repeated_int,
+    slices_of,
+    spans,
+)
 from natsctl.spark.source.errors import BackupError
 
 _WORD: Final = 8
@@ -31,20 +40,20 @@ _MAX_LONGER: Final = 56
 """The greatest value of that byte where the repeat is one copy."""
 
 
-def respelled(block: bytes, ruler: Ruler) -> bytes | pa.Buffer:
+def respelled(block: bytes, picker: RowPicker) -> bytes | pa.Buffer:
     """Return a block in Snappy's spelling; raises S2BlockError."""
     size, start = decoded_size(block)
     places, sources = next(repeats(block, start, len(block) + 1))
     if not places:
         return block
     at, padded = int_array(places), block + bytes(_WORD)
-    repeat = words(padded, at)
+    repeat = int64_at(padded, at)
     tag, more = _byte(repeat, 0), _byte(repeat, 2)
-    longer = pc.equal(tag, number(_LONGER))
-    spelled, widths = _copies(tag, more, longer, words(padded, int_array(sources)))
-    begins = pc.add(ruler.counted(0, _WORD, len(at)).cast(pa.int64()), number(len(padded)))
-    columns = [begins, pc.add(begins, widths), pc.add(at, pc.if_else(longer, number(3), number(2)))]
-    several = pc.or_(pc.greater(tag, number(_LONGER)), pc.and_(longer, pc.greater(more, number(_MAX_LONGER))))
+    longer = pc.equal(tag, int_scalar(_LONGER))
+    spelled, widths = _copies(tag, more, longer, int64_at(padded, int_array(sources)))
+    begins = pc.add(picker.indices(0, _WORD, len(at)).cast(pa.int64()), int_scalar(len(padded)))
+    columns = [begins, pc.add(begins, widths), pc.add(at, pc.if_else(longer, int_scalar(3), int_scalar(2)))]
+    several = pc.or_(pc.greater(tag, int_scalar(_LONGER)), pc.and_(longer, pc.greater(more, int_scalar(_MAX_LONGER))))
     extra = b""
     if pc.any(several).as_py():
         rows = pc.indices_nonzero(several).to_pylist()
@@ -52,12 +61,12 @@ def respelled(block: bytes, ruler: Ruler) -> bytes | pa.Buffer:
         extra, replaced = _long_ones(block, [(places[row], sources[row]) for row in rows], base, size)
         columns = [pc.replace_with_mask(*each) for each in zip(columns, [several] * 3, replaced, strict=True)]
     data = b"".join((padded, spelled.buffers()[1], extra))
-    return _put_together(data, at, columns, len(block), ruler)
+    return _put_together(data, at, columns, len(block), picker)
 
 
 def _byte(word: pa.Int64Array, at: int) -> pa.Int64Array:
     """Return one byte of each of eight."""
-    return pc.bit_wise_and(pc.shift_right(word, number(8 * at)), number(0xFF))
+    return pc.bit_wise_and(pc.shift_right(word, int_scalar(8 * at)), int_scalar(0xFF))
 
 
 def _copies(
@@ -67,16 +76,16 @@ def _copies(
 
     The offset lies where it lay in the source, but for those that have a part of it in their tag.
     """
-    kind = pc.bit_wise_and(source, number(3))
-    far = pc.equal(kind, number(3))
-    high = pc.shift_left(pc.bit_wise_and(source, number(0xE0)), number(11))
-    near = pc.bit_wise_or(pc.bit_wise_and(source, number(0xFF00)), high)
-    offset = pc.bit_wise_and(source, pc.if_else(far, number(0xFFFFFFFF00), number(0xFFFF00)))
-    offset = pc.if_else(pc.equal(kind, number(1)), near, offset)
-    short = pc.add(tag, number((4 - 1 << 2 | 2) - 1))
-    long = pc.add(pc.shift_left(more, number(2)), number(8 - 1 << 2 | 2))
-    copy = pc.bit_wise_or(pc.if_else(longer, long, short), pc.if_else(far, number(1), number(0)))
-    return pc.bit_wise_or(offset, copy), pc.if_else(far, number(5), number(3))
+    kind = pc.bit_wise_and(source, int_scalar(3))
+    far = pc.equal(kind, int_scalar(3))
+    high = pc.shift_left(pc.bit_wise_and(source, int_scalar(0xE0)), int_scalar(11))
+    near = pc.bit_wise_or(pc.bit_wise_and(source, int_scalar(0xFF00)), high)
+    offset = pc.bit_wise_and(source, pc.if_else(far, int_scalar(0xFFFFFFFF00), int_scalar(0xFFFF00)))
+    offset = pc.if_else(pc.equal(kind, int_scalar(1)), near, offset)
+    short = pc.add(tag, int_scalar((4 - 1 << 2 | 2) - 1))
+    long = pc.add(pc.shift_left(more, int_scalar(2)), int_scalar(8 - 1 << 2 | 2))
+    copy = pc.bit_wise_or(pc.if_else(longer, long, short), pc.if_else(far, int_scalar(1), int_scalar(0)))
+    return pc.bit_wise_or(offset, copy), pc.if_else(far, int_scalar(5), int_scalar(3))
 
 
 def _long_ones(
@@ -103,20 +112,20 @@ def _long_ones(
 
 
 def _put_together(
-    data: bytes, at: pa.Int64Array, columns: Sequence[pa.Int64Array], end: int, ruler: Ruler
+    data: bytes, at: pa.Int64Array, columns: Sequence[pa.Int64Array], end: int, picker: RowPicker
 ) -> pa.Buffer:
     """Return the bytes between the repeats and those that stand for them, in turns; nothing stands for the end."""
     begins, ends, behind = columns
     last = int_array((end,))
     between = spans(pa.concat_arrays([int_array((0,)), behind]), pa.concat_arrays([at, last]))
     instead = pa.concat_arrays([spans(begins, ends), spans(last, last)])
-    return joined(slices_of(data, _in_turns(between, instead, ruler)))
+    return joined(slices_of(data, _in_turns(between, instead, picker)))
 
 
-def _in_turns(one: pa.Int64Array, other: pa.Int64Array, ruler: Ruler) -> pa.Int64Array:
+def _in_turns(one: pa.Int64Array, other: pa.Int64Array, picker: RowPicker) -> pa.Int64Array:
     """Return the numbers of two columns of the same length in turns."""
-    rows, bit = ruler.counted(0, 1, 2 * len(one)), same(1, 1)[0]
-    second = pc.multiply(pc.bit_wise_and(rows, bit), same(len(one), 1)[0])
+    rows, bit = picker.indices(0, 1, 2 * len(one)), repeated_int(1, 1)[0]
+    second = pc.multiply(pc.bit_wise_and(rows, bit), repeated_int(len(one), 1)[0])
     return pa.concat_arrays([one, other]).take(pc.add(pc.shift_right(rows, bit), second))
 
 
@@ -167,7 +176,7 @@ class Content:
         self.mark = mark
         self._file = data.open()
         self._codec = pa.Codec("snappy")
-        self._ruler = Ruler()
+        self._picker = RowPicker()
         self._kind = _PLAIN
         self._end = mark.at
         self._next = mark.data_at
@@ -265,7 +274,7 @@ class Content:
         except OSError:
             pass
         try:
-            return bytes(self._codec.decompress(respelled(block, self._ruler), size, asbytes=True))
+            return bytes(self._codec.decompress(respelled(block, self._picker), size, asbytes=True))
         except (OSError, S2BlockError) as fault:
             raise self.fault(f"a frame does not decode: {fault}") from fault
 

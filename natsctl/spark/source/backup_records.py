@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import any_sliced, int_array, number, sliced, words
+from natsctl.spark.source.arrays import any_sliced, int64_at, int_array, int_scalar, sliced
 from natsctl.spark.source.backup_content import Content, Mark
 from natsctl.spark.source.rows import Rows, RowShape
 
@@ -97,62 +97,64 @@ def _starts(data: bytes, at: int, safe: int, sizes_at: int) -> list[int]:
 
 def _columns(data: bytes, places: pa.Int64Array, seq_bytes: int) -> _Columns:
     """Return the fields of the heads of records."""
-    first, second = words(data, places), words(data, pc.add(places, number(8)))
-    sizes_at = pc.add(places, number(_SEQ_AT + seq_bytes))
-    sizes = words(data, sizes_at)
+    first, second = int64_at(data, places), int64_at(data, pc.add(places, int_scalar(8)))
+    sizes_at = pc.add(places, int_scalar(_SEQ_AT + seq_bytes))
+    sizes = int64_at(data, sizes_at)
     header, header_bytes, header_fits = _size(sizes)
     _, payload_bytes, payload_fits = _size(
-        pc.if_else(pc.equal(header_bytes, number(1)), _from(sizes, 1), _from(sizes, 2))
+        pc.if_else(pc.equal(header_bytes, int_scalar(1)), _from(sizes, 1), _from(sizes, 2))
     )
-    named = pc.bit_wise_and(first, number(0xFF))
-    low = pc.bit_wise_or(pc.bit_wise_and(_from(first, 1), number((1 << 56) - 1)), pc.shift_left(second, number(56)))
-    top = pc.bit_wise_and(_from(second, 1), number(_SEVEN))
-    spelled = pc.bit_wise_or(_sevens(low), pc.shift_left(top, number(56)))
-    seqs = _sevens(pc.bit_wise_and(_from(second, 2), number((1 << 8 * seq_bytes) - 1)))
+    named = pc.bit_wise_and(first, int_scalar(0xFF))
+    low = pc.bit_wise_or(
+        pc.bit_wise_and(_from(first, 1), int_scalar((1 << 56) - 1)), pc.shift_left(second, int_scalar(56))
+    )
+    top = pc.bit_wise_and(_from(second, 1), int_scalar(_SEVEN))
+    spelled = pc.bit_wise_or(_sevens(low), pc.shift_left(top, int_scalar(56)))
+    seqs = _sevens(pc.bit_wise_and(_from(second, 2), int_scalar((1 << 8 * seq_bytes) - 1)))
     fits = (
         _goes_on(first, b"\0" + b"\x80" * 7),
         _goes_on(second, b"\x80\0" + b"\x80" * (seq_bytes - 1) + b"\0"),
         header_fits,
         payload_fits,
-        pc.greater(named, number(0)),
-        pc.greater(seqs, number(0)),
+        pc.greater(named, int_scalar(0)),
+        pc.greater(seqs, int_scalar(0)),
     )
-    times = pc.bit_wise_xor(pc.shift_right(spelled, number(1)), pc.negate(pc.bit_wise_and(spelled, number(1))))
+    times = pc.bit_wise_xor(pc.shift_right(spelled, int_scalar(1)), pc.negate(pc.bit_wise_and(spelled, int_scalar(1))))
     body = pc.add(sizes_at, pc.add(header_bytes, payload_bytes))
     return _Columns(named, times, seqs, header, body, reduce(pc.and_, fits))
 
 
 def _size(spelled: pa.Int64Array) -> tuple[pa.Int64Array, pa.Int64Array, pa.BooleanArray]:
     """Return the number that begins there, how many bytes it has, and whether it has no more than two."""
-    low, high = pc.bit_wise_and(spelled, number(0xFF)), pc.bit_wise_and(_from(spelled, 1), number(0xFF))
-    long = pc.greater_equal(low, number(_GOES_ON))
-    value = pc.add(pc.subtract(low, number(_GOES_ON)), pc.shift_left(high, number(7)))
-    fits = pc.or_(pc.invert(long), pc.less(high, number(_GOES_ON)))
-    return pc.if_else(long, value, low), pc.if_else(long, number(2), number(1)), fits
+    low, high = pc.bit_wise_and(spelled, int_scalar(0xFF)), pc.bit_wise_and(_from(spelled, 1), int_scalar(0xFF))
+    long = pc.greater_equal(low, int_scalar(_GOES_ON))
+    value = pc.add(pc.subtract(low, int_scalar(_GOES_ON)), pc.shift_left(high, int_scalar(7)))
+    fits = pc.or_(pc.invert(long), pc.less(high, int_scalar(_GOES_ON)))
+    return pc.if_else(long, value, low), pc.if_else(long, int_scalar(2), int_scalar(1)), fits
 
 
 def _from(word: pa.Int64Array, at: int) -> pa.Int64Array:
     """Eight bytes without their first ones; what comes in behind them is not defined."""
-    return pc.shift_right(word, number(8 * at))
+    return pc.shift_right(word, int_scalar(8 * at))
 
 
 def _goes_on(word: pa.Int64Array, wanted: bytes) -> pa.BooleanArray:
     """Return whether the bytes have the bits that say whether a number has more where `wanted` has them."""
     mask = int.from_bytes(bytes((_GOES_ON,)) * len(wanted), "little", signed=len(wanted) == 8)
     bits = int.from_bytes(wanted, "little", signed=len(wanted) == 8)
-    return pc.equal(pc.bit_wise_and(word, number(mask)), number(bits))
+    return pc.equal(pc.bit_wise_and(word, int_scalar(mask)), int_scalar(bits))
 
 
 def _sevens(word: pa.Int64Array) -> pa.Int64Array:
     """Numbers out of varints of up to eight bytes: of each byte seven bits, pushed together in three steps."""
-    value = pc.bit_wise_and(word, number(0x7F7F7F7F7F7F7F7F))
+    value = pc.bit_wise_and(word, int_scalar(0x7F7F7F7F7F7F7F7F))
     for low, high, shift in (
         (0x007F007F007F007F, 0x7F007F007F007F00, 1),
         (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     ):
-        pushed = pc.shift_right(pc.bit_wise_and(value, number(high)), number(shift))
-        value = pc.bit_wise_or(pc.bit_wise_and(value, number(low)), pushed)
+        pushed = pc.shift_right(pc.bit_wise_and(value, int_scalar(high)), int_scalar(shift))
+        value = pc.bit_wise_or(pc.bit_wise_and(value, int_scalar(low)), pushed)
     return value
 
 

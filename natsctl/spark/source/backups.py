@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from natsctl.spark.source.arrays import binary_array, int_array, number
+from natsctl.spark.source.arrays import binary_array, int_array, int_scalar
 from natsctl.spark.source.backup_content import Content, DataFile, Mark
 from natsctl.spark.source.backup_records import MAGIC, Cut, RecordReader, cut_behind, first_message
 from natsctl.spark.source.errors import BackupError, OptionError, StreamNotFoundError
@@ -220,7 +220,7 @@ class Sieve:
 def _between(numbers: pa.Int64Array, least: int | None, most: int | None) -> list[pa.BooleanArray]:
     """Return a mask of the numbers within the bounds that there are."""
     bounds = ((pc.greater_equal, least), (pc.less_equal, most))
-    return [test(numbers, number(bound)) for test, bound in bounds if bound is not None]
+    return [test(numbers, int_scalar(bound)) for test, bound in bounds if bound is not None]
 
 
 def _matching(subjects: Sequence[bytes] | pa.Array, pattern: re.Pattern[bytes]) -> pa.BooleanArray:
@@ -228,7 +228,7 @@ def _matching(subjects: Sequence[bytes] | pa.Array, pattern: re.Pattern[bytes]) 
     column = subjects if isinstance(subjects, pa.Array) else binary_array(subjects)
     coded = column.dictionary_encode()
     matches = [pattern.fullmatch(subject) is not None for subject in coded.dictionary.to_pylist()]
-    return pc.equal(int_array(matches), number(1)).take(coded.indices)
+    return pc.equal(int_array(matches), int_scalar(1)).take(coded.indices)
 
 
 def _kept(rows: Rows, keep: pa.BooleanArray) -> Rows:

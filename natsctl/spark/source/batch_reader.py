@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from natsctl.spark.source.arrays import int_array, repeated, text_array
+from natsctl.spark.source.arrays import int_array, repeated_text, text_array
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import Asking, JetStreamApi
@@ -113,7 +113,7 @@ class SubjectTableReader(DataSourceReader):
             counts.update(info["state"].get("subjects") or {})
         rows = sorted(counts.items())
         columns = {
-            "stream": repeated(stream, len(rows)),
+            "stream": repeated_text(stream, len(rows)),
             "subject": text_array([subject.encode() for subject, _ in rows]),
             "messages": int_array([number for _, number in rows]),
         }

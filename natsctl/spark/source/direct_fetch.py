@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import Ruler, int_array, numbers, pieces, text_array, whole
+from natsctl.spark.source.arrays import RowPicker, int_array, one_row, parsed_ints, split_on, text_array
 from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, ServerUnreachableError
 from natsctl.spark.source.fetch_task import ReadInterruptedError, Task
 from natsctl.spark.source.frames import SMALL_BYTES, Contents, Sizes, all_are
@@ -58,7 +58,7 @@ class DirectAnswers:
         self._sid = sid
         self._stream = stream.encode()
         self._mark = b"HMSG %b %b " % (inbox, sid)
-        self._ruler = Ruler()
+        self._picker = RowPicker()
 
     def window(self, data: bytes) -> DirectWindow:
         """Return the frames of a window, which begins where a frame begins."""
@@ -85,28 +85,28 @@ class DirectAnswers:
 
     def _cut(self, data: memoryview) -> Rows | None:
         """Return the messages of data that ends where a frame ends; None where one is not as its frame announces it."""
-        every = self._ruler.every
-        split = pieces(whole(data), self._mark)
+        every = self._picker.every
+        split = split_on(one_row(data), self._mark)
         count = len(split) - 1
-        halves = pieces(split[1:], LINE_END, most=1)
+        halves = split_on(split[1:], LINE_END, most=1)
         if count < 1 or split[0].as_py() or len(halves) != 2 * count:
             return None
-        sizes = pieces(every(halves, 2, 0, count), b" ")
+        sizes = split_on(every(halves, 2, 0, count), b" ")
         if len(sizes) != 2 * count:
             return None
-        heads, totals = (numbers(every(sizes, 2, at, count)).cast(pa.int32()) for at in range(2))
-        found = Contents(self._ruler, halves, Sizes(heads, totals))
+        heads, totals = (parsed_ints(every(sizes, 2, at, count)).cast(pa.int32()) for at in range(2))
+        found = Contents(self._picker, halves, Sizes(heads, totals))
         if not found.fit() or not all_are(found.rests, b""):
             return None
         return self._placed(found.headers, found.payloads)
 
     def _placed(self, blocks: pa.BinaryArray, bodies: pa.BinaryArray) -> Rows | None:
         """Return the rows that header blocks describe; None where one does not."""
-        every, count = self._ruler.every, len(bodies)
+        every, count = self._picker.every, len(bodies)
         halves = pc.split_pattern(blocks, PLACE_LINE, max_splits=1, reverse=True).values
         if len(halves) != 2 * count:
             return None
-        lines = pieces(every(halves, 2, 1, count), LINE_END)
+        lines = split_on(every(halves, 2, 1, count), LINE_END)
         if len(lines) != PLACE_LINES * count:
             return None
         if not all_are(every(lines, PLACE_LINES, 0, count), self._stream):
@@ -116,14 +116,14 @@ class DirectAnswers:
         if subjects is None or seqs is None or stamps is None:
             return None
         times = text_array(stamps).cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
-        return Rows(numbers(seqs), times, subjects, _blocks(every(halves, 2, 0, count)), bodies)
+        return Rows(parsed_ints(seqs), times, subjects, _blocks(every(halves, 2, 0, count)), bodies)
 
     def _field(self, name: bytes, lines: pa.BinaryArray) -> pa.BinaryArray | None:
         """Return the values of headers; None where one has another name."""
-        halves = pieces(lines, b": ", most=1)
-        if len(halves) != 2 * len(lines) or not all_are(self._ruler.every(halves, 2, 0, len(lines)), name):
+        halves = split_on(lines, b": ", most=1)
+        if len(halves) != 2 * len(lines) or not all_are(self._picker.every(halves, 2, 0, len(lines)), name):
             return None
-        return self._ruler.every(halves, 2, 1, len(lines))
+        return self._picker.every(halves, 2, 1, len(lines))
 
     def exactly(self, data: bytes) -> DirectWindow:
         """Return the frames, one by one."""
@@ -167,11 +167,11 @@ def _rows(messages: list[Message]) -> Rows:
 
 def _blocks(owns: pa.BinaryArray) -> pa.BinaryArray | tuple[()]:
     """Return the messages' own headers as blocks that end as such; nothing where no message has any."""
-    none = pc.equal(owns, whole(NO_HEADERS)[0])
+    none = pc.equal(owns, one_row(NO_HEADERS)[0])
     if pc.all(none).as_py():
         return ()
-    ended = pc.binary_join_element_wise(owns, whole(2 * LINE_END)[0], whole(b"")[0])
-    return pc.if_else(none, whole(b"")[0], ended)
+    ended = pc.binary_join_element_wise(owns, one_row(2 * LINE_END)[0], one_row(b"")[0])
+    return pc.if_else(none, one_row(b"")[0], ended)
 
 
 def _own(headers: bytes) -> bytes:

@@ -32,7 +32,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import Ruler, int_array, number, sliced
+from natsctl.spark.source.arrays import RowPicker, int_array, int_scalar, sliced
 from natsctl.spark.source.direct_fetch import DirectReader, SingleReader
 from natsctl.spark.source.errors import (
     ApiRefusedError,
@@ -315,7 +315,7 @@ class FrameCutter:
 
     def __init__(self, shape: RowShape) -> None:
         self._shape = shape
-        self._ruler = Ruler()
+        self._picker = RowPicker()
 
     def rows(self, payload: bytes) -> Rows:
         """Return the messages of an answer; raises ReadInterruptedError where it is not what it should be."""
@@ -325,22 +325,22 @@ class FrameCutter:
             return Rows(int_array(()), int_array(()), (), (), ())
         sizes = pa.Array.from_buffers(pa.uint32(), count, [None, pa.py_buffer(payload[_COUNT_BYTES:frames_at])])
         frames = pa.py_buffer(memoryview(payload)[frames_at:])
-        lengths = pc.add(sizes.cast(pa.int64()), number(_OVER_SIZE))
+        lengths = pc.add(sizes.cast(pa.int64()), int_scalar(_OVER_SIZE))
         ends = pc.cumulative_sum(lengths)
         places = pc.subtract(ends, lengths)
-        if ends[-1].as_py() != frames.size or pc.less(pc.min(lengths), number(_HEAD_BYTES)).as_py():
+        if ends[-1].as_py() != frames.size or pc.less(pc.min(lengths), int_scalar(_HEAD_BYTES)).as_py():
             raise ReadInterruptedError("a block of messages is longer or shorter than it says")
-        heads = sliced(frames, places, pc.add(places, number(_HEAD_BYTES)))
+        heads = sliced(frames, places, pc.add(places, int_scalar(_HEAD_BYTES)))
         numbers = pa.Array.from_buffers(pa.int64(), _WORDS * count, [None, heads.buffers()[2]])
-        first, second, seqs, times = (self._ruler.every(numbers, _WORDS, at, count) for at in range(4))
-        kinds = pc.shift_right(second, number(32))
-        begun = pc.bit_wise_or(pc.shift_left(lengths, number(32)), number(_MAGIC))
-        as_said = (pc.equal(first, begun), pc.equal(pc.bit_wise_and(kinds, number(0xFF)), number(_MESSAGE)))
+        first, second, seqs, times = (self._picker.every(numbers, _WORDS, at, count) for at in range(4))
+        kinds = pc.shift_right(second, int_scalar(32))
+        begun = pc.bit_wise_or(pc.shift_left(lengths, int_scalar(32)), int_scalar(_MAGIC))
+        as_said = (pc.equal(first, begun), pc.equal(pc.bit_wise_and(kinds, int_scalar(0xFF)), int_scalar(_MESSAGE)))
         if not all(pc.all(each).as_py() for each in as_said):
             raise ReadInterruptedError("a block of messages holds something else")
-        has_header = pc.not_equal(pc.bit_wise_and(kinds, number(_HAS_HEADER << 8)), number(0))
-        named = pc.bit_wise_and(pc.shift_right(kinds, number(16)), number(0xFFFF))
-        start = pc.add(places, number(_HEAD_BYTES))
+        has_header = pc.not_equal(pc.bit_wise_and(kinds, int_scalar(_HAS_HEADER << 8)), int_scalar(0))
+        named = pc.bit_wise_and(pc.shift_right(kinds, int_scalar(16)), int_scalar(0xFFFF))
+        start = pc.add(places, int_scalar(_HEAD_BYTES))
         try:
             return rows_at(frames, RecordHeads(seqs, times, start, named, has_header, ends), self._shape)
         except DamagedRecordError as damage:

@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.spark.source.arrays import (
-    Ruler,
+    RowPicker,
     binary_array,
     int_array,
-    number,
-    numbers,
+    int_scalar,
     offsets,
-    pieces,
-    same,
+    one_row,
+    parsed_ints,
+    repeated_int,
     sliced,
-    whole,
+    split_on,
 )
 from natsctl.spark.source.link import LONGEST_REPLY, PLACES, REPLY_AT, Message, Place, place_of, read_frames
 from natsctl.spark.source.rows import Rows
@@ -69,32 +69,32 @@ class FrameColumns:
         self._places = places
         self._values = values
         self._headers = headers
-        self._ruler = Ruler()
+        self._picker = RowPicker()
 
     def of(self, data: memoryview) -> Cut | None:
         """Return the columns of data that ends with a frame; None where something is not as its frames announce it.
 
         Raises pa.ArrowInvalid for numbers that are none.
         """
-        every = self._ruler.every
-        split = pieces(whole(data), self.mark)
+        every = self._picker.every
+        split = split_on(one_row(data), self.mark)
         count = len(split) - 1
-        halves = pieces(split[1:], LINE_END, most=1)
+        halves = split_on(split[1:], LINE_END, most=1)
         if count < 1 or len(halves) != 2 * count:
             return None
-        words = pieces(every(halves, 2, 0, count), b".")
+        words = split_on(every(halves, 2, 0, count), b".")
         if len(words) != self._places * count:
             return None
         sizes = self._sizes(every(words, self._places, self._places - 1, count))
-        found = Contents(self._ruler, halves, sizes) if sizes else None
+        found = Contents(self._picker, halves, sizes) if sizes else None
         if sizes is None or found is None or not found.fit():
             return None
         lines = self._lines(pa.concat_arrays([split[:1], found.rests]))
         if lines is None:
             return None
         rows = Rows(
-            numbers(every(words, self._places, 0, count)),
-            numbers(every(words, self._places, 2, count)),
+            parsed_ints(every(words, self._places, 0, count)),
+            parsed_ints(every(words, self._places, 2, count)),
             lines[0],
             found.headers if self._headers and sizes.heads is not None else (),
             found.payloads if self._values else (),
@@ -106,46 +106,46 @@ class FrameColumns:
         count, found = len(texts), pc.split_pattern(texts, b" ")
         words = found.values
         if len(words) == 2 * count:
-            return Sizes(None, numbers(self._ruler.every(words, 2, 1, count)).cast(pa.int32()))
-        one, begins = same(1, 1)[0], found.offsets
+            return Sizes(None, parsed_ints(self._picker.every(words, 2, 1, count)).cast(pa.int32()))
+        one, begins = repeated_int(1, 1)[0], found.offsets
         amounts = pc.subtract(begins[1:], begins[:-1])
-        with_head = pc.equal(amounts, same(3, 1)[0])
-        if not pc.all(pc.or_(with_head, pc.equal(amounts, same(2, 1)[0]))).as_py():
+        with_head = pc.equal(amounts, repeated_int(3, 1)[0])
+        if not pc.all(pc.or_(with_head, pc.equal(amounts, repeated_int(2, 1)[0]))).as_py():
             return None
-        totals = numbers(words.take(pc.subtract(begins[1:], one))).cast(pa.int32())
-        seconds = numbers(words.take(pc.add(begins[:-1], one))).cast(pa.int32())
-        return Sizes(pc.if_else(with_head, seconds, same(0, 1)[0]), totals)
+        totals = parsed_ints(words.take(pc.subtract(begins[1:], one))).cast(pa.int32())
+        seconds = parsed_ints(words.take(pc.add(begins[:-1], one))).cast(pa.int32())
+        return Sizes(pc.if_else(with_head, seconds, repeated_int(0, 1)[0]), totals)
 
     def _lines(self, lines: pa.BinaryArray) -> tuple[pa.BinaryArray, list[Message | bytes]] | None:
         """Return the subjects out of `MSG <subject>`, and what stood before them; behind the last is none."""
         others: list[Message | bytes] = []
-        words = pieces(lines, VERB)
+        words = split_on(lines, VERB)
         if not self._are_bare(words, len(lines)):
             longer = pc.match_substring(lines, LINE_END)
             bare = [_bare(line, others) for line in lines.filter(longer).to_pylist()]
-            words = pieces(pc.replace_with_mask(lines, longer, binary_array(bare)), VERB)
+            words = split_on(pc.replace_with_mask(lines, longer, binary_array(bare)), VERB)
             if not self._are_bare(words, len(lines)):
                 return None
-        return self._ruler.every(words, 2, 1, len(lines) - 1), others
+        return self._picker.every(words, 2, 1, len(lines) - 1), others
 
     def _are_bare(self, words: pa.BinaryArray, lines: int) -> bool:
         """Return whether each line but the last is a verb and a subject, and nothing else."""
         if len(words) != 2 * lines - 1:
             return False
-        return set(pc.unique(self._ruler.every(words, 2, 0, lines)).to_pylist()) <= VERBS
+        return set(pc.unique(self._picker.every(words, 2, 0, lines)).to_pylist()) <= VERBS
 
 
 class Contents:
     """The parts of a piece behind its numbers: headers, payload, the line end behind it, and the rest."""
 
-    def __init__(self, ruler: Ruler, halves: pa.BinaryArray, sizes: Sizes) -> None:
+    def __init__(self, picker: RowPicker, halves: pa.BinaryArray, sizes: Sizes) -> None:
         """Of the halves every second one is taken, which has all of these."""
         count, places = len(sizes.totals), offsets(halves)
-        begins, ends = (ruler.every(places, 2, at, count).cast(pa.int64()) for at in (1, 2))
+        begins, ends = (picker.every(places, 2, at, count).cast(pa.int64()) for at in (1, 2))
         heads = begins if sizes.heads is None else pc.add(begins, sizes.heads)
         bodies = pc.add(begins, sizes.totals)
         self._data = halves.buffers()[2]
-        self._bounds = [begins, heads, bodies, pc.add(bodies, number(len(LINE_END))), ends]
+        self._bounds = [begins, heads, bodies, pc.add(bodies, int_scalar(len(LINE_END))), ends]
 
     def fit(self) -> bool:
         """Return whether they are as long as the sizes say."""
@@ -182,7 +182,7 @@ def _bare(line: bytes, others: list[Message | bytes]) -> bytes:
 
 def all_are(rows: pa.BinaryArray, text: bytes) -> bool:
     """Return whether every row is that text."""
-    return bool(pc.all(pc.equal(rows, whole(text)[0])).as_py())
+    return bool(pc.all(pc.equal(rows, one_row(text)[0])).as_py())
 
 
 SMALL_BYTES: Final = 16 << 10

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from natsctl.spark.source.arrays import MAX_BYTES, binary_array, number, whole
+from natsctl.spark.source.arrays import MAX_BYTES, binary_array, int_scalar, one_row
 from natsctl.spark.source.json_rows import WHOLE_BITS, JsonSettings
 from natsctl.spark.source.json_times import Fixed, zone_of
 
@@ -165,7 +165,7 @@ class _Quoting:
     zoneless: str
 
     def applied(self, text: bytes) -> pa.Buffer:
-        row = whole(text)
+        row = one_row(text)
         for added, replacement in ((self.zoneless, r'\1\2Z"'), (self.bare, r'\1"\2"')):
             row = pc.replace_substring_regex(row, added, replacement) if added else row
         return row.buffers()[2]
@@ -345,4 +345,4 @@ def _converted(kind: pa.DataType, found: pa.Array) -> pa.Array:
     nothing = pa.nulls(1, pa.string())[0]
     seconds = pc.if_else(digits, found, nothing).cast(pa.int64())
     moments = pc.if_else(digits, nothing, found).cast(nanoseconds).cast(kind, safe=False)
-    return pc.coalesce(moments, pc.multiply(seconds, number(1_000_000)).view(kind))
+    return pc.coalesce(moments, pc.multiply(seconds, int_scalar(1_000_000)).view(kind))

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import any_sliced, int_array, number, sliced, words
+from natsctl.spark.source.arrays import any_sliced, int64_at, int_array, int_scalar, sliced
 from natsctl.spark.source.backup_content import Content, Mark
 from natsctl.spark.source.rows import Rows, RowShape
 
@@ -132,12 +132,12 @@ def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
     data = read_whole(content, block)
     found = _starts(content, block, data)
     places, ends = found[:-1], found[1:]
-    lengths, seqs, times = (words(data, pc.add(places, number(at))) for at in (0, _SEQ_AT, _TIME_AT))
-    named = pc.bit_wise_and(words(data, pc.add(places, number(_NAMED_AT))), number(0xFFFF))
-    has_header = pc.not_equal(pc.bit_wise_and(lengths, number(_HAS_HEADER)), number(0))
-    stop = pc.subtract(ends, number(_HASH_BYTES))
-    heads = RecordHeads(seqs, times, pc.add(places, number(_HEAD_BYTES)), named, has_header, stop)
-    there = pc.and_(pc.greater(seqs, number(0)), pc.less_equal(seqs, number(_SEQ)))
+    lengths, seqs, times = (int64_at(data, pc.add(places, int_scalar(at))) for at in (0, _SEQ_AT, _TIME_AT))
+    named = pc.bit_wise_and(int64_at(data, pc.add(places, int_scalar(_NAMED_AT))), int_scalar(0xFFFF))
+    has_header = pc.not_equal(pc.bit_wise_and(lengths, int_scalar(_HAS_HEADER)), int_scalar(0))
+    stop = pc.subtract(ends, int_scalar(_HASH_BYTES))
+    heads = RecordHeads(seqs, times, pc.add(places, int_scalar(_HEAD_BYTES)), named, has_header, stop)
+    there = pc.and_(pc.greater(seqs, int_scalar(0)), pc.less_equal(seqs, int_scalar(_SEQ)))
     try:
         return rows_at(data, heads, shape, there)
     except DamagedRecordError as damage:
@@ -174,13 +174,13 @@ def rows_at(data: bytes | pa.Buffer, heads: RecordHeads, shape: RowShape, there:
     body = pc.add(start, named)
     _check_row(pc.less(stop, body), "its subject")
     if pc.any(has_header).as_py():
-        header = pc.add(body, pc.if_else(has_header, number(_HEADER_BYTES), number(0)))
+        header = pc.add(body, pc.if_else(has_header, int_scalar(_HEADER_BYTES), int_scalar(0)))
         _check_row(pc.less(stop, header), "its header")
         # The length as the second half of a word, which is in the data whatever a record ends with.
         ends = pc.if_else(has_header, header, start)
-        header_bytes = pc.shift_right(words(data, pc.subtract(ends, number(8))), number(32))
-        header_bytes = pc.bit_wise_and(header_bytes, number(0xFFFFFFFF))
-        value = pc.add(header, pc.if_else(has_header, header_bytes, number(0)))
+        header_bytes = pc.shift_right(int64_at(data, pc.subtract(ends, int_scalar(8))), int_scalar(32))
+        header_bytes = pc.bit_wise_and(header_bytes, int_scalar(0xFFFFFFFF))
+        value = pc.add(header, pc.if_else(has_header, header_bytes, int_scalar(0)))
         _check_row(pc.less(stop, value), "its header")
     else:
         header = value = body

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
-from natsctl.spark.source.arrays import binary_array, int_array, number
+from natsctl.spark.source.arrays import binary_array, int_array, int_scalar
 from natsctl.spark.source.errors import JetStreamSourceError
 
 MAX_BYTES: Final = 64 << 20
@@ -70,7 +70,7 @@ def decompressed(
     values = binary_array(found)
     if not any(broken):
         return values
-    return pc.if_else(pc.equal(int_array(broken), number(1)), pa.nulls(1, pa.binary())[0], values)
+    return pc.if_else(pc.equal(int_array(broken), int_scalar(1)), pa.nulls(1, pa.binary())[0], values)
 
 
 def encoding_of(headers: bytes) -> str:

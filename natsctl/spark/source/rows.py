@@ -40,7 +40,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from natsctl.spark.source.arrays import binary_array, header_column, int_array, repeated, text_array
+from natsctl.spark.source.arrays import binary_array, header_column, int_array, repeated_text, text_array
 from natsctl.spark.source.errors import JetStreamSourceError, OptionError
 from natsctl.spark.source.json_column import json_column, json_fault
 from natsctl.spark.source.json_rows import JsonSettings
@@ -300,7 +300,7 @@ class RowShape:
         if name == "timestamp":
             return pc.divide(rows.times_ns, int_array([1000])[0]).view(kind)
         if name == "stream":
-            return repeated(stream, len(rows.seqs))
+            return repeated_text(stream, len(rows.seqs))
         if name in _METADATA:
             return _METADATA[name](rows.replies)
         if not self.include_headers or not len(rows.headers):

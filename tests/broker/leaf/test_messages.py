@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from natsctl.api.account import UNLIMITED
-from natsctl.broker.broker_options import SECOND_NS
+from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
 from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
 from natsctl.broker.refusals import CloseReason
@@ -209,7 +209,7 @@ def test_a_silent_peer_is_pinged_measured_and_given_up(servers: Servers, hub: Se
     servers.clock.advance(options.ping_interval_ns)
     for _ in range(options.ping_max + 1):
         hub.machine.broker.tick()
-        servers.clock.advance(options.ping_interval_ns + SECOND_NS)
+        servers.clock.advance(options.ping_interval_ns + SECOND)
     assert cable.far.link.close_reason is CloseReason.STALE_CONNECTION
 
 
