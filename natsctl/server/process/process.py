@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from natsctl import __version__
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.instance import ServerInstance
@@ -34,6 +34,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.announcement import (
     announce,
     announce_listeners,
+    ports_path,
     start_fault,
     write_pid_file,
     write_ports_file,
@@ -227,9 +228,10 @@ def _answer(command_line: CommandLine) -> int:
     return 0
 
 
-def _file_fault(error: Exception) -> str:
+def _file_fault(error: Exception, path: Path | None = None) -> str:
+    """Return the text of an error as Go writes it; `path` replaces the name of a temporary file."""
     if isinstance(error, OSError) and error.filename:
-        return f"open {error.filename}: {(error.strerror or str(error)).lower()}"
+        return f"open {path or error.filename}: {(error.strerror or str(error)).lower()}"
     return str(error)
 
 
@@ -282,7 +284,7 @@ class ServerProcess:
             announce(self._log, self._server)
             if not await self._start():
                 return STARTED
-            self._leave_files()
+            self._write_files()
         except (OSError, NatsctlError) as error:
             self._log.fatal(start_fault(self._options, error))
             await self._server.stop()
@@ -326,13 +328,21 @@ class ServerProcess:
 
     # Files
 
-    def _leave_files(self) -> None:
+    def _write_files(self) -> None:
+        """Write the pid file, which must succeed, and the ports file; nats-server too runs on without the latter."""
         options = self._server.options
         if options.pid_file is not None:
-            write_pid_file(options.pid_file)
+            try:
+                write_pid_file(options.pid_file)
+            except OSError as error:
+                raise StorageError(f"Could not write pidfile: {_file_fault(error, options.pid_file)}") from error
             self._files.append(options.pid_file)
         if options.ports_file_dir is not None:
-            self._files.append(write_ports_file(options.ports_file_dir, self._server.urls()))
+            try:
+                self._files.append(write_ports_file(options.ports_file_dir, self._server.urls()))
+            except OSError as error:
+                path = ports_path(options.ports_file_dir, os.getpid())
+                self._log.error(f"Error writing ports file ({path}): {_file_fault(error, path)}")
 
     def _remove_files(self) -> None:
         for path in self._files:
@@ -407,9 +417,9 @@ class ServerProcess:
         if (old.pid_file, old.ports_file_dir) != (new.pid_file, new.ports_file_dir):
             self._remove_files()
             try:
-                self._leave_files()
-            except OSError as error:
-                self._log.error(f"Failed to write pidfile: {error}")
+                self._write_files()
+            except StorageError as error:
+                self._log.error(str(error))
 
 
 def _import_all(modules: Sequence[str]) -> None:

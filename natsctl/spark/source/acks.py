@@ -143,7 +143,7 @@ class AckParser:
             left = buffer[end:] if self._count(buffer[:end], answers) else self._plain(buffer, answers)
         pieces = self._ack.split(left) if left else [left]
         for number, origin, seq, duplicate in zip(*(pieces[at::5] for at in range(1, 5)), strict=True):
-            if origin != self._origin and (why := self._stranger(origin, counted=number.startswith(COUNTED))):
+            if origin != self._origin and (why := self._foreign_reason(origin, counted=number.startswith(COUNTED))):
                 answers.refuse(number, why)
             else:
                 stream = self._stream if origin == self._origin else stream_key(json.loads(origin + b"0}"))
@@ -203,7 +203,7 @@ class AckParser:
                 answers.places |= {number: Place(self._stream, seq) for number, seq in zip(numbers, seqs, strict=True)}
         return b"".join(pieces[::3])
 
-    def _stranger(self, origin: bytes, *, counted: bool) -> Refusal | None:
+    def _foreign_reason(self, origin: bytes, *, counted: bool) -> Refusal | None:
         """Return the fault of an acknowledgement that has another origin than the others, if there is one."""
         said = json.loads(origin + b"0}")
         stream = str(said["stream"])

@@ -122,6 +122,19 @@ def test_pid_and_ports_files_live_as_long_as_the_server(tmp_path: Path, running:
     assert not (tmp_path / "pid").exists()
 
 
+def test_a_ports_file_that_cannot_be_written_is_an_error_and_a_pid_file_fatal(
+    tmp_path: Path, running: list[Running]
+) -> None:
+    server = Running(tmp_path, "--ports_file_dir", str(tmp_path / "none"))
+    running.append(server)
+    server.wait_for("Server is ready")
+    path = tmp_path / "none" / f"nats-server_{server.process.pid}.ports"
+    assert f"[ERR] Error writing ports file ({path}): open {path}: no such file or directory" in server.log
+    refused = run("-p", "-1", "-a", "127.0.0.1", "-P", str(tmp_path / "none" / "pid"))
+    assert refused.returncode == 1
+    assert f"[FTL] Could not write pidfile: open {tmp_path}/none/pid: no such file or directory" in refused.stderr
+
+
 def test_a_port_in_use_is_a_fatal_line_and_status_1(tmp_path: Path, running: list[Running]) -> None:
     server = Running(tmp_path)
     running.append(server)
