@@ -484,7 +484,7 @@ class Account:
         recipients = 0
         if queues:
             if len(queues) == len(queues[0]) == 1 and queues[0][0][0] is not None:
-                clients = clients + queues[0]  # nobody to choose from
+                clients = clients + queues[0]  # one queue group with one member
             else:
                 chosen, recipients = self._choose(queues, subject, reply, header, payload, origin)
                 clients = clients + chosen

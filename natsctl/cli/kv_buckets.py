@@ -139,7 +139,7 @@ def add(
     if_not_exists: IfNotExists = False,
     json: Json = False,
 ) -> None:
-    """Create a key-value bucket; one that exists with this configuration is success too."""
+    """Create a key-value bucket; succeeds too if it exists with this configuration."""
     session = session_of(ctx)
     wanted = asset_config.new_kv_bucket(bucket)
     apply(wanted, KV_ADD, given)
@@ -336,8 +336,8 @@ def purge(
 ) -> None:
     """Delete a key with its history, or many: those of a filter, or with --all every key of the bucket.
 
-    One key leaves a marker, so that watchers learn of it, for as long as --ttl says. The keys of a filter, or of the
-    whole bucket, are removed without markers, unless --markers or --ttl is given.
+    For one key a marker stays, for as long as --ttl says, so that watchers see the deletion. The keys of a filter, or
+    of the whole bucket, are removed without markers, unless --markers or --ttl is given.
     """
     from natsctl.client.buckets import ALL_KEYS, check_pattern, is_pattern
 

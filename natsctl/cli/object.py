@@ -102,7 +102,7 @@ def add(
     if_not_exists: IfNotExists = False,
     json: Json = False,
 ) -> None:
-    """Create an object bucket; one that exists with this configuration is success too."""
+    """Create an object bucket; succeeds too if it exists with this configuration."""
     wanted = new_object_bucket(bucket)
     apply(wanted, OBJECT_ADD, given)
 
@@ -155,7 +155,7 @@ def put(
 ) -> None:
     """Store a file as an object, in place of the one of that name.
 
-    Whatever interrupts it leaves the bucket as it was.
+    An interrupted put leaves the bucket unchanged.
     """
     from natsctl.client.object_store import put as put_object
 

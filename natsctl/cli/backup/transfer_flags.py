@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.transfer import Progress, Say
 
 
-Check = Annotated[bool, typer.Option("--check", help="have the server check its data first")]
+Check = Annotated[bool, typer.Option("--check", help="make the server check its data first")]
 Consumers = Annotated[bool, typer.Option("--consumers/--no-consumers", help="include consumers")]
 ForceReplace = Annotated[bool, typer.Option("--force", "-f", "--yes", help="replace an existing backup")]
 ChunkSize = Annotated[

@@ -446,7 +446,7 @@ def add(
 ) -> None:
     """Create a consumer from flags, a file or answers; flags win over the file, which may name the stream too.
 
-    A consumer that exists with the same configuration is success, with another one a conflict: `consumer edit` changes.
+    Succeeds if the consumer exists with this configuration; another one is a conflict, and `consumer edit` changes it.
     """
     session = session_of(ctx)
     written = validate or output_file is not None

@@ -72,7 +72,7 @@ READING = (
     Flag("--max-bytes", SIZE, "max_bytes", "most bytes, including headers and subjects"),
     Flag("--wait", DURATION, "wait_ns", "how long to wait", default="--timeout"),
     Flag("--no-wait", ON, "no_wait", "take what is available now"),
-    Flag("--ack", SWITCH, "ack", "acknowledge", default="yes"),
+    Flag("--ack", SWITCH, "ack", "acknowledge", default="on"),
     Flag("--nak", ON, "nak", "negatively acknowledge: it is delivered again"),
     Flag("--delay", DURATION, "delay_ns", "with --nak: not before this long"),
     Flag("--term", ON, "term", "end its delivery without an ack"),
@@ -81,7 +81,7 @@ READING = (
     Flag("--min-pending", WHOLE, "place.min_pending", "overflow: only with at least this many unprocessed"),
     Flag("--min-ack-pending", WHOLE, "place.min_ack_pending", "overflow: only with at least this many unacknowledged"),
     Flag("--priority", WHOLE, "place.priority", "prioritized: 0 is first, 9 is last"),
-    Flag("--fail-empty", SWITCH, "fail_empty", "exit with 7 when no message arrived", default="yes"),
+    Flag("--fail-empty", SWITCH, "fail_empty", "exit with 7 when no message arrived", default="on"),
 )
 """Flags for the request and the answer to its messages, the same for every verb that takes them."""
 
@@ -101,7 +101,7 @@ def next_message(
 ) -> None:
     """Take the next messages of a pull consumer, and acknowledge them.
 
-    It ends when there are as many as asked for, or when none came for as long as --wait. No request stays behind.
+    It ends after --count messages, or when none came for --wait. No pull request is left open.
     """
     from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions
 

@@ -244,9 +244,9 @@ def apply(
 ) -> int:
     """Create and update what differs from the documents, and leave the rest alone.
 
-    Origins come before their mirrors and sources, streams before their consumers; what does not depend on each other
-    is done side by side. It may be repeated at any time: what is already done is skipped. Whatever removes or replaces
-    something, or takes messages away, is shown and asked about at a terminal; elsewhere it needs --yes.
+    Origins come before their mirrors and sources, streams before their consumers; independent changes run in parallel.
+    It may be repeated at any time: finished changes are skipped. A change that removes or replaces something, or loses
+    messages, is shown and must be confirmed at a terminal; elsewhere it needs --yes.
 
     PATH may be a plan that natsctl plan --out has saved. It is refused if the account has changed since. With
     --keep-messages a replaced stream keeps its messages and consumers: it is saved, removed and restored. If that is

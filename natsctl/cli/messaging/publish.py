@@ -247,7 +247,7 @@ def publish(
 ) -> None:
     """Publish a message, or many.
 
-    A stream that stores the subject stores them; --jetstream waits until it says so.
+    Streams store messages on their subjects; --jetstream waits for the acknowledgement.
     """
     check_target(subject)
     asked: dict[str, Any] = {}

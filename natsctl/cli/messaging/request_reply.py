@@ -271,7 +271,7 @@ def _show(done: AnsweredRequest, json: bool) -> None:
     if done.failure is not None:
         output.note(f"no answer: {safe(str(done.failure))}")
     elif done.answer is None:
-        output.note("no answer: nobody waits for one")
+        output.note("no answer: the request has no reply subject")
 
 
 class Traced(Model, kw_only=True):

@@ -183,8 +183,8 @@ def subscribe(
 ) -> None:
     """Show messages as they arrive, until Ctrl-C, --count or --wait.
 
-    With --stream, a place to start from or --direct, what a stream has stored comes first; no consumer stays behind
-    but that of --durable.
+    With --stream, --direct or a flag for where to start, stored messages come first. No consumer is left behind except
+    that of --durable.
     """
     from natsctl.cli.flags import wait_seconds
 

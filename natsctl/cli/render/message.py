@@ -165,7 +165,7 @@ def render_trace(report: Report, *, stamped: bool) -> str:
     lines = [*_server(report, "", _first_ns(report), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
     total = ", ".join(f"{label} {number}" for label, number in sorted(counts.items()))
-    lines += ["", f"Delivered to: {total}" if counts else "Nobody takes messages on this subject"]
+    lines += ["", f"Delivered to: {total}" if counts else "No subscriber or stream takes messages on this subject"]
     return "\n".join(lines)
 
 

@@ -129,7 +129,7 @@ def view(
 ) -> None:
     """Show messages of a stream: a page at a time at a terminal, else all of them.
 
-    No consumer is made.
+    Creates no consumer.
     """
     if since and seq > 1:
         raise UsageError("--id and --since exclude each other")

@@ -229,8 +229,8 @@ def report(
 ) -> None:
     """Report on all streams, those of buckets too, by size: their sums, mirrors, sources and leaders.
 
-    With --deep, on one stream, of which every message is read: its subjects, the sizes of payloads, how many were
-    stored when, what is there twice and what is missing.
+    With --deep every message of STREAM is read: the report shows its subjects, payload sizes, messages over time,
+    duplicates and gaps.
     """
     deep.check(stream, others=bool(subject or cluster or leaders or dot or watch or columns or all_streams))
     session = session_of(ctx)

@@ -81,7 +81,7 @@ def _wanted(name: str | None, given: Given) -> Config:
 
 
 def ls(ctx: typer.Context, names: Names = False, json: Json = False) -> None:
-    """List the templates; -j has all of each."""
+    """List the templates; -j shows them in full."""
     session = session_of(ctx)
     with explaining(session, ""):
         if not json:

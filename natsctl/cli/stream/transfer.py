@@ -77,7 +77,7 @@ def backup(
 ) -> None:
     """Back up a stream: configuration, consumers, state and messages, with a manifest and checksums.
 
-    The backup appears under its name when it is whole; a broken connection begins it again. Streams in memory are
+    TARGET exists once the backup is complete. After a broken connection the backup starts again. Streams in memory are
     saved too.
     """
     from natsctl.client.backup.save import SaveOptions, save_stream
@@ -116,7 +116,7 @@ def backup(
 def restore(
     ctx: typer.Context,
     words: Annotated[
-        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="the backup, and a new name for the stream")
+        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="a new name for the stream, and the backup")
     ],
     progress: Progress = True,
     config: ConfigFile = None,
@@ -329,9 +329,9 @@ def export(
 ) -> None:
     """Write the messages of a stream to files: Parquet, JSON lines, CSV or Delta.
 
-    A target that ends as files of the format do (.parquet, .jsonl, .json, .csv, the last three also with .gz) becomes
-    one file in the order of sequences; any other is a folder of files, written by all cores. Subject, sequence, time,
-    headers and payload are kept; `stream import` has them back. In JSON and CSV a payload that is no text is base64.
+    A TARGET with the ending of a format (.parquet, .jsonl, .json, .csv, the last three also with .gz) is one file, in
+    the order of sequences; any other is a folder of files, written by all cores. Subject, sequence, time, headers and
+    payload are kept for `stream import`. In JSON and CSV a payload that is not UTF-8 is written in base64.
     """
     where = wanted.target(target)
     if wanted.incremental and (backup or part.end_seq):
@@ -444,10 +444,10 @@ def load(
 ) -> None:
     """Store what `stream export` wrote, or rows of other tables, in a stream.
 
-    Messages keep their subjects, headers, payloads and order. Each has a message id, its own or where it was before
-    (ORDERS:17), so that an import again stores nothing twice within the stream's duplicate window. It stands behind the
-    other headers, whose order is kept. Headers that servers obey, such as Nats-Expected-… and Nats-Rollup, are left out
-    and counted; Nats-TTL and Nats-Schedule only where the stream takes none. With --dry-run the rows are counted.
+    Messages keep their subjects, headers, payloads and order. Each gets a message id as its last header: its own, or
+    its former stream and sequence (ORDERS:17), so that a repeated import stores nothing twice within the stream's
+    duplicate window. Headers that servers act on, such as Nats-Expected-… and Nats-Rollup, are left out and counted;
+    Nats-TTL and Nats-Schedule only if the stream does not allow them. With --dry-run the rows are counted.
     """
     from natsctl.client.message import DryRunError
     from natsctl.spark.files import file_import

@@ -112,14 +112,14 @@ def _address(host: str, port: int) -> str:
 
 
 def ports_path(folder: Path, pid: int) -> Path:
-    """Return where a starter of process `pid` looks for its ports."""
+    """Return the path of the ports file of process `pid`."""
     return folder / f"nats-server_{pid}.ports"
 
 
 def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
-    """Write the URLs by kind, whole or not at all, and return the file's path; raises OSError.
+    """Write the URLs by kind atomically and return the file's path; raises OSError.
 
-    Everybody may read it, as far as the umask lets them; the process id is for the owner. Source: server.go.
+    The ports file is readable by all that the umask allows, the pid file by its owner. Source: nats-server, server.go.
     """
     import json
 
@@ -154,7 +154,7 @@ _START_FAULTS: Final = {
 
 
 def start_fault(options: ServerOptions, error: Exception) -> str:
-    """Return the reason; an OSError's first note names the kind of listener that it is about, clients' without one."""
+    """Return the reason of a failed start; the first note of an OSError names its listener, none means the clients'."""
     if not isinstance(error, OSError) or error.errno is None or error.filename:
         return str(error)
     kind = next(iter(getattr(error, "__notes__", ())), "clients")

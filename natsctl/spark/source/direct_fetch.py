@@ -267,7 +267,9 @@ class DirectReader:
             if not self._open:
                 if self._exhausted:
                     if task.more_to_come():
-                        raise ReadInterruptedError(f"who answers direct gets of {task.stream} lags behind its leader")
+                        raise ReadInterruptedError(
+                            f"the replica that answers direct gets of {task.stream} lags behind its leader"
+                        )
                     return
                 self._ask()
             window = frames.window(task.gather(self._rest))
@@ -301,7 +303,7 @@ class DirectReader:
                 self._exhausted = True
             elif status == NO_RESPONDERS:
                 raise ApiRefusedError(
-                    f"nobody answers direct gets of {self._task.stream}: set allow_direct, or read with "
+                    f"no server answers direct gets of {self._task.stream}: set allow_direct, or read with "
                     "transport=consumer or get"
                 )
             else:
@@ -372,7 +374,7 @@ class SingleReader:
     def _answer(self, what: Message) -> dict[str, Any]:
         """Return the message of an answer; empty where the sequence is gone. Raises ApiRefusedError."""
         if status_of(what.headers):
-            raise NoResponseError(f"nobody answers requests for messages of {self._task.stream}")
+            raise NoResponseError(f"no server answers requests for messages of {self._task.stream}")
         answer: dict[str, Any] = json.loads(what.body)
         error: dict[str, Any] = answer.get("error") or {}
         if error and error.get("err_code") != NO_MESSAGE:

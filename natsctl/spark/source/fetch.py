@@ -296,7 +296,7 @@ class BlockReader:
         """
         task, name = self._task, f"STREAM.BLOCKS.{self._task.stream}"
         if status_of(answer.headers):
-            raise ApiRefusedError(f"nobody answers on {task.api.subject(name)}")
+            raise ApiRefusedError(f"no server answers on {task.api.subject(name)}")
         if not header_of(answer.headers, b"Nats-Stream-Blocks"):
             error = json.loads(answer.body).get("error") or {}
             if error.get("err_code") == NO_STREAM:

@@ -236,6 +236,6 @@ def test_a_trace_delivers_when_asked_to(stored: Run) -> None:
 
 def test_a_trace_to_nobody_says_so(natsctl: Run) -> None:
     done = natsctl("trace", "nobody.there")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "Nobody takes messages on this subject")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "No subscriber or stream takes messages on this subject")
     assert natsctl("trace", "a.*").code == 2
     assert "Nats-Trace-Only: true" in natsctl("--dry-run", "trace", "a.b", "x").out
