@@ -192,7 +192,7 @@ def _check_waits(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerB
 
 
 def _check_flow_acks(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
-    """Acks that are flow control answers need a consumer that asks for such answers and waits for nothing else."""
+    """Return the fault of ack policy flow_control: it needs flow control, and excludes settings of other acks."""
     if config.ack_policy is not AckPolicy.FLOW_CONTROL:
         return None
     if not config.deliver_subject:

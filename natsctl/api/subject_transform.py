@@ -53,7 +53,7 @@ class TransformError(NatsctlError):
     """A source or destination that cannot be compiled; the text is nats-server's."""
 
     def __init__(self, kind: str, text: str) -> None:
-        """Name which side is wrong: `source` or `destination`."""
+        """Set the side that is wrong as `kind`: `source` or `destination`."""
         super().__init__(text)
         self.kind = kind
 

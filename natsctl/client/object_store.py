@@ -485,7 +485,7 @@ async def objects(bucket: ObjectBucket, *, deletes: bool = False) -> list[Object
 
 
 async def watch(bucket: ObjectBucket, watching: Watching) -> AsyncIterator[Object]:
-    """Objects as they are put and deleted, those that there are first.
+    """Yield the objects that exist, then those that are put and deleted.
 
     Raises NothingReceivedError when the wait ended without any.
     """

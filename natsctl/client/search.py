@@ -428,7 +428,7 @@ def _moment(text: str | None) -> int:
 
 
 async def _last_deliveries(manager: Manager, streams: Sequence[Answer[StreamInfo]]) -> dict[str, int]:
-    """Last delivery of each stream's consumers, ns since the epoch."""
+    """Return the last delivery of each stream's consumers, ns since the epoch."""
     room = asyncio.Semaphore(STREAMS_AT_ONCE)
 
     async def last(stream: str) -> int:

@@ -90,7 +90,7 @@ class _Messages(Extension):
         self._size = 0
 
     def offer(self) -> bool:
-        """Nothing is offered: the handshake is not wsproto's here."""
+        """Return False: wsproto does not make the handshake here."""
         return False
 
     def frame_inbound_header(

@@ -252,7 +252,7 @@ class SimDisk:
         return len(self._file(path).cache)
 
     def byte_at(self, path: str, offset: int) -> int:
-        """One cached byte of a file."""
+        """Return one cached byte of a file."""
         return self._file(path).cache[offset]
 
     def forget(self, data: bytes) -> None:

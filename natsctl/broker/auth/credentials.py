@@ -40,7 +40,7 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     new_account: bool = False
 
     def __repr__(self) -> str:
-        """Without what is secret."""
+        """Return the representation without secrets."""
         return f"ConnectOptions(user={self.user!r}, nkey={self.nkey!r}, name={self.name!r}, …)"
 
 

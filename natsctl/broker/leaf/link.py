@@ -54,13 +54,13 @@ class Direction:
         self._known: dict[bytes, bool] = {}
 
     def set(self, allow: Iterable[str] | None, deny: Iterable[str]) -> None:
-        """Hold to other rules than before; queue groups in them are not looked at."""
+        """Replace the rules; queue groups in them are ignored."""
         self.allow = None if allow is None else [_pattern(text) for text in allow]
         self.deny = [_pattern(text) for text in deny]
         self._known.clear()
 
     def forbid(self, patterns: Iterable[str]) -> None:
-        """Deny more than before."""
+        """Deny further patterns."""
         self.deny += [pattern for text in patterns if (pattern := _pattern(text)) not in self.deny]
         self._known.clear()
 

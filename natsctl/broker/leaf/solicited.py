@@ -109,13 +109,13 @@ class SolicitedLink(LeafLink):
             self._connect(info)
 
     def secured(self) -> None:
-        """TLS is under the link: go on with what INFO began."""
+        """Send CONNECT, which INFO began, now that TLS is established."""
         self.wants_tls = False
         self._secured = True
         self._connect(PeerInfo(info_on_connect=True))
 
     def _connect(self, info: PeerInfo) -> None:
-        """Say who we are."""
+        """Send CONNECT with this side's name and credentials."""
         leafs, remote = self._leafs, self._remote
         try:
             shown = remote.signer(self.login.nonce)

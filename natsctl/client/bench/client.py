@@ -116,7 +116,7 @@ class Latencies:
         )
 
     def bins(self) -> list[tuple[int, int]]:
-        """Upper ends in nanoseconds, two for each doubling, and how many lie below that and above the last."""
+        """Return bins, two for each doubling: upper end in ns, and the number of values above the previous end."""
         if not self.number:
             return []
         first, last = _step(self.shortest_ns), _step(self.longest_ns)
@@ -162,7 +162,7 @@ PACED_S = 0.01
 
 
 def command(subject: bytes, body: bytes, reply: bytes = b"", pairs: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
-    """PUB, or HPUB where there are headers."""
+    """Return a PUB, or with headers an HPUB."""
     to = b"%b %b" % (subject, reply) if reply else subject
     block = headers.encode(pairs) if pairs else b""
     if block:

@@ -236,7 +236,7 @@ class DurableFeed:
         await self._messages.aclose()
 
     def now(self) -> Message | None:
-        """Nothing: each message is waited for."""
+        """Return None: each message is waited for."""
         return None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:

@@ -78,11 +78,11 @@ class Top:
         return str(self._wanted["sort"])
 
     def sort_by(self, step: int) -> None:
-        """Sort by another of `SORTS` from the next look on, so many behind this one."""
+        """Sort by the key `step` places on in `SORTS`, from the next request on."""
         self._wanted["sort"] = SORTS[(SORTS.index(self.sort) + step) % len(SORTS)]
 
     def turn_subjects(self) -> bool:
-        """Ask for the subjects of subscriptions from the next look on, or no longer, and return which."""
+        """Request the subjects of subscriptions from the next request on, or stop; return the new setting."""
         self._wanted["subscriptions"] = not self._wanted["subscriptions"]
         return bool(self._wanted["subscriptions"])
 

@@ -424,7 +424,7 @@ def _collection(kind: Kind) -> Schema:
 
 
 def _typed() -> Schema:
-    """`kind:` with the configuration beside it, or below `spec`."""
+    """Return the schema of the typed form: `kind:` with the configuration beside it, or below `spec`."""
     kinds = {"type": "string", "pattern": f"^({'|'.join(_kind_in_any_case(kind) for kind in Kind)})$"}
     own = {
         "kind": described({"anyOf": [{"enum": list(Kind)}, kinds]}, OWN["kind"]),

@@ -48,7 +48,7 @@ Packed = dict[int, bytes]
 
 
 def parse_lines(lines: bytes) -> pa.Int64Array:
-    """Decimal numbers, one a line, as a sorted column without repeats."""
+    """Return decimal numbers, one a line, as a sorted column without repeats."""
     if len(lines) < _FEW_BYTES:
         return int_array(sorted(set(map(int, lines.split()))))
     table = csv.read_csv(

@@ -227,7 +227,7 @@ class _Known:
     """Messages that the ledger shows to be stored, by the digest of their content."""
 
     def __init__(self, stored: Stored, claimed: pa.Int64Array) -> None:
-        """`claimed` are the sequences that stand for a row of a task."""
+        """Index the stored messages; `claimed` are the sequences that already stand for a row of a task."""
         free = pc.invert(pc.is_in(stored.seqs, value_set=claimed))
         table = pa.Table.from_arrays([digests_of(stored.ids), free.cast(pa.int64())], ["digest", "free"])
         counts = table.group_by("digest", use_threads=False).aggregate([("free", "count"), ("free", "sum")])
@@ -237,14 +237,14 @@ class _Known:
         """The messages that stand for no row yet, of each content that was looked up."""
 
     def look_up(self, digests: list[bytes]) -> list[int]:
-        """Return how many messages there are of each content."""
+        """Return the number of messages of each content."""
         places = pc.index_in(binary_array(digests), value_set=self._digests).to_pylist()
         for digest, place in zip(digests, places, strict=True):
             self._left[digest] = 0 if place is None else self._free[place].as_py()
         return [0 if place is None else self._counts[place].as_py() for place in places]
 
     def take(self, digest: bytes) -> bool:
-        """Let a message that stands for no row stand for one of this content; return False if none is left."""
+        """Assign a free message to a row of this content; return False if none is left."""
         if self._left[digest]:
             self._left[digest] -= 1
             return True

@@ -215,7 +215,7 @@ class Content:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_some(self, at: int, least: int, before: bytes = b"") -> bytes:
-        """`before`, and at least so many bytes from `at` on, up to the end of a frame; fewer at the end of the data."""
+        """Return `before` and at least `least` bytes from `at` on, to the end of a frame; fewer at the data's end."""
         parts = [before] if before else []
         while least > 0 and self.reach(at):
             parts.append(self._decoded()[at - self.mark.at :])

@@ -64,7 +64,7 @@ class FrameColumns:
     """Cuts frames in which `mark` stands between subject and numbers, `places` of them divided by dots."""
 
     def __init__(self, mark: bytes, places: int, *, values: bool = True, headers: bool = True) -> None:
-        """Columns that are not wanted stay empty."""
+        """Prepare to split frames; columns that are not wanted stay empty."""
         self.mark = mark
         self._places = places
         self._values = values
@@ -139,7 +139,7 @@ class Contents:
     """The parts of a piece behind its numbers: headers, payload, the line end behind it, and the rest."""
 
     def __init__(self, picker: RowPicker, halves: pa.BinaryArray, sizes: Sizes) -> None:
-        """Of the halves every second one is taken, which has all of these."""
+        """Take every second one of the halves, which holds these parts."""
         count, places = len(sizes.totals), offsets(halves)
         begins, ends = (picker.every(places, 2, at, count).cast(pa.int64()) for at in (1, 2))
         heads = begins if sizes.heads is None else pc.add(begins, sizes.heads)
@@ -206,7 +206,7 @@ class Deliveries:
     """Cuts what one pull consumer delivers; it learns from the first frame how its frames look."""
 
     def __init__(self, inbox: bytes, sid: bytes, *, values: bool = True, headers: bool = True) -> None:
-        """`inbox` begins the subjects of what is no delivery but a status; what is not wanted stays empty."""
+        """Prepare; `inbox` is the prefix of the subjects of status messages. Columns that are not wanted stay empty."""
         self._inbox = inbox
         self._sid = sid
         self._values = values

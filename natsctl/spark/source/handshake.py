@@ -54,7 +54,7 @@ class Encryption:
     """The encryption of one connection, if there is any."""
 
     def __init__(self, settings: ServerSettings, host: str, *, wanted: bool) -> None:
-        """`host` is the name that the server's certificate must have; raises OptionError for what is no PEM."""
+        """Prepare TLS; `host` is the name that the certificate must have. Raises OptionError for an invalid file."""
         if bool(settings.tls_cert) != bool(settings.tls_key):
             raise OptionError("tlsCert and tlsKey go together: give both")
         self._settings = settings
@@ -192,7 +192,7 @@ def _opened(text: str) -> tuple[int, bytes]:
 
 
 def _check_sum(data: bytes) -> bytes:
-    """CRC-16 of XMODEM, low byte first."""
+    """Return the CRC-16 (XMODEM), low byte first."""
     return binascii.crc_hqx(data, 0).to_bytes(2, "little")
 
 

@@ -261,11 +261,14 @@ class Link:
         return data
 
     def unread(self, data: bytes) -> None:
-        """Put back what `read` gave and was not used; it begins where a frame begins."""
+        """Put back bytes that `read` returned and that were not used; they begin with a frame."""
         self._rest = data + self._rest
 
     def receive(self, timeout_s: float) -> bytes:
-        """Whole messages, at least one, with PINGs answered and cut out; raises NoResponseError, NotAuthorisedError."""
+        """Return at least one complete message, after answering and removing PINGs.
+
+        Raises NoResponseError, NotAuthorisedError.
+        """
         deadline = time.monotonic() + timeout_s
         data = b""
         while True:
@@ -287,7 +290,7 @@ class Link:
                 return b"".join(taken)
 
     def heed(self, line: bytes) -> None:
-        """Obey a line between messages; raises NotAuthorisedError, ConnectionLostError for an error."""
+        """Handle a line between messages; raises NotAuthorisedError, ConnectionLostError for an error."""
         if line == b"PING":
             self.send(b"PONG\r\n")
         elif line.startswith(b"INFO "):

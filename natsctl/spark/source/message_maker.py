@@ -241,12 +241,12 @@ _NO_TARGET = r"^\$(?:JS|SYS)\."
 
 
 class MessageMaker:
-    """Makes messages of one partition's rows."""
+    """Makes messages from the rows of one partition."""
 
     def __init__(self, roles: Roles, ids: RowIds | None, stream: str, max_bytes: int) -> None:
-        """`ids` give rows an id that bring none; `stream` is the only one that may take them, empty: any.
+        """Prepare; `ids` makes ids for rows without one; `stream` is the only one that may store them, "" for any.
 
-        `max_bytes` is what the server takes of headers and payload.
+        `max_bytes` is the server's limit for headers and payload together.
         """
         self._roles = roles
         self._ids = ids
@@ -255,7 +255,7 @@ class MessageMaker:
         self._max_bytes = max_bytes
 
     def taken(self, patterns: Sequence[str]) -> None:
-        """Learn to which subjects the stream listens."""
+        """Set the stream's subjects."""
         self._taken = subjects_regex(patterns)
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Messages]:

@@ -59,7 +59,7 @@ def constant(data: bytes) -> pa.BinaryScalar:
 
 
 def joined(*parts: Any) -> pa.BinaryArray:
-    """Columns and constants behind each other, row by row; constants are bytes."""
+    """Return columns and constants concatenated row by row; constants are bytes."""
     columns = [constant(part) if isinstance(part, bytes) else part for part in parts]
     return pc.binary_join_element_wise(*columns, constant(b""))
 
@@ -125,10 +125,10 @@ _WRITER_BYTES = 9
 
 
 class RowIds:
-    """Gives the rows of one partition their ids; `key` is of this batch of this query alone."""
+    """Message ids for the rows of one partition; `key` is unique to this batch of this query."""
 
     def __init__(self, key: str, made_from: MessageIds, partition: int = 0) -> None:
-        """`partition` is of numbers alone: ids of content are the same in each."""
+        """Prepare the ids; `partition` is part of numbered ids only: ids made from content are the same in each."""
         self.of_content = made_from == "content"
         """Whether another task may give a row alike the same id."""
         salt = blake2b(key.encode(), digest_size=blake2b.SALT_SIZE).digest()
@@ -140,7 +140,7 @@ class RowIds:
         self._again = Counter[bytes]()
 
     def of(self, rows: int, contents: Callable[[], pa.BinaryArray]) -> pa.BinaryArray:
-        """Ids of the next rows; `contents` are asked for where the ids are made from them."""
+        """Return the ids of the next rows; `contents` is called only where ids are made from content."""
         if self.of_content:
             return self._of_contents(contents().to_pylist())
         numbers = int_array(range(self._rows, self._rows + rows))
@@ -270,7 +270,7 @@ class Messages:
         return str(self.subjects[row].as_py().decode())
 
     def part(self, start: int, rows: int) -> Messages:
-        """So many messages from one on."""
+        """Return `rows` messages from the one at `start` on."""
         return self._each(lambda column: column.slice(start, rows))
 
     def where(self, wanted: pa.BooleanArray) -> Messages:

@@ -272,7 +272,7 @@ def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -
 
 
 def spans(seqs: Sequence[int]) -> str:
-    """Ascending sequences as a text, those that follow each other together, a long list cut short."""
+    """Return ascending sequences as text: runs as ranges, a long list truncated."""
     if not seqs:
         return ""
     breaks = [at for at, (one, next_one) in enumerate(pairwise(seqs), 1) if next_one != one + 1]

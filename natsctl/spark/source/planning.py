@@ -152,7 +152,7 @@ def _narrower(
 
 
 def _by_subject(each: Filter, values: tuple[str, ...], wanted: Wanted) -> Wanted:
-    """Narrower subjects; what the server's filters cannot say, or not without overlap, stays with Spark."""
+    """Return `wanted` with narrower subjects; a filter that the server cannot express without overlap is Spark's."""
     if isinstance(each, StringStartsWith):
         filters = _beginning_with(values[0])
     elif isinstance(each, EqualTo | EqualNullSafe | In):

@@ -33,11 +33,11 @@ class Window:
     """The parts that are under way, oldest first."""
 
     def __init__(self, acknowledged: Acknowledged | None = None) -> None:
-        """`acknowledged` is given every part that is done, or is to be sent otherwise."""
+        """Prepare; `acknowledged` is called with every part that is done, or must be sent in another way."""
         self._acknowledged = acknowledged
         self.parts: list[CountedPart | NumberedPart] = []
         self.duplicates = 0
-        """Of all messages that are acknowledged."""
+        """Duplicates among the acknowledged messages."""
 
     @property
     def pending(self) -> int:
@@ -250,7 +250,7 @@ class Publisher:
             self._lost = lost
 
     def _pause(self) -> None:
-        """Have all that is not acknowledged sent again, in a moment."""
+        """Schedule all unacknowledged messages to be sent again after a pause."""
         self._count_failure(self._window.excuse())
         time.sleep(self._limits.retry_interval_s)
         self._hold()

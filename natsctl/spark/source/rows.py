@@ -101,7 +101,7 @@ class _Reader:
             end = found.end()
 
     def fields(self) -> list[StructField]:
-        """Fields by commas."""
+        """Parse fields separated by commas."""
         found = [self._field()]
         while self._next(","):
             found.append(self._field())
@@ -155,7 +155,7 @@ class _Reader:
         return StructField(bare, kind, nullable)
 
     def _numbers(self) -> list[int]:
-        """Numbers in parentheses, if they follow."""
+        """Parse numbers in parentheses, if they follow."""
         found: list[int] = []
         if self._next("("):
             while not self._next(")"):

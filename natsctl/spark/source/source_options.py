@@ -32,12 +32,12 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Z
 
 
 def text(said: str) -> str:
-    """Any text."""
+    """Return the text as it is."""
     return said
 
 
 def some_text(said: str) -> str:
-    """Any text but none."""
+    """Return the text without blanks around it; raises ValueError if nothing is left."""
     if not said.strip():
         raise ValueError("it is empty")
     return said.strip()
@@ -84,7 +84,7 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def duration_s(said: str) -> float:
-    """Seconds, of a text such as `30s`, `1m30s`, `15 minutes`."""
+    """Return the seconds of a duration such as `30s`, `1m30s`, `15 minutes`; raises ValueError."""
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", said.lower())
     if not parts or re.sub(r"(\d+(?:\.\d+)?)\s*([a-z]+)|\s", "", said.lower()):
         raise ValueError("it is a duration with its unit, such as 500ms, 30s or 15m")

@@ -469,7 +469,7 @@ def lag_metrics(behind: Sequence[int]) -> dict[str, float]:
 
 
 def _begin(before: Position | None, end: Position) -> int:
-    """Behind which sequence a batch begins."""
+    """Return the sequence after which a batch begins."""
     if before is not None and before.same_stream(end.created):
         return before.seq
     return end.since or 0

@@ -62,7 +62,7 @@ class _Writing:
     """The state of one task that writes."""
 
     def __init__(self, job: WriteJob, link: Link, key: str, partition: int, suspects: Suspects, *, ask: bool) -> None:
-        """`ask` has the server say to which subjects the stream listens."""
+        """Prepare a task; with `ask`, request the stream's subjects from the server."""
         self._key = key
         self._stored = Stored()
         if job.idempotence == "ledger":
@@ -148,7 +148,7 @@ def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _sorted(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterable[pa.RecordBatch]:
-    """Batches as they are, or all rows of the task in memory and in order; nulls come last."""
+    """Return the batches unchanged, or all rows of the task in memory and sorted; nulls come last."""
     if not columns:
         return batches
     kept = list(batches)
